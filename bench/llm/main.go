@@ -11,11 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-func main() { command.Main("llm", run) }
+func main() { rig.Main("llm", run) }
 
 // options are the flags.
 type options struct {
@@ -61,8 +60,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		o.set = append(o.set, v)
 		return nil
 	})
-	return o, command.Parse(f, args, func() error {
-		if o.through = command.List(*through); o.short {
+	return o, rig.Parse(f, args, func() error {
+		if o.through = rig.List(*through); o.short {
 			o.load, o.pairs = shortLoad, shortPairs
 		}
 		return o.validate()
@@ -79,7 +78,7 @@ func installed() []string {
 
 // validate names everything that is out of range.
 func (o *options) validate() error {
-	var c command.Check
+	var c rig.Check
 	c.That(len(o.through) > 0, "--through is empty")
 	for _, name := range o.through {
 		c.That(slices.Contains([]string{direct, haproxy, retryproxy, fleet}, name), "--through: %q is none of direct,haproxy,retryproxy,fleet", name)
@@ -115,7 +114,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	for _, r := range d.Rows {
 		for _, b := range r.broken() {
 			fmt.Fprintf(stderr, "llm: %s: %s\n", r.title(), b)
-			err = command.ErrFound
+			err = rig.ErrFound
 		}
 	}
 	return err
@@ -125,7 +124,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // measured first and one row at a time; then the load of all rows of a way comes at once. The buckets
 // hold a second's worth, so a machine that is late by a part of a second shows in them.
 func (o *options) playAll(ctx context.Context, ways []way, stderr io.Writer) ([]*row, error) {
-	var b testbed.Bed
+	var b rig.Bed
 	defer b.End()
 	var all []*play
 	for client := range vendors {

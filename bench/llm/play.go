@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // patience ends a job; nothing that works takes so long.
@@ -31,7 +31,7 @@ type play struct {
 }
 
 // setUp starts what a row needs on b.
-func setUp(ctx context.Context, b *testbed.Bed, o *options, client int, retries int, w way) (*play, error) {
+func setUp(ctx context.Context, b *rig.Bed, o *options, client int, retries int, w way) (*play, error) {
 	v := vendors[client]
 	p := &play{o: o, tee: newTee(), proxied: w.start != nil}
 	p.row = row{Client: v.name, Through: w.name, Retries: retries > 0, judged: w.judge, paced: w.paced, short: o.short}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/retryproxy/retryproxy/bench/internal/machine"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // row is what one client did by one way.
@@ -141,10 +141,10 @@ type document struct {
 }
 
 func newDocument(o *options, args []string) *document {
-	d := &document{Args: args, Commit: machine.Commit(), Machine: machine.Describe()}
-	d.Programs = []string{machine.Version(o.proxy, "version")}
+	d := &document{Args: args, Commit: rig.Commit(), Machine: rig.Describe()}
+	d.Programs = []string{rig.Version(o.proxy, "version")}
 	if slices.Contains(o.through, haproxy) {
-		d.Programs = append(d.Programs, machine.Version(haproxyProgram(), "-v"))
+		d.Programs = append(d.Programs, rig.Version(haproxyProgram(), "-v"))
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

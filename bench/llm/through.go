@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/retryproxy/retryproxy/bench/internal/process"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // way is what stands between clients and the provider.
@@ -18,7 +17,7 @@ type way struct {
 	judge bool // its rows must keep the promises
 	paced bool // it must use the rate limits and meet no 429s
 	once  bool // it has a row only for clients with their retries on
-	start func(ctx context.Context, b *testbed.Bed, provider string) (addrs []string, err error)
+	start func(ctx context.Context, b *rig.Bed, provider string) (addrs []string, err error)
 }
 
 const (
@@ -51,8 +50,8 @@ func (o *options) settings() []string {
 }
 
 // startRetryproxy starts one process.
-func (o *options) startRetryproxy(ctx context.Context, b *testbed.Bed, provider string) ([]string, error) {
-	p, err := b.Start(ctx, testbed.Spec{Program: o.proxy, Upstream: "http://" + provider, Env: o.settings()})
+func (o *options) startRetryproxy(ctx context.Context, b *rig.Bed, provider string) ([]string, error) {
+	p, err := b.Start(ctx, rig.Spec{Program: o.proxy, Upstream: "http://" + provider, Env: o.settings()})
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +59,13 @@ func (o *options) startRetryproxy(ctx context.Context, b *testbed.Bed, provider 
 }
 
 // startFleet starts many processes that share through a Redis of their own.
-func (o *options) startFleet(ctx context.Context, b *testbed.Bed, provider string) ([]string, error) {
-	free, err := process.OwnAddresses(1)
+func (o *options) startFleet(ctx context.Context, b *rig.Bed, provider string) ([]string, error) {
+	free, err := rig.OwnAddresses(1)
 	if err != nil {
 		return nil, err
 	}
 	host, port, _ := strings.Cut(free[0], ":")
-	c, err := process.Start(exec.Command("redis-server", "--bind", host, "--port", port, "--save", "", "--appendonly", "no"), nil)
+	c, err := rig.Start(exec.Command("redis-server", "--bind", host, "--port", port, "--save", "", "--appendonly", "no"), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +73,7 @@ func (o *options) startFleet(ctx context.Context, b *testbed.Bed, provider strin
 	if err := c.AwaitPort(free[0]); err != nil {
 		return nil, err
 	}
-	spec := testbed.Spec{Program: o.proxy, Upstream: "http://" + provider, Env: append(o.settings(), "RETRYPROXY_POSITION=outbound", "RETRYPROXY_SHARED=redis://"+free[0]+"/0")}
+	spec := rig.Spec{Program: o.proxy, Upstream: "http://" + provider, Env: append(o.settings(), "RETRYPROXY_POSITION=outbound", "RETRYPROXY_SHARED=redis://"+free[0]+"/0")}
 	all, err := b.StartMany(ctx, spec, o.processes)
 	if err != nil {
 		return nil, err
@@ -104,8 +103,8 @@ listen llm
   server s1 %s
 `
 
-func startHAProxy(_ context.Context, b *testbed.Bed, provider string) ([]string, error) {
-	free, err := process.OwnAddresses(1)
+func startHAProxy(_ context.Context, b *rig.Bed, provider string) ([]string, error) {
+	free, err := rig.OwnAddresses(1)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +116,7 @@ func startHAProxy(_ context.Context, b *testbed.Bed, provider string) ([]string,
 	if err := os.WriteFile(file, fmt.Appendf(nil, haproxyConfig, free[0], provider), 0o600); err != nil {
 		return nil, err
 	}
-	c, err := process.Start(exec.Command(haproxyProgram(), "-db", "-q", "-f", file), nil)
+	c, err := rig.Start(exec.Command(haproxyProgram(), "-db", "-q", "-f", file), nil)
 	if err != nil {
 		return nil, err
 	}
