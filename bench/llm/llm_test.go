@@ -162,22 +162,23 @@ func TestABucketSaysWhenItHasEnough(t *testing.T) {
 }
 
 func TestTheLedgerKnowsABodyThatIsNotAsSent(t *testing.T) {
-	whole, short := body{sum: sum{1}, bytes: 5, whole: true}, body{sum: sum{2}, bytes: 3}
-	cut := body{sum: sum{1}, bytes: 5}
+	whole, short, cut := body{[]byte("words"), true}, body{[]byte("wor"), false}, body{[]byte("words"), false}
 	for name, tc := range map[string]struct {
 		sent, got body
 		changed   int
 	}{
 		"as sent":            {whole, whole, 0},
-		"another byte":       {whole, body{sum: sum{2}, bytes: 5, whole: true}, 1},
+		"another byte":       {whole, body{[]byte("Words"), true}, 1},
 		"cut off on the way": {whole, short, 1},
 		"cut off by both":    {cut, cut, 0},
 		"less of a cut one":  {cut, short, 0},
 		"more than was sent": {short, cut, 1},
 		"a cut that is gone": {cut, whole, 1},
+		"another beginning":  {cut, body{[]byte("War"), false}, 1},
+		"less, as a whole":   {whole, body{[]byte("wor"), true}, 1},
 	} {
 		l := newLedger()
-		l.responded("1", 200, tc.sent)
+		l.sent["1"] = tc.sent
 		if n := l.changed(map[string]body{"1": tc.got}); n != tc.changed {
 			t.Errorf("%s: %d changed, want %d", name, n, tc.changed)
 		}
