@@ -161,9 +161,9 @@ var conducts = map[string]conduct{
 		x.s.met.Add(1)
 		return x.write([]byte("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"))
 	}},
-	// Every third first attempt gets an event stream in which nothing comes.
+	// Every third first attempt that may be retried gets an event stream in which nothing comes.
 	noContent: {answer: func(x *exchange) error {
-		if !x.first || x.s.nth.Add(1)%3 != 0 {
+		if !x.first || !x.mayRepeat() || x.s.nth.Add(1)%3 != 0 {
 			return x.good()
 		}
 		x.s.met.Add(1)
@@ -171,6 +171,10 @@ var conducts = map[string]conduct{
 		_, _ = io.Copy(io.Discard, x.c) // until the proxy has enough
 		return errEnded
 	}},
+}
+
+func (x *exchange) mayRepeat() bool {
+	return manner{method: x.q.Method, key: x.q.Header.Get("Idempotency-Key") != ""}.mayRepeat()
 }
 
 func (x *exchange) good() error { return x.write(byLength.render(x.id)) }
@@ -221,7 +225,7 @@ const (
 func (x *exchange) nowAndThen() error {
 	x.s.waits.end(x.id)
 	n := int64(1)
-	if x.first && (manner{method: x.q.Method, key: x.q.Header.Get("Idempotency-Key") != ""}).mayRepeat() {
+	if x.first && x.mayRepeat() {
 		n = x.s.nth.Add(1)
 	}
 	if n%3 != 0 {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,13 +76,21 @@ func (st *stage) begin() error {
 		st.team.call(ctx, st.f.crowd)
 		return nil
 	}
-	return inTurn(st.f.begin, crowd, order("mode "+cmp.Or(st.f.mode, good)))(st)
+	return inTurn(st.f.begin, crowd, st.conduct(st.f.mode))(st)
 }
 
 // end ends it.
 func (st *stage) end() error {
 	st.leave()
-	return inTurn(st.f.end, order("mode "+good))(st)
+	return inTurn(st.f.end, st.conduct(good))(st)
+}
+
+// conduct sets that of an upstream whose fault has one; others may not be there to obey.
+func (st *stage) conduct(mode string) func(*stage) error {
+	if st.f.mode == "" {
+		return nil
+	}
+	return order("mode " + mode)
 }
 
 // within is how long something may take that happens soon on a machine that does nothing else.
