@@ -48,6 +48,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.BoolVar(&o.short, "short", false, fmt.Sprintf("%v of load and %d pairs, whatever --load and --pairs say; faults that did not happen are no error", shortLoad, shortPairs))
 	f.Settings(&o.set, "RETRYPROXY_RETRY_METHODS=any")
 	f.Check(func(c *rig.Check) {
+		c.That(len(o.through) > 0, "--through is empty")
 		if o.short {
 			o.load, o.pairs = shortLoad, shortPairs
 		}
