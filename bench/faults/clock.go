@@ -22,22 +22,23 @@ import (
 const (
 	program = "github.com/retryproxy/retryproxy/cmd/retryproxy"
 	step    = time.Hour
+	steady  = 750 * time.Millisecond // between two steps: half of the shortest fault
 
 	nowAsIs    = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
 	nowStepped = nowAsIs + "\tsec += [...]int64{0, %d, -%[1]d}[(mono-startNano)/%d%%3]\n"
 )
 
-// stepping returns the source of package time with a wall clock that steps every so often.
-func stepping(source []byte, every time.Duration) ([]byte, error) {
+// stepping returns the source of package time with a wall clock that steps.
+func stepping(source []byte) ([]byte, error) {
 	if n := bytes.Count(source, []byte(nowAsIs)); n != 1 {
 		return nil, fmt.Errorf("this Go's package time has %d times what is changed in it, instead of once:\n%s", n, nowAsIs)
 	}
-	return bytes.Replace(source, []byte(nowAsIs), fmt.Appendf(nil, nowStepped, step/time.Second, every), 1), nil
+	return bytes.Replace(source, []byte(nowAsIs), fmt.Appendf(nil, nowStepped, step/time.Second, steady), 1), nil
 }
 
 // buildStepping builds the program with such a clock. The first time it compiles the standard
 // library, too, which takes a minute or two; then Go's build cache has it.
-func buildStepping(ctx context.Context, dir string, every time.Duration) (path string, err error) {
+func buildStepping(ctx context.Context, dir string) (path string, err error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return "", err
@@ -45,7 +46,7 @@ func buildStepping(ctx context.Context, dir string, every time.Duration) (path s
 	file := strings.TrimSpace(string(root)) + "/src/time/time.go"
 	source, err := os.ReadFile(file)
 	if err == nil {
-		source, err = stepping(source, every)
+		source, err = stepping(source)
 	}
 	if err == nil {
 		err = os.WriteFile(dir+"/time.go", source, 0o600)
@@ -75,7 +76,7 @@ func clockStepped() fault {
 		how: "a build of the proxy whose wall clock alone is stepped: an hour ahead, then an hour behind, then right; 503 to every third first attempt, with Retry-After in seconds, as a date, or without; retry budget off",
 		prepare: func(st *stage) (err error) {
 			fmt.Fprintf(os.Stderr, "faults: %s: building the program with such a clock; the first time this takes a minute or two\n", st.f.name)
-			st.spec.Program, err = buildStepping(st.ctx, st.dir, st.o.lasts/2)
+			st.spec.Program, err = buildStepping(st.ctx, st.dir)
 			return err
 		},
 		begin: func(*stage) error { began = time.Now(); return nil },
