@@ -89,7 +89,7 @@ bench-check: $(BIN)/benchstat-$(BENCHSTAT) ## the same again, and what got more 
 	bash .ci/bench check $<
 
 .PHONY: instructions
-instructions: ## user instructions a request by package and function, which no other load disturbs (needs valgrind and wrk)
+instructions: ## user instructions a request, by function, which no other load disturbs (needs valgrind and wrk)
 	go build -trimpath -o $(BIN)/retryproxy-named ./cmd/retryproxy
 	go run ./bench/peers --cases instructions --rounds 10 --proxy $(BIN)/retryproxy-named
 
@@ -120,7 +120,7 @@ soak: build ## SOAK (60s) of mixed load against an upstream that fails in every 
 	go run ./bench/soak --for $(SOAK) --proxy $(BIN)/retryproxy
 
 .PHONY: attacks
-attacks: build ## floods, bombs, stalls, SSRF, injection, smuggling, Retry-After abuse, orders from outside, ATTACK (10s) each, while others are served (Linux)
+attacks: build ## floods, bombs, stalls, SSRF, injection, smuggling, Retry-After abuse, ATTACK (10s) each, while others are served (Linux)
 	go run ./bench/attacks --for $(ATTACK) --proxy $(BIN)/retryproxy
 
 .PHONY: promises
@@ -205,8 +205,8 @@ docs: ## the tables generated from the code
 	go run ./cmd/retryproxy docs
 
 .PHONY: pictures
-pictures: build ## docs/pictures, by the commands in docs/how-to/tuning.md, docs/explanation/storm.md and docs/how-to/fleet.md
-	grep -hE '^(retryproxy|go run \./bench/fleet) .*--png docs/pictures/' docs/how-to/tuning.md docs/explanation/storm.md docs/how-to/fleet.md | PATH="$(BIN):$$PATH" bash -eux
+pictures: build ## docs/pictures, by the commands in docs/explanation/backoff.md and storm.md
+	grep -hE '^retryproxy .*--png docs/pictures/' docs/explanation/backoff.md docs/explanation/storm.md | PATH="$(BIN):$$PATH" bash -eux
 
 .PHONY: rules
 rules: ## the alert rules, the dashboard's queries and those of docs/reference/queries.md, by promtool: syntax and unit tests

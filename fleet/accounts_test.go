@@ -21,13 +21,13 @@ func (p *process) tell(key uint64, a ratelimit.Account) *ratelimit.Balance {
 	return g.Balance
 }
 
-// The script and type Buckets are one rule. Time passes between the calls, so the levels may differ by
-// as much as is renewed in that time.
+// The script follows the rules of type Buckets. Time passes between the calls, so the levels may
+// differ by what is replenished in that time.
 func TestTheScriptIsTheBuckets(t *testing.T) {
 	p := joined(t, enginetest.Start(t))
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, model := range []ratelimit.Model{ratelimit.Refilling, ratelimit.Windowed} {
-		var mirror, client ratelimit.Buckets // what the engine should know; what we know of it
+		var mirror, client ratelimit.Buckets // the expected state of the engine, and the process's own
 		key, began, granted := uint64(model)+50, time.Now(), 0
 		learnt := false
 		const limit, rate = 1000.0, 50.0
@@ -74,7 +74,7 @@ func TestTheScriptIsTheBuckets(t *testing.T) {
 			if known != alsoKnown || math.Abs(want-got) > near && b.Granted == may {
 				t.Fatalf("model %d, step %d: the engine has %v (%v), Buckets %v (%v); granted %v, ready %v", model, step, got, alsoKnown, want, known, b.Granted, may)
 			}
-			if b.Granted != may || math.Abs(want-got) > 1 { // within what time makes of it: go on from the engine's word
+			if b.Granted != may || math.Abs(want-got) > 1 { // within what the passing time explains: continue with the engine's result
 				mirror.Import(now, b)
 			}
 		}
@@ -84,7 +84,7 @@ func TestTheScriptIsTheBuckets(t *testing.T) {
 	}
 }
 
-// All processes together get no more than a limit that is set has.
+// All processes together get no more than a configured limit has.
 func TestAnAccountIsThatOfAll(t *testing.T) {
 	s := enginetest.Start(t)
 	fixed := ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}
@@ -105,12 +105,12 @@ func TestAnAccountIsThatOfAll(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if granted != 9 { // 2 % are left
+	if granted != 9 { // 2 % stay unused
 		t.Errorf("%d of 100 tokens each were granted, of 1000", granted)
 	}
 }
 
-// A process that asked first gets what there is, though another wants less.
+// The process that asked first gets what there is, even if another one wants less.
 func TestTheFirstInLineIsServedFirst(t *testing.T) {
 	s := enginetest.Start(t)
 	a, b := joined(t, s), joined(t, s)
@@ -122,13 +122,13 @@ func TestTheFirstInLineIsServedFirst(t *testing.T) {
 	if b.tell(1, small).Granted {
 		t.Error("a smaller attempt overtook the first in line")
 	}
-	time.Sleep(200 * time.Millisecond) // it asks no more
+	time.Sleep(200 * time.Millisecond) // it stops asking
 	if !b.tell(1, small).Granted {
 		t.Error("one that does not ask keeps the others waiting")
 	}
 }
 
-// What is not ours in the key, and what cannot be, does no harm.
+// Foreign data in the key and impossible values do no harm.
 func TestAHostileAccount(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joined(t, s)

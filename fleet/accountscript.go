@@ -2,18 +2,18 @@ package fleet
 
 import "github.com/redis/go-redis/v9"
 
-// accountScript keeps ratelimit.Buckets for all processes: it takes what one used and learnt, and
-// grants its next attempt if there is enough. The functions are those of type Buckets. One process at
-// a time is first in line: it gets the next attempt, however many others ask for a smaller one. One
-// that does not ask again in time loses its turn.
+// accountScript keeps ratelimit.Buckets for all processes: it processes what one process used and
+// learned, and grants its next attempt if there is enough. The functions are those of type Buckets.
+// One process at a time is first in line: it gets the next attempt, however many others ask for a
+// smaller one. A process that does not ask again in time loses its turn.
 //
 //	KEYS[1] who is first and when it asked last, then a line for each rate limit
-//	ARGV    the process, attempts, input and output used, input and output used more than expected, limit and rate that are set,
-//	        1 if an attempt is wanted, its input and output, how many observations follow, then for each
-//	        row, kind, model, limit, remaining, microseconds until the reset, level at sending ('' if not known), order, 1 if rejected, microseconds since sending
+//	ARGV    the process, attempts, input and output used, input and output used beyond the expected cost, configured limit and rate,
+//	        1 if an attempt is wanted, its input and output, the number of observations, then for each
+//	        row, kind, model, limit, remaining, microseconds until the reset, level at sending ('' if unknown), order, 1 if rejected, microseconds since sending
 //
-// It returns 1 if the attempt is granted, microseconds until to ask again, the order of attempts from now on, and
-// a line for each rate limit.
+// It returns 1 if the attempt is granted, the microseconds until the next request, the order of the
+// following attempts, and a line for each rate limit.
 var accountScript = redis.NewScript(clock + `
 local names = {'row', 'kind', 'model', 'limit', 'level', 'at', 'rate', 'nextrate', 'ratesince', 'others', 'fullat', 'ends', 'length', 'free', 'corrected', 'seen', 'taken'}
 local all, first, firstat = {}, '-', 0

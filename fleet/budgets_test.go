@@ -10,8 +10,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
-// The script and policy.BudgetLedger are one rule. With nothing earned by time
-// and little of it passing they differ by rounding only.
+// The script follows the rules of budget.Ledger. Without tokens per second they differ only by
+// rounding.
 func TestTheBudgetsScriptIsTheLedger(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joined(t, s)
@@ -31,8 +31,8 @@ func TestTheBudgetsScriptIsTheLedger(t *testing.T) {
 	}
 }
 
-// What one process's requests put in is there for another, and what one takes
-// is taken from all.
+// Tokens that one process's requests add are available to another, and a retry of one takes from
+// all.
 func TestABudgetOfTwoProcesses(t *testing.T) {
 	s := enginetest.Start(t)
 	a, b := joined(t, s), joined(t, s)

@@ -15,8 +15,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// Whatever the engine does, the process says so once, goes on, says once that
-// it is over, and shares again.
+// Whatever happens to the engine, the process logs it once, continues, logs the recovery once, and
+// shares again.
 func TestTroubleWithTheEngine(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
@@ -48,7 +48,7 @@ func TestTroubleWithTheEngine(t *testing.T) {
 			if d := time.Since(began); d > time.Second {
 				t.Errorf("telling took %v while the engine did not answer", d)
 			}
-			time.Sleep(1500 * time.Millisecond) // more calls fail, and say nothing
+			time.Sleep(1500 * time.Millisecond) // more calls fail, without a log line
 			tc.end(s)
 			a.awaitListening()
 			b.awaitListening()
@@ -66,8 +66,8 @@ func TestTroubleWithTheEngine(t *testing.T) {
 	}
 }
 
-// A key that somebody else uses costs what is kept under it, and nothing else: the engine is not
-// lost, and one line says so.
+// If another program uses one of our keys, only that key is not shared: the engine is not lost, and
+// one line is logged.
 func TestAKeyOfAnotherTypeIsNotALostEngine(t *testing.T) {
 	s := enginetest.Start(t)
 	a := joined(t, s)
@@ -87,7 +87,7 @@ func TestAKeyOfAnotherTypeIsNotALostEngine(t *testing.T) {
 	}
 }
 
-// Everything that was known is gone, scripts too, and nobody notices.
+// All state is gone, including the scripts, and nobody notices.
 func TestTheEngineFlushed(t *testing.T) {
 	s := enginetest.Start(t)
 	a, b := joined(t, s), joined(t, s)
@@ -128,7 +128,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	}
 }
 
-// An end is not held up by an engine that hangs.
+// A hanging engine does not delay the shutdown.
 func TestTheEndDoesNotWaitForTheEngine(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joined(t, s)
@@ -142,8 +142,8 @@ func TestTheEndDoesNotWaitForTheEngine(t *testing.T) {
 	}
 }
 
-// Hashes and numbers, with an expiry each: no name of a scope, a route or an
-// upstream, and nothing for ever.
+// The engine stores only hashes and numbers, each with an expiry, and no name of a scope, route or
+// upstream.
 func TestWhatIsKeptAtTheEngine(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joinWith(t, Options{Engine: scoped(s.Engine(), "secret-project")})
@@ -184,7 +184,7 @@ func TestWhatIsKeptAtTheEngine(t *testing.T) {
 	}
 }
 
-// leastRights are those that docs/decisions/0016-fleet.md tells to give.
+// leastRights returns the rights that docs/decisions/0016-fleet.md requires.
 func leastRights(t *testing.T) []any {
 	t.Helper()
 	note, err := os.ReadFile("../docs/decisions/0016-fleet.md")

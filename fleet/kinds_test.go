@@ -21,7 +21,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// kinds are the ways to have an engine, each a real one: where it is.
+// kinds are the topologies of an engine, each with a function that starts a real one.
 var kinds = map[string]func(t *testing.T) (url string){
 	"one server": func(t *testing.T) string { return enginetest.StartTCP(t).URL },
 	"over TLS": func(t *testing.T) string {
@@ -45,8 +45,8 @@ var kinds = map[string]func(t *testing.T) (url string){
 	},
 }
 
-// All that is shared is shared through every kind of engine: in a cluster the
-// keys of each script have to be in one slot.
+// Everything is shared through every kind of engine: in a cluster the keys of each script must be
+// in one slot.
 func TestAllIsSharedThroughEveryKindOfEngine(t *testing.T) {
 	for name, start := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func sharesAll(t *testing.T, a, b *process, key uint64) {
 	}
 }
 
-// selfSigned makes a certificate of 127.0.0.1 that vouches for itself.
+// selfSigned makes a self-signed certificate for 127.0.0.1.
 func selfSigned(t *testing.T) (cert, key string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

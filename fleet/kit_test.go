@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// process is a Fleet at work with local state that only notes.
+// process is a running Fleet whose local state only records calls.
 type process struct {
 	*Fleet
 	t    testing.TB
@@ -31,13 +31,13 @@ type process struct {
 	pausesReceived map[uint64]time.Duration
 	leaseRequests  []ratelimit.LeaseRequest
 	grants         []ratelimit.LeaseGrant
-	failed         int // questions
-	processes      int // as told
+	failed         int // requests
+	processes      int // as last reported
 	reports        []budget.Report
 	levels         []float64
 }
 
-// RateLimitLeaseRequests asks what the test put there, and then no more.
+// RateLimitLeaseRequests returns the requests that the test prepared, once.
 func (p *process) RateLimitLeaseRequests([]ratelimit.LeaseRequest) ([]ratelimit.LeaseRequest, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *process) ShareRateLimits(processes int) {
 	p.processes = processes
 }
 
-// requestLease puts a question and waits for its response; false: there was none.
+// requestLease sends a request and waits for its response; false if there was none.
 func (p *process) requestLease(a ratelimit.LeaseRequest) (g ratelimit.LeaseGrant, ok bool) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -89,7 +89,7 @@ func (p *process) ApplyRateLimitPause(key uint64, lasts time.Duration) {
 	p.pausesReceived[key] = lasts
 }
 
-// pause is what the process learnt of the key; 0 when nothing.
+// pause returns the pause of the key that the process received; 0 if none.
 func (p *process) pause(key uint64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func joinWith(t testing.TB, o Options) *process {
 	return p
 }
 
-// joined is join once the engine answers and the process listens.
+// joined is join; it returns once the engine responds and the process listens.
 func joined(t testing.TB, s *enginetest.Server) *process {
 	t.Helper()
 	p := join(t, s)
@@ -136,7 +136,7 @@ func joined(t testing.TB, s *enginetest.Server) *process {
 	return p
 }
 
-// awaitListening waits until what others tell is heard.
+// awaitListening waits until the process receives messages.
 func (p *process) awaitListening() {
 	p.t.Helper()
 	eventually(p.t, "listening", func() bool { return p.Stats().Up && p.listening.Load() })
@@ -152,7 +152,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// lines are how many log lines there are with the message.
+// lines returns the number of log lines with the message.
 func (p *process) lines(message string) int { return p.logs.FilterMessage(message).Len() }
 
 const (
@@ -160,7 +160,7 @@ const (
 	lineLost = "the shared engine does not respond; each process continues with its own state until it does"
 )
 
-// BudgetReports tells what the test put there, and then no more.
+// BudgetReports returns the reports that the test prepared, once.
 func (p *process) BudgetReports([]budget.Report) []budget.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +181,7 @@ func (p *process) FailBudgetReport(uint64) {
 	p.failed++
 }
 
-// settleOne tells of a budget and waits for its level; false: there was no response.
+// settleOne reports a budget and waits for its level; false if there was no response.
 func (p *process) settleOne(a budget.Report) (level float64, ok bool) {
 	p.t.Helper()
 	p.mu.Lock()

@@ -31,7 +31,7 @@ func TestALateJoinerReceivesActivePauses(t *testing.T) {
 	a.RateLimitPauseBegan(2, time.Millisecond)
 	a.RateLimitPauseBegan(3, time.Minute)
 	eventually(t, "told", func() bool { return a.Stats().PausesSent == 3 })
-	time.Sleep(2 * time.Millisecond) // the second is over
+	time.Sleep(2 * time.Millisecond) // the second pause is over
 	b := joined(t, s)
 	if one, two, three := b.pause(1), b.pause(2), b.pause(3); one <= 59*time.Minute || one > time.Hour || two != 0 || three <= 40*time.Second || three > time.Minute {
 		t.Errorf("learnt %v, %v and %v", one, two, three)
@@ -52,7 +52,7 @@ func TestScopesDoNotMix(t *testing.T) {
 	}
 }
 
-// Fifty that meet the same 429 at once tell it as one does.
+// Fifty processes that get the same 429 at once publish one pause.
 func TestTheSamePauseIsPublishedOnce(t *testing.T) {
 	s := enginetest.Start(t)
 	listener := joined(t, s)
@@ -60,7 +60,7 @@ func TestTheSamePauseIsPublishedOnce(t *testing.T) {
 		joined(t, s).RateLimitPauseBegan(7, time.Minute)
 	}
 	eventually(t, "learnt", func() bool { return listener.pause(7) > 0 })
-	joined(t, s).RateLimitPauseBegan(9, time.Minute) // comes after all of them
+	joined(t, s).RateLimitPauseBegan(9, time.Minute) // arrives after all of them
 	eventually(t, "learnt", func() bool { return listener.pause(9) > 0 })
 	if n := listener.Stats().PausesReceived; n > 4 {
 		t.Errorf("learnt %d pauses, of one that ten told and another", n)
@@ -80,14 +80,14 @@ func TestManyPausesArePublishedInFewCalls(t *testing.T) {
 	}
 }
 
-// What is more than there is room for is dropped, and never waited for.
+// Pauses beyond the buffer are dropped; the caller never waits.
 func TestPublishingDoesNotBlock(t *testing.T) {
 	f, err := New(Options{Engine: enginetest.Start(t).Engine()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.link.client.Close()
-	for key := range uint64(pauseBuffer + 5) { // nobody runs it
+	for key := range uint64(pauseBuffer + 5) { // it is not running
 		f.RateLimitPauseBegan(key, time.Minute)
 	}
 	if n := f.Stats().PausesDropped; n != 5 {
@@ -115,7 +115,7 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
-// A list of pauses that others filled with nonsense does no harm either.
+// A list of pauses with garbage does no harm.
 func TestAHostileListOfPauses(t *testing.T) {
 	s := enginetest.Start(t)
 	a := joined(t, s)

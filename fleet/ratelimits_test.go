@@ -12,8 +12,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// The script and policy.RateLimitLedger are one rule. Time passes between the
-// calls, so the ledger may be as far behind as that took.
+// The script follows the rules of ratelimit.Ledger. Time passes between the calls, so the ledger
+// may lag behind by that time.
 func TestTheScriptIsTheLedger(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joined(t, s)
@@ -39,13 +39,13 @@ func TestTheScriptIsTheLedger(t *testing.T) {
 			if d := got.Rest - want.Rest; d < -near || d > near {
 				t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
 			}
-			if n := abs(got.Reserved - want.Reserved); n > 0 { // as much room more or less as time has passed
+			if n := abs(got.Reserved - want.Reserved); n > 0 { // within the time that has passed
 				if time.Duration(n)*gap > near+gap && a.Rate*near.Seconds() < float64(n-1) {
 					t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
 				}
 				ledger.Lease(after, ratelimit.LeaseRequest{Gap: gap, Charge: got.Reserved - want.Reserved})
 			}
-			if got.Slots != want.Slots { // a slot more or less began within the horizon: go on from the engine's word
+			if got.Slots != want.Slots { // one slot more or less began within the horizon: continue with the engine's result
 				if n := abs(got.Slots - want.Slots); time.Duration(n)*gap > near+gap {
 					t.Fatalf("gap %v, %+v: the engine says %+v, the ledger %+v", gap, a, got, want)
 				}
@@ -55,7 +55,7 @@ func TestTheScriptIsTheLedger(t *testing.T) {
 	}
 }
 
-// What did not make a whole slot of a process's share counts the next time.
+// A fraction of a slot of a process's share counts in the next request.
 func TestTheScriptKnowsWhatIsOwed(t *testing.T) {
 	p := joined(t, enginetest.Start(t))
 	a := ratelimit.LeaseRequest{Key: 1, Gap: 10 * time.Millisecond, Charge: 30, Share: 105 * time.Millisecond, Rate: 100, Every: 100 * time.Millisecond}
@@ -69,7 +69,7 @@ func TestTheScriptKnowsWhatIsOwed(t *testing.T) {
 
 func abs(n int) int { return max(n, -n) }
 
-// Of all processes together no more slots begin in a time than the rate limit has.
+// All processes together get no more slots in a period than the rate limit has.
 func TestLeasedSlotsAreThoseOfAll(t *testing.T) {
 	s := enginetest.Start(t)
 	processes := []*process{joined(t, s), joined(t, s), joined(t, s)}
@@ -114,8 +114,7 @@ func TestASlotWithoutAnEngine(t *testing.T) {
 	eventually(t, "a lease", func() bool { _, ok := p.requestLease(a); return ok })
 }
 
-// What is not a time is taken for none, one far away for a near one, and every
-// key ends.
+// An invalid time counts as none, a distant time as a near one, and every key expires.
 func TestHostileRateLimit(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joined(t, s)
@@ -135,7 +134,7 @@ func TestHostileRateLimit(t *testing.T) {
 	}
 }
 
-// slowly makes the engine answer so late, and no sooner.
+// slowly delays the engine's responses by exactly that time.
 func slowly(t *testing.T, addr string, by time.Duration) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -176,8 +175,8 @@ func slowly(t *testing.T, addr string, by time.Duration) string {
 	return l.Addr().String()
 }
 
-// Many keys of rate limits wait for each other, and not until their calls time out: the
-// engine answers, though slowly.
+// Requests for many keys wait for each other instead of timing out: the engine responds, though
+// slowly.
 func TestManyQuestionsAtOnce(t *testing.T) {
 	e := enginetest.StartTCP(t).Engine()
 	e.Addrs = []string{slowly(t, e.Addrs[0], 20*time.Millisecond)}
@@ -199,7 +198,7 @@ func TestManyQuestionsAtOnce(t *testing.T) {
 	}
 }
 
-// counting counts what comes of questions.
+// counting counts the results of requests.
 type counting struct {
 	Local
 	granted, failed atomic.Int64

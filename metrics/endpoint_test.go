@@ -2,7 +2,7 @@ package metrics
 
 import "testing"
 
-// Two upstreams of one name may have addresses in common.
+// Two upstreams with the same name may have addresses in common.
 func TestEndpointsAreShownAndAddedUp(t *testing.T) {
 	m := New(Options{})
 	first := []Endpoint{{Name: "10.0.0.1:80", Requests: 1, Attempts: 2, Failures: 3}, {Name: "10.0.0.2:80", Attempts: 9, Ejected: true}}
@@ -12,7 +12,7 @@ func TestEndpointsAreShownAndAddedUp(t *testing.T) {
 			{Name: "u", Endpoints: [NumEndpointStates]int{EndpointUsed: 10}, EachEndpoint: []Endpoint{{Name: "10.0.0.1:80", Requests: 10, Attempts: 20, Failures: 30}, {Requests: 5}}},
 		}}
 	})
-	for range 2 { // the second scrape finds the given slice unchanged
+	for range 2 { // the second scrape must find the slice unchanged
 		scrape(t, m).want(t, map[string]string{
 			`retryproxy_upstream_endpoints{state="used",upstream="u"}`:                        "11",
 			`retryproxy_upstream_endpoints{state="ejected",upstream="u"}`:                     "2",

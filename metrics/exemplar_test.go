@@ -13,7 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// asked returns a scrape by who accepts a format, and its Content-Type.
+// asked returns a scrape by a client that accepts a format, and its Content-Type.
 func asked(t *testing.T, m *Metrics, accept string) (text, contentType string) {
 	t.Helper()
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil)
@@ -75,7 +75,7 @@ func TestABucketHasItsLatestTraceAsExemplar(t *testing.T) {
 	}
 }
 
-// However many traces there are, a route keeps one per bucket.
+// A route keeps one exemplar per bucket, however many traces there are.
 func TestExemplarsAreBounded(t *testing.T) {
 	m := New(Options{})
 	route := m.Route("a")

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// scrape gets the exposition over a real connection, by series.
+// scrape gets the exposition over a real connection.
 func scrape(t *testing.T, m *Metrics) page {
 	t.Helper()
 	server := httptest.NewServer(m.Handler())
@@ -32,7 +32,7 @@ func scrape(t *testing.T, m *Metrics) page {
 	return parsePage(t, string(body))
 }
 
-// page is a scrape: the text of the value by the text of the series.
+// page is a scrape: values by series, both as text.
 type page map[string]string
 
 func parsePage(t *testing.T, text string) page {
@@ -55,7 +55,7 @@ func parsePage(t *testing.T, text string) page {
 	return p
 }
 
-// want checks values by series; an empty text says that the series is absent.
+// want checks values by series; an empty text means that the series is absent.
 func (p page) want(t *testing.T, series map[string]string) {
 	t.Helper()
 	for name, value := range series {
@@ -65,7 +65,7 @@ func (p page) want(t *testing.T, series map[string]string) {
 	}
 }
 
-// sum adds up all series of a metric that have all the given label texts.
+// sum adds up all series of a metric that have all the given labels.
 func (p page) sum(t *testing.T, metric string, labels ...string) float64 {
 	t.Helper()
 	total := 0.0

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// bucketBySearch is what bucket means, done slowly.
+// bucketBySearch does what bucket does, slowly.
 func bucketBySearch(l *ladder, d time.Duration) int {
 	k := 0
 	for k < l.n && d > l.edges[k] {
@@ -75,7 +75,7 @@ func TestAttemptsAreCountedByNumber(t *testing.T) {
 	for _, n := range []int{-5, 0, 1, 1, 3, 9, 10, 100} {
 		r.RequestDone(nil, 200, 0, 0, time.Millisecond, n)
 	}
-	r.RequestDone(nil, 200, 0, 0, 0, 2) // hedged, and none failed
+	r.RequestDone(nil, 200, 0, 0, 0, 2) // hedged, no failure
 	scrape(t, m).want(t, map[string]string{
 		`retryproxy_attempts_per_request_bucket{route="a",le="1"}`:    "4",
 		`retryproxy_attempts_per_request_bucket{route="a",le="2"}`:    "5",

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The data path does not depend on Prometheus, nor Prometheus on it: of our
-// own packages, metrics knows only the words of policy.
+// The data path does not depend on Prometheus, nor Prometheus on it: of our own packages, metrics
+// imports only policy.
 func TestImportsOfOurOwn(t *testing.T) {
 	p, err := build.ImportDir(".", 0)
 	if err != nil {

@@ -94,7 +94,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 	})
 }
 
-// Two pools to one URL, with other certificates say, have one name.
+// Two pools for one URL, for example with different certificates, have the same name.
 func TestUpstreamsOfOneNameAreAddedUp(t *testing.T) {
 	m := New(Options{DialErrorKinds: []string{"other", "refused"}})
 	first := []uint64{1}
@@ -105,7 +105,7 @@ func TestUpstreamsOfOneNameAreAddedUp(t *testing.T) {
 			{Name: "u", Idle: 10, Active: 20, Dialing: 30, Dials: 40, Reuses: 50, IdleCloses: 60, DialErrors: []uint64{7, 8}, HasBudget: true, BudgetTokens: 9},
 		}}
 	})
-	for range 2 { // the second scrape finds the given slice unchanged
+	for range 2 { // the second scrape must find the slice unchanged
 		scrape(t, m).want(t, map[string]string{
 			`retryproxy_upstream_connections{state="idle",upstream="u"}`:         "11",
 			`retryproxy_upstream_connections{state="active",upstream="u"}`:       "22",
@@ -245,7 +245,7 @@ func TestAnyNameIsMadeFitForALabel(t *testing.T) {
 	}
 }
 
-// Later routes do with one stripe, the first use every one they have.
+// The first routes use every stripe, later ones only one.
 func TestStripesAreUsed(t *testing.T) {
 	r := newRoute("a", 4)
 	for i := range uint(maxStripes) {
@@ -279,7 +279,7 @@ func TestRetainDropsRoutesThatAreGone(t *testing.T) {
 	}
 }
 
-// full is metrics with a value in every family.
+// full returns metrics with a value in every family.
 func full() *Metrics {
 	m := New(Options{
 		Refusals:       []string{"bare_lf"},
@@ -301,7 +301,7 @@ func full() *Metrics {
 	return m
 }
 
-// The rules for names, units and help texts that Prometheus asks for.
+// Prometheus has rules for names, units and help texts.
 func TestExpositionPassesTheLinter(t *testing.T) {
 	problems, err := testutil.GatherAndLint(full().registry)
 	if err != nil {
@@ -312,7 +312,7 @@ func TestExpositionPassesTheLinter(t *testing.T) {
 	}
 }
 
-// A pedantic registry refuses what was not described.
+// A pedantic registry rejects what was not described.
 func TestReferenceIsExactlyWhatIsShown(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector{full()})
@@ -351,7 +351,7 @@ func TestReferenceRowsAreWhole(t *testing.T) {
 	}
 }
 
-// The names and labels that dashboards and alerts rely on.
+// Dashboards and alerts depend on these names and labels.
 func TestNamesAndLabelsAreKept(t *testing.T) {
 	want := map[string]string{
 		"retryproxy_requests_total":           "route method code",
@@ -427,9 +427,8 @@ func TestBadDeadlinesAreCountedByField(t *testing.T) {
 	}
 }
 
-// Whoever does not read its scrape holds up nobody else's.
-// startTight starts a server whose sockets take little: by themselves, and by the
-// kernel's mood, they grow to what a whole scrape is.
+// startTight starts a server whose sockets buffer little. By default they may grow to hold a whole
+// scrape.
 func startTight(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)

@@ -113,7 +113,7 @@ func TestStripesArePowersOfTwo(t *testing.T) {
 	}
 }
 
-// Whatever clients and upstreams say, the labels stay within their sets.
+// Whatever clients and upstreams send, the labels stay within their sets.
 func TestLabelsAreClosed(t *testing.T) {
 	tests := []struct {
 		method string
@@ -168,8 +168,7 @@ func TestValuesOutsideTheirSetCountNothing(t *testing.T) {
 	}
 }
 
-// observeAtRandom drives a route through n requests and gives the numbers of
-// attempts and retries made.
+// observeAtRandom sends n requests through a route and returns the numbers of attempts and retries.
 func observeAtRandom(route *Route, rnd *rand.Rand, n int) (attempts, retries int) {
 	methods := []string{"GET", "POST", "BREW", ""}
 	for range n {
@@ -192,7 +191,7 @@ func observeAtRandom(route *Route, rnd *rand.Rand, n int) (attempts, retries int
 	return attempts, retries
 }
 
-// The sums hold whatever happens, on many goroutines and while being scraped.
+// The sums hold whatever happens, on many goroutines and during scrapes.
 func TestOutcomesAddUpToRequests(t *testing.T) {
 	const workers, each = 8, 300
 	m := New(Options{})
@@ -206,7 +205,7 @@ func TestOutcomesAddUpToRequests(t *testing.T) {
 	}
 	wg.Go(func() {
 		for range 20 {
-			p := scrape(t, m) // below zero would be near 2^64
+			p := scrape(t, m) // a negative value would be near 2^64
 			for _, name := range []string{"retryproxy_requests_in_flight", "retryproxy_requests_waiting"} {
 				if n := p.sum(t, name); n < 0 || n > 12*workers*each {
 					t.Errorf("%s is %v", name, n)
@@ -254,7 +253,7 @@ func TestObservingDoesNotAllocate(t *testing.T) {
 		r.AttemptDone(policy.ClassNone, 200, time.Millisecond)
 		r.RequestDone(method, 200, policy.OutcomeRecovered, time.Second, time.Millisecond, 2)
 	}
-	for range 10000 { // until every stripe this may run on exists
+	for range 10000 { // until every stripe in use exists
 		observe()
 	}
 	if n := testing.AllocsPerRun(1000, observe); n != 0 {
@@ -281,7 +280,7 @@ func TestDryRunRetriesAreCountedByReason(t *testing.T) {
 	r := m.Route("a").Near()
 	r.WouldRetry(policy.ReasonStatus503)
 	r.WouldRetry(policy.ReasonStatus503)
-	r.WouldRetry(policy.ReasonNotIdempotent) // says why not: not counted
+	r.WouldRetry(policy.ReasonNotIdempotent) // a reason against a retry: not counted
 	r.WouldRetry(policy.ReasonNone)
 	r.Retry(policy.ReasonReset)
 	scrape(t, m).want(t, map[string]string{

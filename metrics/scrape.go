@@ -14,12 +14,11 @@ import (
 // hundred routes takes some 1.2 MB (measured).
 const maxScrapesInFlight = 8
 
-// Handler serves scrapes in the Prometheus text format, or as OpenMetrics, with exemplars, to who
-// asks for that. If part of the metrics fails, it
-// still exports the rest. It gathers one scrape at a time, so that a flood of them uses no
-// more than a core. It sends a response only when it is complete, so that a slow reader
-// does not delay others. If maxScrapesInFlight are being sent, it cuts off the oldest for
-// the next.
+// Handler serves scrapes in the Prometheus text format, or as OpenMetrics with exemplars if the
+// client asks for it. If part of the metrics fails, it still exports the rest. It gathers one
+// scrape at a time, so that a flood of them uses no more than a core. It sends a response only when
+// it is complete, so that a slow reader does not delay others. If maxScrapesInFlight are being
+// sent, it cuts off the oldest for the next.
 func (m *Metrics) Handler() http.Handler {
 	gather := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true})
 	gathering := make(chan struct{}, 1)

@@ -13,7 +13,7 @@ func TestTokensAreShownOnceThereAreSome(t *testing.T) {
 	scrape(t, m).want(t, map[string]string{`retryproxy_tokens_total{fate="delivered",kind="input",route="a"}`: ""})
 	s.TokensUsed(tokens.Count{Input: 5, Cached: 2, Output: -1}, tokens.Delivered)
 	s.TokensUsed(tokens.Count{Output: 7}, tokens.Wasted)
-	s.TokensUsed(tokens.Count{Output: 7}, tokens.NumFates) // which no code of ours passes
+	s.TokensUsed(tokens.Count{Output: 7}, tokens.NumFates) // our code never passes this
 	scrape(t, m).want(t, map[string]string{
 		`retryproxy_tokens_total{fate="delivered",kind="input",route="a"}`:  "5",
 		`retryproxy_tokens_total{fate="delivered",kind="cached",route="a"}`: "2",

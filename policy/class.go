@@ -9,7 +9,7 @@ type Class uint8
 // The classes, a closed set.
 const (
 	ClassNone Class = iota // the attempt is no failure under retry-on
-	NotSent                // the upstream took no byte of the request: safe to retry for every method
+	NotSent                // the upstream received no byte of the request: safe to retry for every method
 	Rejected               // the upstream's status means that it did not do the work (Policy.Rejected): safe to retry for every method
 	Unknown                // the upstream may have processed the request: retried if idempotent
 	Overtaken              // no failure: the other attempt of a hedged request answered first

@@ -9,7 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// seen makes a Throttle that has counted so much.
+// seen returns a throttler with these counts.
 func seen(requests, accepts int) *ClientThrottler {
 	t := NewClientThrottler()
 	for i := range requests {
@@ -33,7 +33,7 @@ func TestClientThrottlingProbability(t *testing.T) {
 
 func TestClientThrottlingForgets(t *testing.T) {
 	th := seen(100, 0)
-	th.Probability(0) // time begins
+	th.Probability(0) // the clock starts
 	for _, at := range []time.Duration{clientThrottlingMean, 2 * clientThrottlingMean, 20 * clientThrottlingMean} {
 		n := 100 * math.Exp(-float64(at)/float64(clientThrottlingMean))
 		if got, want := th.Probability(at), n/(n+1); math.Abs(got-want) > 1e-9 {
@@ -52,8 +52,8 @@ func TestClientThrottlerAllowFollowsTheDraw(t *testing.T) {
 	}
 }
 
-// Requests in flight are no rejections: a healthy upstream is never throttled,
-// however many begin at once.
+// Requests in flight are no rejections: a healthy upstream is never throttled, however many
+// requests begin at once.
 func TestClientThrottlingSparesAHealthyUpstream(t *testing.T) {
 	r := seeded(61)
 	th := NewClientThrottler()
@@ -70,13 +70,13 @@ func TestClientThrottlingSparesAHealthyUpstream(t *testing.T) {
 			th.Done(true)
 		}
 		if r.IntN(500) == 0 {
-			now += time.Minute // a quiet time
+			now += time.Minute // a pause without requests
 		}
 	}
 }
 
-// drive sends rate requests a second from one time to another to an upstream
-// that takes capacity of them each second.
+// drive sends rate requests per second, from one time to another, to an upstream that accepts
+// capacity of them per second.
 func drive(r backoff.Rand, th *ClientThrottler, from, to time.Duration, rate, capacity int) (sent, taken int) {
 	for second := from; second < to; second += time.Second {
 		room := capacity
@@ -96,7 +96,7 @@ func drive(r backoff.Rand, th *ClientThrottler, from, to time.Duration, rate, ca
 	return sent, taken
 }
 
-// An upstream that takes c a second gets about 2c, whatever is asked of it.
+// An upstream that accepts c per second gets about 2c, whatever the load.
 func TestClientThrottlingSendsAboutTwiceWhatIsAccepted(t *testing.T) {
 	for _, tc := range []struct{ rate, capacity int }{{400, 10}, {300, 100}, {100, 3}} {
 		r, th := seeded(62), NewClientThrottler()
@@ -111,8 +111,8 @@ func TestClientThrottlingSendsAboutTwiceWhatIsAccepted(t *testing.T) {
 	}
 }
 
-// One that takes nothing is asked about every ten seconds, and gets everything
-// again within the time that the documentation tells.
+// An upstream that accepts nothing gets a request about every ten seconds, and all requests again
+// within the documented time.
 func TestClientThrottlingNoticesRecovery(t *testing.T) {
 	for _, rate := range []int{10, 100} {
 		longest := 0
@@ -133,7 +133,7 @@ func TestClientThrottlingNoticesRecovery(t *testing.T) {
 			}
 			longest = max(longest, seconds)
 		}
-		// The theory is a mean; the first request that gets through is luck.
+		// The theory predicts a mean; when the first request gets through is random.
 		if told := 10 * math.Log(5*float64(rate)); float64(longest) > 2.5*told {
 			t.Errorf("%d a second: all were sent after %d s, want about %.0f", rate, longest, told)
 		}

@@ -8,27 +8,26 @@ import (
 	"github.com/retryproxy/retryproxy/policy/status"
 )
 
-// HeaderLookup finds a response field by its name, whatever the case of the
-// name. With several fields of that name it gives the first. The value stays
-// the implementer's and is not kept.
+// HeaderLookup finds a header by its name, in any case. If several headers have that name, it
+// returns the first. The value belongs to the implementer and is not kept.
 type HeaderLookup interface {
 	Lookup(name string) (value []byte, ok bool)
 }
 
-// Attempt is what one attempt brought.
+// Attempt is the result of one attempt.
 type Attempt struct {
 	Cause  Cause
 	Status int        // 100..999, when Cause is CauseStatus
-	Final  bool       // an inner retryproxy marked its response as given up, or a gRPC server said not to repeat (grpc-retry-pushback-ms)
-	GRPC   GRPCStatus // of a gRPC call's answer, as far as it is known before a message; OK else
+	Final  bool       // an inner retryproxy marked its response as given up, or a gRPC server asked for no retry (grpc-retry-pushback-ms)
+	GRPC   GRPCStatus // the status of a gRPC call that ended before its first message, else OK
 
-	Unwanted bool // the response says that a retry is not wanted (x-should-retry: false)
-	Wanted   bool // the response says that one is (x-should-retry: true), for a status of 400 or more
+	Unwanted bool // the response asks for no retry (x-should-retry: false)
+	Wanted   bool // the response asks for a retry (x-should-retry: true) and has a status of 400 or more
 
-	RetryAfter    time.Duration // as package retryafter gave it; never negative
+	RetryAfter    time.Duration // from package retryafter; never negative
 	HasRetryAfter bool
 
-	Header HeaderLookup // the response's fields, for retriable-header; may be nil
+	Header HeaderLookup // for retriable-header; may be nil
 }
 
 // JudgedStatus returns the status by which a circuit breaker judges the upstream: the one that the gRPC
@@ -40,19 +39,19 @@ func (a *Attempt) JudgedStatus() int {
 	return a.Status
 }
 
-// Replay says whether the request body can be sent once more.
+// Replay is whether the request body can be sent once more.
 type Replay uint8
 
-// The choices of Replay, a closed set. The loop says ReplayWhole also when
-// nothing of the body was read yet.
+// The choices of Replay, a closed set. ReplayWhole also applies while nothing of the body has been
+// read.
 const (
 	ReplayWhole      Replay = iota // every byte read so far is kept, or there is no body
-	ReplayTooLarge                 // the body went past the per-request cap
-	ReplayBufferFull               // the process-wide cap was reached
-	ReplayUnfinished               // the upload is not whole and cannot be finished
+	ReplayTooLarge                 // the body exceeded the cap of a request
+	ReplayBufferFull               // the cap of the process was reached
+	ReplayUnfinished               // the upload is incomplete and cannot be completed
 )
 
-// whyNot is the reason against a retry, ReasonNone when there is none.
+// whyNot returns the reason against a retry, or ReasonNone.
 func (r Replay) whyNot() Reason {
 	switch r {
 	case ReplayWhole:
@@ -62,64 +61,60 @@ func (r Replay) whyNot() Reason {
 	case ReplayBufferFull:
 		return ReasonRetryBufferFull
 	}
-	return ReasonBodyUnfinished // also for a value outside the set: not repeating is the safe answer
+	return ReasonBodyUnfinished // also for a value outside the set: not retrying is the safe answer
 }
 
-// Situation is where a request stands when an attempt has ended.
+// Situation is the state of a request when an attempt has ended.
 type Situation struct {
-	Retries       int           // retries made so far, free retries not counted
+	Retries       int           // retries made so far, without free ones
 	MaxRetries    int           // after the layered-retries rule; see LayeredRetries
-	Safe          bool          // a second run does no harm; see Policy.Retriable
-	Replay        Replay        // can the body be sent again?
-	Left          time.Duration // until the request's deadline; none left when <= 0; Forever without a deadline
+	Safe          bool          // a second run does no harm; see Policy.Retryable
+	Replay        Replay        // whether the body can be sent again
+	Left          time.Duration // until the request's deadline; none if <= 0; Forever without a deadline
 	Elapsed       time.Duration // since the first attempt began
-	Previous      time.Duration // the wait before this attempt, whatever set it; 0 before the first
-	FreeRetryUsed bool          // the one free repeat after an idle close was used
+	Previous      time.Duration // the wait before this attempt, for any reason; 0 before the first
+	FreeRetryUsed bool          // the one free retry after an idle close was used
 	Draining      bool          // the process is shutting down
-	Layered       bool          // the layered-retries rule left no retries
+	Layered       bool          // the layered-retries rule allowed no retries
 }
 
 // Decision is what to do after an attempt.
 type Decision struct {
-	Class Class         // of the attempt, for metrics
-	Retry bool          // send again after Wait
-	Free  bool          // at once, outside budget and count, on a freshly dialled connection
+	Class Class         // class of the attempt, for metrics
+	Retry bool          // send the request again after Wait
+	Free  bool          // at once, not counted, without a token, on a new connection
 	Wait  time.Duration // 0 or more; less than Situation.Left
-	Why   Reason        // with Retry: what for; else why not, or ReasonNone when the response is no failure
+	Why   Reason        // with Retry, what the retry is for; else why there is none, or ReasonNone if the response is no failure
 }
 
-// Policy is what a route wants done about failures. It is read by all requests
-// of the route at once and must not be changed after its first use. The zero
-// value retries nothing.
+// Policy is how a route handles failures. All requests of the route read it at the same time, so it
+// must not be changed after its first use. The zero value retries nothing.
 type Policy struct {
 	RetryOn    RetryOn
 	MaxRetries int              // 0 = none
 	Methods    MethodSet        // retried without a key; the zero value is the idempotent methods of RFC 9110
-	Unsafe     bool             // repeat every method
-	Rejected   status.Set       // retried whatever the method; the zero value is 429
-	Backoff    backoff.Strategy // nil waits not at all
+	Unsafe     bool             // retry every method
+	Rejected   status.Set       // statuses retried for every method; the zero value is 429
+	Backoff    backoff.Strategy // nil does not wait
 	Throttled  backoff.Strategy // after a 429 or a status of Rejected without Retry-After; nil = Backoff
 }
 
-// Retryable reports whether a request may run twice without harm: its method
-// is in Methods, it carries an Idempotency-Key, or the route said so.
-// It does not allocate.
+// Retryable reports whether a request may run twice without harm: its method is in Methods, it
+// carries an Idempotency-Key, or the route allows it. It does not allocate.
 func (p *Policy) Retryable(method []byte, hasKey bool) bool {
 	return p.Unsafe || hasKey || p.Methods.Has(method)
 }
 
-// Decide says what to do after attempt a of a request in situation s.
+// Decide returns what to do after attempt a of a request in situation s.
 //
-// The order is fixed, so that the reason given is always the first that holds:
-// is the response final anyway; may it be retried (mark of an inner proxy,
-// wish of the upstream, method, count and window, body, nesting, drain); how long is the wait; does
-// it fit in the time left; and last, because asking takes a token, does the
-// budget allow it.
+// The checks have a fixed order, and the first that fails gives the reason: is the response a
+// failure; may the request be retried (mark of an inner proxy, request of the upstream, method,
+// count and window, body, layered retries, drain); does the wait fit in the time left; does the
+// budget allow it. The budget comes last because asking takes a token.
 //
-// b is the budget that the upstream's requests share, nil for none. now is
-// monotonic time of any origin, the same for all calls on one budget. r is the
-// source of jitter. Decide does not allocate and is safe for concurrent use
-// when r is.
+// b is the budget shared by all requests to the upstream, or nil. now is monotonic time of any
+// origin, the same for all calls on one budget. r is the source of jitter. Decide does not
+// allocate. It is safe for concurrent use if r is.
 func (p *Policy) Decide(a *Attempt, s *Situation, b *budget.Budget, now time.Duration, r backoff.Rand) Decision {
 	d := Decision{Class: p.Classify(a)}
 	if d.Class == ClassNone {
@@ -143,11 +138,10 @@ func (p *Policy) Decide(a *Attempt, s *Situation, b *budget.Budget, now time.Dur
 	return d
 }
 
-// decideFree allows the retry after an idle close whatever the count, window,
-// budget, nesting, drain and retry-on say: the upstream saw nothing, the close
-// is an effect of our own pooling, and after a restart every pooled connection
-// is stale at once. Only a body that is gone or a deadline that is over stand
-// against it.
+// decideFree allows the retry after an idle close. Count, window, budget, layered retries, drain
+// and retry-on do not apply: the upstream saw nothing, and the close is an effect of our own
+// pooling. When an upstream restarts, every pooled connection becomes stale at once. Only a body
+// that cannot be replayed or a deadline that has passed prevents the retry.
 func (p *Policy) decideFree(d Decision, s *Situation) Decision {
 	if d.Why = s.Replay.whyNot(); d.Why != ReasonNone {
 		return d
@@ -160,11 +154,10 @@ func (p *Policy) decideFree(d Decision, s *Situation) Decision {
 	return d
 }
 
-// Fails reports whether a is a failure: a response that RetryOn counts as one,
-// or none at all.
+// Fails reports whether a is a failure: a response that RetryOn counts as one, or no response.
 func (p *Policy) Fails(a *Attempt) bool { return p.Classify(a) != ClassNone }
 
-// Classify says how sure we are; ClassNone when the response is no failure.
+// Classify returns the class of the failure, or ClassNone if the response is no failure.
 func (p *Policy) Classify(a *Attempt) Class {
 	switch {
 	case a.Cause.Sure():
@@ -182,7 +175,7 @@ func (p *Policy) Classify(a *Attempt) Class {
 	return Unknown
 }
 
-// whyNot is the first reason against a retry, ReasonNone when none holds.
+// whyNot returns the first reason against a retry, or ReasonNone.
 func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
 	switch {
 	case a.Final && a.Cause == CauseStatus:
@@ -211,7 +204,7 @@ func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
 	return ReasonNone
 }
 
-// wait is how long to wait, or the reason why no wait fits in the time left.
+// wait returns how long to wait, or the reason why no wait fits in the time left.
 func (p *Policy) wait(a *Attempt, s *Situation, r backoff.Rand) (time.Duration, Reason) {
 	if s.Left <= 0 {
 		return 0, ReasonDeadline
@@ -240,12 +233,10 @@ func (p *Policy) wait(a *Attempt, s *Situation, r backoff.Rand) (time.Duration, 
 	return w, ReasonNone
 }
 
-// spread is what is added to a Retry-After, so that clients who were told the
-// same second do not come back in the same instant: uniform in [0, backoff],
-// where backoff is the longest wait of this step, but no more than half of the
-// room that is left behind the Retry-After. The half keeps two promises: bad
-// luck in the draw never turns a wait that fits into one that does not, and
-// the attempt has time of its own.
+// spread returns what is added to a Retry-After, so that clients with the same Retry-After do not
+// come back at the same instant. It is uniform in [0, backoff], where backoff is the longest wait
+// of this step, but at most half of the time left after the Retry-After. The half keeps two
+// promises: no draw turns a wait that fits into one that does not, and the attempt has time left.
 func (p *Policy) spread(s backoff.Step, room time.Duration, r backoff.Rand) time.Duration {
 	return backoff.UpTo(r, min(backoff.CeilingOf(p.Backoff, s, r), room/2))
 }

@@ -21,7 +21,7 @@ type trial struct {
 
 func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// around is a duration that is often at the edges where decisions change.
+// around returns a duration, often at the edges where decisions change.
 func around(r *rand.Rand) time.Duration {
 	return pick(r, -1, 0, 1, time.Millisecond, time.Second, 10*time.Second, 30*time.Second, backoff.Forever,
 		time.Duration(r.Int64N(int64(40*time.Second))))
@@ -59,8 +59,7 @@ func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []ba
 	return tr
 }
 
-// decide runs the trial on a fresh copy of its budget's state and tells how
-// many tokens that took.
+// decide runs the trial on a fresh copy of its budget and returns the number of tokens taken.
 func (tr *trial) decide() (d Decision, taken float64) {
 	if tr.budget == nil {
 		return tr.policy.Decide(&tr.attempt, &tr.at, nil, 0, seeded(tr.seed)), 0
@@ -70,7 +69,7 @@ func (tr *trial) decide() (d Decision, taken float64) {
 	return d, before - tr.budget.Tokens(0)
 }
 
-// broken names the first promise that the decision breaks, "" when none.
+// broken returns the first promise that the decision breaks, or "".
 func (tr *trial) broken(d Decision, taken float64, hadToken bool) string {
 	a, s := &tr.attempt, &tr.at
 	switch {
@@ -114,7 +113,7 @@ func (tr *trial) broken(d Decision, taken float64, hadToken bool) string {
 	return ""
 }
 
-// rejected reports whether the upstream said that it did not do the work.
+// rejected reports whether the response means that the upstream did not do the work.
 func (tr *trial) rejected() bool {
 	return tr.attempt.Cause == CauseStatus && (tr.attempt.Status == 429 || tr.attempt.GRPC == GRPCUnavailable)
 }
@@ -126,7 +125,7 @@ func when(bad bool, promise string) string {
 	return ""
 }
 
-// holds checks a reason against a retry on its own, without the order.
+// holds checks a single reason against a retry, without the order.
 func (tr *trial) holds(why Reason, hadToken bool) bool {
 	a, s, p := &tr.attempt, &tr.at, &tr.policy
 	ceiling := max(ceilingAt(p.Backoff, s), ceilingAt(p.Throttled, s))
@@ -173,7 +172,7 @@ func ceilingAt(b backoff.Strategy, s *Situation) time.Duration {
 	return b.(backoff.Ranger).Range(backoff.Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}).Max
 }
 
-// givenElsewhere are the reasons that Decide does not give: the loop does.
+// givenElsewhere lists the reasons that only the retry loop returns, not Decide.
 var givenElsewhere = map[Reason]bool{
 	ReasonResponseTooLarge: true,
 	ReasonRateLimitPause:   true,
@@ -209,7 +208,7 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 		whys[d.Why]++
 		outcomes[fmt.Sprint(d.Retry, d.Free)]++
 	}
-	// The trials must be of a kind that could have broken the promises.
+	// The trials must be able to break the promises.
 	for _, why := range AllReasons() {
 		if !givenElsewhere[why] && whys[why] < 20 {
 			t.Errorf("%v came up only %d times", why, whys[why])
@@ -220,7 +219,7 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 	}
 }
 
-// What was not sent is decided without a look at the method.
+// What was not sent is decided without looking at the method.
 func TestMethodDoesNotMatterForWhatWasNotSent(t *testing.T) {
 	settings := []RetryOn{mustRetryOn(t, DefaultRetryOn)}
 	r := seeded(12)
@@ -244,7 +243,7 @@ func TestMethodDoesNotMatterForWhatWasNotSent(t *testing.T) {
 	}
 }
 
-// A whole request, attempt by attempt, never does more than it may.
+// A whole request never exceeds its limits, attempt by attempt.
 func TestRequestsEndWithinTheirLimits(t *testing.T) {
 	r := seeded(13)
 	for range 5_000 {

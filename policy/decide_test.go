@@ -9,15 +9,14 @@ import (
 	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
-// constant is a strategy that waits w and says so.
+// constant is a strategy that always waits that long.
 type constant time.Duration
 
 func (c constant) Wait(backoff.Step, backoff.Rand) time.Duration { return time.Duration(c) }
 
 func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
 
-// testPolicy retries the default failures three times after exactly 1 s, and
-// after exactly 5 s when throttled.
+// testPolicy retries the default failures three times, each after exactly 1 s, or 5 s if throttled.
 func testPolicy(t testing.TB) Policy {
 	return Policy{
 		RetryOn:    mustRetryOn(t, DefaultRetryOn+",grpc-unavailable,grpc-aborted,retriable-header:X-Again"),
@@ -27,7 +26,7 @@ func testPolicy(t testing.TB) Policy {
 	}
 }
 
-// fresh is the situation of an idempotent request after its first attempt.
+// fresh returns the situation of an idempotent request after its first attempt.
 func fresh() Situation {
 	return Situation{MaxRetries: 3, Safe: true, Left: 30 * time.Second}
 }
@@ -154,7 +153,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Every obstacle at once; taking the first away must show the next.
+// All obstacles at once: without the first, the next must be the reason.
 func TestReasonsComeInTheirOrder(t *testing.T) {
 	p := testPolicy(t)
 	b := budget.New(budget.Config{})
@@ -212,7 +211,7 @@ func TestRetryAfterIsKeptAndSpread(t *testing.T) {
 	}
 }
 
-// A strategy without randomness must not let clients come back together.
+// Even without jitter in the strategy, clients must not come back together.
 func TestRetryAfterIsSpreadWhateverTheStrategy(t *testing.T) {
 	p, s, r := testPolicy(t), fresh(), seeded(3)
 	for _, b := range []backoff.Strategy{backoff.Fixed{Base: time.Second}, backoff.Ratio{First: time.Second, Ratio: 1, Max: time.Minute}, constant(time.Second)} {
@@ -227,7 +226,7 @@ func TestRetryAfterIsSpreadWhateverTheStrategy(t *testing.T) {
 	}
 }
 
-// Whether a Retry-After fits must not depend on luck.
+// Whether a Retry-After fits must not depend on the draw.
 func TestRetryAfterThatFitsIsAlwaysKept(t *testing.T) {
 	p, s, r := testPolicy(t), fresh(), seeded(3)
 	p.Backoff = backoff.FullJitter{Base: time.Minute, Max: time.Minute, Factor: 2}
@@ -314,7 +313,7 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// headersOf has a field of every name and allocates nothing.
+// headersOf has a header of every name and does not allocate.
 type headersOf struct{}
 
 func (headersOf) Lookup(string) ([]byte, bool) { return nil, true }

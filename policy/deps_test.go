@@ -33,8 +33,8 @@ func sourceFiles(t *testing.T) (*token.FileSet, []*ast.File) {
 	return fset, files
 }
 
-// The decisions can be tested, simulated and read without a network only as
-// long as nothing here reaches for one.
+// The decisions can be tested, simulated and read without a network only while nothing here opens
+// one.
 func TestImportsOnlyPureStandardLibrary(t *testing.T) {
 	allowed := map[string]bool{
 		"bytes": true, "encoding/json": true, "errors": true, "fmt": true, "maps": true, "math": true, "math/bits": true, "math/rand/v2": true,
@@ -44,7 +44,7 @@ func TestImportsOnlyPureStandardLibrary(t *testing.T) {
 	for _, f := range files {
 		for _, imp := range f.Imports {
 			path, _ := strconv.Unquote(imp.Path.Value)
-			below := strings.HasPrefix(path, "github.com/retryproxy/retryproxy/policy/") // which leaves package policy itself out
+			below := strings.HasPrefix(path, "github.com/retryproxy/retryproxy/policy/") // package policy itself is not below
 			if !allowed[path] && !below {
 				t.Errorf("%s: imports %s; policy is pure standard library (add it here only if it opens, reads and starts nothing)",
 					fset.Position(imp.Pos()), path)

@@ -8,7 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// table prints the waits of a strategy's first retries in milliseconds.
+// table prints the first waits of a strategy in milliseconds.
 func table(name string, o backoff.Options, retries int) {
 	b, err := backoff.New(name, o)
 	if err != nil {
@@ -56,8 +56,7 @@ func ExampleEqualJitter() {
 	//    10    16000    32000
 }
 
-// The range of each row holds when the wait before was the shortest or the
-// longest.
+// Each row assumes that the previous wait was the shortest or the longest.
 func ExampleDecorrelated() {
 	table("decorrelated", backoff.Options{}, 8)
 	// Output:
@@ -107,8 +106,7 @@ func ExampleAdditive() {
 	//     8    32000    32000
 }
 
-// One wait in a thousand is shorter than the least, and one longer than the
-// most.
+// One wait in a thousand is shorter than the minimum, and one is longer than the maximum.
 func ExampleNormal() {
 	table("normal", backoff.Options{Factor: 2.7, Max: 10 * time.Minute}, 10)
 	// Output:
@@ -161,8 +159,8 @@ func ExampleRatio() {
 	//    10   512000   512000
 }
 
-// Choosing by wish: how long is the wait after an outage of that length, and how many tries
-// were there? The recovery is noticed by that wait too late, at most.
+// This helps to choose ratio: after an outage of that length, how long is the next wait, and how
+// many tries were there? The recovery is noticed that much too late, at most.
 func ExampleRatio_Tries() {
 	for _, ratio := range []float64{1, 0.1} {
 		b, outage := backoff.Ratio{First: time.Second, Ratio: ratio, Max: time.Hour}, 1030*time.Second

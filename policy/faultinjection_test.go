@@ -33,7 +33,7 @@ func TestFaultsAreDrawnAsOftenAsAsked(t *testing.T) {
 		{Status: 503}: 0.10, {Status: 429}: 0.005, {Reset: true}: 0.01, {Delay: 200 * time.Millisecond}: 0.05, {Delay: time.Second}: 0.20,
 		{}: 0.885 + 0.75,
 	} {
-		// Seven standard deviations of a binomial, at most.
+		// At most seven standard deviations of a binomial.
 		if n := float64(got[fault]) / draws; math.Abs(n-want) > 7*math.Sqrt(0.25/draws) {
 			t.Errorf("%+v: drawn %.4f of the time, want %.4f", fault, n, want)
 		}
@@ -43,7 +43,7 @@ func TestFaultsAreDrawnAsOftenAsAsked(t *testing.T) {
 	}
 }
 
-// edge draws one number.
+// edge always draws the same number.
 type edge struct {
 	backoff.Rand
 	n int64

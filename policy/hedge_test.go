@@ -103,8 +103,8 @@ func TestMayHedge(t *testing.T) {
 	}
 }
 
-// Whatever forbids the retry after a reset forbids the hedge, and the other way
-// round: a hedge is never the way around a rule.
+// Whatever forbids a retry after a reset forbids a hedge, and vice versa: a hedge never gets around
+// a rule.
 func TestMayHedgeAgreesWithDecide(t *testing.T) {
 	on, err := ParseRetryOn("reset")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// bandCases are all strategies, as they come and with what changes their band.
+// bandCases returns all strategies, with defaults and with options that change their band.
 func bandCases(t *testing.T) map[string]backoff.Strategy {
 	t.Helper()
 	cases := map[string]backoff.Strategy{
@@ -28,7 +28,7 @@ func bandCases(t *testing.T) map[string]backoff.Strategy {
 	return cases
 }
 
-// drawnBand is what draws make of one column of a plan.
+// drawnBand compares draws with one column of a plan.
 type drawnBand struct {
 	below, above int // outside of the band
 	low, high    time.Duration
@@ -47,8 +47,8 @@ func (d *drawnBand) add(v time.Duration, band backoff.Range) {
 	d.low, d.high = min(d.low, v), max(d.high, v)
 }
 
-// check holds the band of a strategy to the draws: if it has ends, nothing is
-// outside; if not, one in a thousand on either side, within what chance does.
+// check compares the draws with the strategy's band. If it is bounded, no draw is outside.
+// Otherwise one in a thousand is outside on either side, within statistical error.
 func (d *drawnBand) check(t *testing.T, what string, draws int, bounded bool, band backoff.Range) {
 	t.Helper()
 	if bounded {
@@ -58,7 +58,7 @@ func (d *drawnBand) check(t *testing.T, what string, draws int, bounded bool, ba
 		return
 	}
 	if band.Min == band.Max && d.low == d.high {
-		return // the first wait of normal
+		return // the first wait of normal has no noise
 	}
 	for _, outside := range []int{d.below, d.above} {
 		if least, most := draws/backoff.BandLeavesOut/2, draws/backoff.BandLeavesOut*2; outside < least || outside > most {
@@ -68,8 +68,7 @@ func (d *drawnBand) check(t *testing.T, what string, draws int, bounded bool, ba
 	}
 }
 
-// The band that plan prints and draws is what waits really do: no wait beyond
-// an end, and an end that waits come near.
+// The planned band is what the draws do: no wait exceeds a bound, and some come close to it.
 func TestPlansBandIsThatOfTheDraws(t *testing.T) {
 	const retries, draws = 12, 100_000
 	for name, b := range bandCases(t) {
@@ -94,7 +93,7 @@ func TestPlansBandIsThatOfTheDraws(t *testing.T) {
 	}
 }
 
-// Long plans have fewer draws, but a band still.
+// Long plans have fewer draws, but still a band.
 func TestBandsOfALongPlan(t *testing.T) {
 	rows := Plan(mustNew(t, "normal", backoff.Options{}), 3000, PlanOptions{})
 	last := rows[2999]
@@ -104,8 +103,7 @@ func TestBandsOfALongPlan(t *testing.T) {
 	}
 }
 
-// The published curves of the rule: the wait of each retry, and the time at
-// which the cap is reached.
+// The published curves: the wait of each retry, and when the cap is reached.
 func TestNormalFollowsThePublishedCurves(t *testing.T) {
 	for _, tc := range []struct {
 		o     backoff.Options
@@ -134,7 +132,7 @@ func TestNormalFollowsThePublishedCurves(t *testing.T) {
 		for i, want := range tc.curve {
 			tolerance := 0.02 * want
 			if want > 0.6*tc.o.Max.Seconds() {
-				tolerance = 0.15 * want // some walks are at the cap, some not yet: the mean is below either
+				tolerance = 0.15 * want // some walks are at the cap and some are not, so the mean is below both
 			}
 			if got := sums[i] / walks; math.Abs(got-want) > tolerance {
 				t.Errorf("%v: retry %d waits %.3f s in the mean, the curve says %.3f", b, i+1, got, want)

@@ -57,7 +57,7 @@ func TestPlanMeansAreThoseOfTheory(t *testing.T) {
 	}
 }
 
-// Ratio looks at the time that has passed, attempts included.
+// Ratio uses the time that has passed, including attempts.
 func TestPlanCountsAttemptsAsTime(t *testing.T) {
 	rows := Plan(backoff.Ratio{First: time.Second, Ratio: 1, Max: time.Hour}, 3, PlanOptions{Attempt: time.Second})
 	for i, want := range []time.Duration{2, 5, 11} { // 1+1; 3+1 -> wait 5; 8+1 -> wait 10 ...
@@ -141,7 +141,7 @@ func TestAmplification(t *testing.T) {
 	}
 }
 
-// What Amplification says is what the bucket does.
+// Amplification returns what the bucket really allows.
 func TestAmplificationIsWhatTheBudgetAllows(t *testing.T) {
 	const rate, seconds = 20, 2000
 	b, sends := budget.New(budget.Default()), 0
@@ -171,7 +171,7 @@ func TestProfiles(t *testing.T) {
 		if err != nil || pol.MaxRetries != p.MaxRetries || pol.RetryOn.String() != DefaultRetryOn || pol.Unsafe {
 			t.Errorf("%s: %+v, %v", p.Name, pol, err)
 		}
-		// Every retry can begin when attempts take what a slow one takes.
+		// Every retry can begin if attempts take as long as a slow one.
 		w := pol.Worst(p.RequestTimeout, 5*time.Second)
 		if w.Attempts != 1+p.MaxRetries || w.SlowAttempts != 1+p.MaxRetries || w.Total != p.RequestTimeout {
 			t.Errorf("%s: %+v", p.Name, w)

@@ -2,12 +2,12 @@ package policy
 
 import "github.com/retryproxy/retryproxy/policy/internal/labels"
 
-// Reason says what a retry is for, or why there is none. Its String is the
-// value of the metric label `reason` and of the X-Retryproxy-Reason field.
+// Reason is what a retry is for, or why there is none. Its String is the value of the metric label
+// `reason` and of the header X-Retryproxy-Reason.
 type Reason uint8
 
-// The reasons, a closed set. Those up to ReasonAskedToRetry say what a retry is for;
-// those from ReasonNotIdempotent on say why a failure was not retried.
+// The reasons, a closed set. Those up to ReasonAskedToRetry are what a retry is for; those from
+// ReasonNotIdempotent on are why a failure was not retried.
 const (
 	ReasonNone Reason = iota // nothing to explain: the response is no failure
 
@@ -53,11 +53,10 @@ const (
 	numReasons
 )
 
-// firstWhyNot is where the reasons against a retry begin.
+// firstWhyNot is the first of the reasons against a retry.
 const firstWhyNot = ReasonNotIdempotent
 
-// NumReasons is the number of reasons, ReasonNone included, for arrays indexed
-// by Reason.
+// NumReasons is the number of reasons, including ReasonNone, for arrays indexed by Reason.
 const NumReasons = int(numReasons)
 
 var reasonTexts = [numReasons]labels.Text{
@@ -104,21 +103,21 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonQuotaExhausted:    {Label: "quota_exhausted", Explain: "The error body says that a budget, a spending limit or a prepaid credit is used up (docs/reference/retry-after.md lists the codes). No retry would help."},
 }
 
-// String is the metric label. A value outside the set gives "invalid".
+// String returns the metric label, or "invalid" for a value outside the set.
 func (r Reason) String() string { return labels.Lookup(reasonTexts[:], int(r)).Label }
 
-// Explain is one sentence for a reader of metrics or of `explain`.
+// Explain returns one sentence for a reader of metrics or of `explain`.
 func (r Reason) Explain() string { return labels.Lookup(reasonTexts[:], int(r)).Explain }
 
-// ForRetry reports whether r says what a retry is for.
+// ForRetry reports whether r is what a retry is for.
 func (r Reason) ForRetry() bool { return r > ReasonNone && r < firstWhyNot }
 
-// WhyNot reports whether r says why there is no retry.
+// WhyNot reports whether r is why there is no retry.
 func (r Reason) WhyNot() bool { return r >= firstWhyNot && r < numReasons }
 
-// InVain reports whether the reason with that label means that a retry by the client, too, would be
-// in vain or feed an overload: all attempts were made, no wait helps, or the retry budget is empty.
-// Without this, a client with N retries in front of N of ours sends (1+N)² attempts.
+// InVain reports whether a retry by the client would be useless too or add to an overload, for the
+// reason with that label: all attempts were made, no wait helps, or the retry budget is empty. A
+// client with N retries in front of our N would otherwise send (1+N)² attempts.
 func InVain(label string) bool { return inVain[label] }
 
 var inVain = map[string]bool{}
@@ -132,6 +131,6 @@ func init() {
 	}
 }
 
-// AllReasons lists every reason but ReasonNone, first those for a retry, then
-// those against one. The slice belongs to the caller.
+// AllReasons lists every reason but ReasonNone: first those for a retry, then those against one.
+// The slice belongs to the caller.
 func AllReasons() []Reason { return labels.Sequence(ReasonNone+1, numReasons) }

@@ -6,21 +6,20 @@ import (
 	"github.com/retryproxy/retryproxy/policy/status"
 )
 
-// DefaultRetryOn is the retry-on setting where none is given.
+// DefaultRetryOn is the default of the retry-on setting.
 const DefaultRetryOn = "5xx,429,connect-failure,reset,attempt-timeout"
 
-// RetryOn says which answers and which failures count as such. Make one with
-// ParseRetryOn; the zero value lists nothing. It is not changed after it was
-// made, so copies may be used by many goroutines at once.
+// RetryOn is which responses and failures are retried. Make one with ParseRetryOn; the zero value
+// lists nothing. It does not change afterwards, so copies are safe for concurrent use.
 type RetryOn struct {
 	codes   status.Codes
-	never   status.Codes // named with "!"; kept apart because it also beats a field and the wish of the upstream
+	never   status.Codes // excluded with "!"; kept apart because it also overrides a header and X-Should-Retry
 	connect bool
 	reset   bool
 	timeout bool
 	grpc    grpcSet
 	fields  []fieldRule
-	names   []string // of fields, each once
+	names   []string // of headers, each once
 }
 
 // fieldRule is one retriable-header entry.
@@ -45,10 +44,10 @@ func (r *RetryOn) matches(a *Attempt) bool {
 	return false
 }
 
-// hasCode reports whether the status itself is listed.
+// hasCode reports whether the status is listed.
 func (r *RetryOn) hasCode(status int) bool { return r.codes.Has(status) }
 
-// hasField reports whether the response has a field that is listed.
+// hasField reports whether the response has a listed header.
 func (r *RetryOn) hasField(a *Attempt) bool {
 	if len(r.fields) == 0 || a.Header == nil || r.never.Has(a.Status) {
 		return false
@@ -63,13 +62,12 @@ func (r *RetryOn) hasField(a *Attempt) bool {
 }
 
 // yields reports whether a is a failure only because its response asks for a retry. A status that
-// is named with "!" is none, nor is any where no status is listed.
+// is excluded with "!" never is, nor is any status if the setting lists none.
 func (r *RetryOn) yields(a *Attempt) bool {
 	return a.Wanted && a.Status >= 400 && !r.codes.Empty() && !r.never.Has(a.Status)
 }
 
-// Code reports whether a response with this status is a failure whatever its
-// fields say.
+// Code reports whether a response with this status is a failure whatever its headers.
 func (r *RetryOn) Code(status int) bool { return r.hasCode(status) }
 
 // Cause reports whether a failure of this cause is listed. For CauseStatus it
@@ -81,14 +79,13 @@ func (r *RetryOn) Cause(c Cause) bool {
 	return r.matches(&Attempt{Cause: c})
 }
 
-// HeaderNames are the response headers that the setting needs, in lower case,
-// each once; nil without a retriable-header entry, which is the usual case.
-// The slice belongs to r and must not be changed.
+// HeaderNames returns the response headers that the setting needs, in lower case, each once. It is
+// nil without a retriable-header entry, which is the usual case. The slice belongs to r and must
+// not be changed.
 func (r *RetryOn) HeaderNames() []string { return r.names }
 
-// String is the shortest list that ParseRetryOn reads as the same setting:
-// "5xx" where it applies, then further codes and ranges in order, exclusions,
-// failures, gRPC statuses, fields.
+// String returns the shortest list that ParseRetryOn parses as the same setting: "5xx" if it
+// applies, then further codes and ranges in order, exclusions, failures, gRPC statuses and headers.
 func (r *RetryOn) String() string {
 	items := r.codeItems(nil)
 	for _, c := range conditions {
@@ -110,7 +107,7 @@ func (r *RetryOn) String() string {
 	return strings.Join(items, ",")
 }
 
-// fewExclusions is up to how many codes missing from 5xx are written as "!code".
+// fewExclusions is how many codes missing from 5xx are written as "!code" at most.
 const fewExclusions = 8
 
 // codeItems appends the codes and exclusions to items.
@@ -132,10 +129,9 @@ func (r *RetryOn) codeItems(items []string) []string {
 	return items
 }
 
-// serverErrors is what "5xx" stands for: 500 to 599 without those that come
-// out the same the next time: 501 Not Implemented, 505 HTTP Version Not
-// Supported (RFC 9110 sections 15.6.2, 15.6.6) and 511 Network Authentication
-// Required (RFC 6585 section 6).
+// serverErrors is what "5xx" stands for: 500 to 599 without those that a retry does not change: 501
+// Not Implemented, 505 HTTP Version Not Supported (RFC 9110 sections 15.6.2, 15.6.6) and 511
+// Network Authentication Required (RFC 6585 section 6).
 var serverErrors = func() status.Codes {
 	var s status.Codes
 	s.Add(status.Run{First: 500, Last: 599})
@@ -145,7 +141,7 @@ var serverErrors = func() status.Codes {
 	return s
 }()
 
-// NoFailures lists the statuses of s that are no failures, so that naming them has no effect.
+// NoFailures lists the statuses of s that are no failures, so that listing them has no effect.
 func (on *RetryOn) NoFailures(s status.Set) []string {
 	var items []string
 	beyond := s.Codes.Without(&on.codes)

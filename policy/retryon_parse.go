@@ -9,8 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/status"
 )
 
-// Bounds of a retry-on list: far above what anybody needs, low enough that a
-// decision stays cheap.
+// Limits of a retry-on list: far more than anybody needs, but few enough to keep decisions cheap.
 const (
 	maxRetryOnItems  = 256
 	maxRetryOnFields = 16
@@ -18,7 +17,7 @@ const (
 
 const headerPrefix = "retriable-header:"
 
-// conditions are the failures without a response, in the order String uses.
+// conditions are the failures without a response, in the order of String.
 var conditions = []struct {
 	name string
 	flag func(*RetryOn) *bool
@@ -28,8 +27,8 @@ var conditions = []struct {
 	{"attempt-timeout", func(r *RetryOn) *bool { return &r.timeout }},
 }
 
-// envoyNames are entries of Envoy's retry_on for which there is another name here. What Envoy calls
-// reset-before-request is a connection that was lost before a byte was sent.
+// envoyNames maps entries of Envoy's retry_on to our names. Envoy's reset-before-request is a
+// connection that was lost before any byte was sent.
 var envoyNames = map[string]string{
 	"refused-stream": "connect-failure", "reset-before-request": "connect-failure",
 	"retriable-4xx": "409", "envoy-ratelimited": "429",
@@ -37,8 +36,8 @@ var envoyNames = map[string]string{
 	"resource-exhausted": grpcPrefix + "resource-exhausted", "unavailable": grpcPrefix + "unavailable",
 }
 
-// retryOnParser collects the entries; explicit codes are kept apart from the
-// groups until the end, so that their order in the list does not matter.
+// retryOnParser collects the entries. It keeps explicit codes apart from groups until the end, so
+// that their order does not matter.
 type retryOnParser struct {
 	r        RetryOn
 	groups   status.Codes // from 5xx, gateway-error
@@ -46,26 +45,26 @@ type retryOnParser struct {
 	errs     []error
 }
 
-// ParseRetryOn reads a comma-separated list. Space around an entry is ignored,
-// order has no meaning, and an entry may be given twice.
+// ParseRetryOn parses a comma-separated list. Space around an entry is ignored, the order has no
+// meaning, and an entry may occur twice.
 //
 //	5xx                           500 to 599 without 501, 505, 511
 //	gateway-error                 502, 503, 504
 //	429                           this status, 200 to 599
 //	500-504                       these statuses, both ends included
-//	!503  !520-529                not these, whatever the groups, fields or X-Should-Retry say
+//	!503  !520-529                never these, whatever the groups, headers or X-Should-Retry say
 //	connect-failure               no connection, failed TLS, closed idle connection, refused stream
 //	reset                         connection lost after bytes were sent, malformed response
-//	attempt-timeout               no response header section in time
-//	grpc-unavailable              a gRPC call's status, by its name in lower case with hyphens
-//	retriable-header:Name         the response has this field
-//	retriable-header:Name=value   ... with exactly this value (its case counts)
-//	none                          nothing; stands alone
+//	attempt-timeout               no response headers in time
+//	grpc-unavailable              a gRPC status, by its name in lower case with hyphens
+//	retriable-header:Name         the response has this header
+//	retriable-header:Name=value   ... with exactly this value (case-sensitive)
+//	none                          nothing; must be the only entry
 //
-// Envoy's names for these are understood as well, see envoyNames.
+// Envoy's names for these are accepted too, see envoyNames.
 //
-// A code that is both listed by number and excluded is an error. All errors
-// are returned at once, joined.
+// A code that is both listed by number and excluded is an error. All errors are returned at once,
+// joined.
 func ParseRetryOn(s string) (RetryOn, error) {
 	if strings.TrimSpace(s) == "none" {
 		return RetryOn{}, nil
@@ -83,7 +82,7 @@ func ParseRetryOn(s string) (RetryOn, error) {
 	return p.finish()
 }
 
-// finish puts groups, codes and exclusions together.
+// finish combines groups, codes and exclusions.
 func (p *retryOnParser) finish() (RetryOn, error) {
 	if both := p.explicit.Without(&p.r.never); both != p.explicit {
 		clash := p.explicit.Without(&both)
@@ -98,12 +97,12 @@ func (p *retryOnParser) finish() (RetryOn, error) {
 	codes := p.groups.With(&p.explicit)
 	p.r.codes = codes.Without(&p.r.never)
 	if p.r.codes.Empty() && len(p.r.fields) == 0 {
-		p.r.never = status.Codes{} // nothing is left that it could exclude
+		p.r.never = status.Codes{} // nothing is left to exclude
 	}
 	return p.r, nil
 }
 
-// item takes one entry.
+// item parses one entry.
 func (p *retryOnParser) item(item string) error {
 	if name, is := envoyNames[item]; is {
 		item = name
@@ -138,7 +137,7 @@ func (p *retryOnParser) item(item string) error {
 	return p.code(item)
 }
 
-// code takes a status or a range, excluded when it begins with "!".
+// code parses a status or a range, excluded if it begins with "!".
 func (p *retryOnParser) code(item string) error {
 	digits, excluded := strings.CutPrefix(item, "!")
 	run, err := parseRun(digits)
@@ -153,7 +152,7 @@ func (p *retryOnParser) code(item string) error {
 	return nil
 }
 
-// field takes what follows retriable-header: in an entry.
+// field parses what follows "retriable-header:" in an entry.
 func (p *retryOnParser) field(s string) error {
 	name, value, hasValue := strings.Cut(s, "=")
 	f := fieldRule{
@@ -176,8 +175,8 @@ func (p *retryOnParser) field(s string) error {
 	return nil
 }
 
-// isFieldValue reports whether s can be the value of a field: not empty, no
-// control bytes (RFC 9110 section 5.5). Its ends were trimmed.
+// isFieldValue reports whether s can be the value of a header: not empty, no control bytes (RFC
+// 9110 section 5.5). s is already trimmed.
 func isFieldValue(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < ' ' && s[i] != '\t' || s[i] == 0x7f {
@@ -189,7 +188,7 @@ func isFieldValue(s string) bool {
 
 var errNotInRetryOn = errors.New("neither a status (200 to 599), a range (500-504), 5xx, gateway-error, connect-failure, reset, attempt-timeout, grpc-STATUS, retriable-header:Name nor !status")
 
-// parseRun reads "503" or "500-504".
+// parseRun parses "503" or "500-504".
 func parseRun(s string) (status.Run, error) {
 	first, last, isRange := strings.Cut(s, "-")
 	if !isRange {

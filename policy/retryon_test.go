@@ -156,7 +156,7 @@ func TestRetryOnStringIsCanonical(t *testing.T) {
 	}
 }
 
-// sameRetryOn checks that what String writes is read as the same setting.
+// sameRetryOn checks that parsing String's result returns the same setting.
 func sameRetryOn(t *testing.T, in string, r RetryOn) {
 	t.Helper()
 	again, err := ParseRetryOn(r.String())

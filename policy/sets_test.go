@@ -11,7 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/internal/labels"
 )
 
-// member is what the closed sets have in common.
+// member is the interface that the closed sets share.
 type member interface {
 	fmt.Stringer
 	Explain() string
@@ -64,7 +64,7 @@ func TestOutsideTheSetIsInvalid(t *testing.T) {
 	}
 }
 
-// Labels are in dashboards and alerts of other people: a change breaks them.
+// Users have the labels in dashboards and alerts: a change breaks those.
 func TestLabelsStayAsPublished(t *testing.T) {
 	for name, want := range map[string]string{
 		"class": "ok not_sent rejected unknown overtaken",

@@ -8,8 +8,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// normalClients is the storm with clients who back off by the strategy normal,
-// with factor e and waits of five minutes at most.
+// normalClients is the storm with clients that use the strategy normal, with factor e and waits of
+// at most five minutes.
 func normalClients(t *testing.T, seed uint64, base time.Duration, jitter float64) Config {
 	t.Helper()
 	c := Default()
@@ -21,11 +21,10 @@ func normalClients(t *testing.T, seed uint64, base time.Duration, jitter float64
 	return c
 }
 
-// The simulation that this storm comes from was published to show that
-// exponential backoff saves a server which naive clients keep down. There a
-// client's first wait is the pause before its request times e, 27 s in the
-// mean. Its two programs, run as published on Linux, recovered 22 s after the
-// outage. It is close: of 60 seeds 49 recover here.
+// This storm comes from a simulation that was published to show that exponential backoff saves a
+// server which naive clients keep down. There, a client's first wait is e times the pause before
+// its request, 27 s on average. Its two programs, run as published on Linux, recovered 22 s after
+// the outage. The margin is small: here, 49 of 60 seeds recover.
 func TestClientsThatBackOffFromTheirOwnPauseLetTheServerRecover(t *testing.T) {
 	const seeds = 10
 	var recovered []time.Duration
@@ -50,10 +49,10 @@ func TestClientsThatBackOffFromTheirOwnPauseLetTheServerRecover(t *testing.T) {
 	}
 }
 
-// With a first wait of 27 s for everybody the server takes 60 s for what piled
-// up, and the third tries begin 64 s after the outage. Noise of a tenth of the
-// wait (7 s) lets them begin before; the published noise of 0.1 s does not. The
-// programs of before, changed to this rule, recovered after 60 s.
+// With a first wait of 27 s for every client, the server needs 60 s for the backlog, and the third
+// tries begin 64 s after the outage. With noise of a tenth of the wait (7 s), they begin earlier;
+// with the published noise of 0.1 s, they do not. The published programs, changed to this rule,
+// recovered after 60 s.
 func TestAFirstWaitForEverybodyHelpsIfItOutlastsThePile(t *testing.T) {
 	for _, tc := range []struct {
 		base     time.Duration
@@ -71,8 +70,8 @@ func TestAFirstWaitForEverybodyHelpsIfItOutlastsThePile(t *testing.T) {
 	}
 }
 
-// A client's pauses are as long before a short time of peace as before a long
-// one, so the first wait after it is too.
+// A client's pauses have the same length after a short time without failures as after a long one.
+// So does its first wait.
 func TestPausesBeganBeforeTheStormDid(t *testing.T) {
 	for _, peace := range []time.Duration{time.Second, 10 * time.Minute} {
 		c := normalClients(t, 1, 0, 0.1)
@@ -85,7 +84,7 @@ func TestPausesBeganBeforeTheStormDid(t *testing.T) {
 		for i := range w.clients {
 			sum += w.clients[i].wait.Seconds()
 		}
-		// The pause that a moment falls into is twice as long as the mean one.
+		// The pause that contains a given moment is twice the mean.
 		if mean := sum / 20_000; mean < 19 || mean > 21 {
 			t.Errorf("after %v of peace the pause in flight is %.1f s in the mean, want 20 s", peace, mean)
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// city is 100 000 clients for ten minutes, a proxy for each thousand of them.
+// city is 100 000 clients for ten minutes, with a proxy for each thousand.
 func city(via Via) Config {
 	c := Default()
 	c.Via = via
@@ -29,8 +29,7 @@ func BenchmarkCity(b *testing.B) {
 	}
 }
 
-// An event costs no allocation: what is allocated is what clients, proxies and
-// the largest number of requests at once need.
+// Events do not allocate. Clients, proxies and the maximum number of concurrent requests do.
 func TestEventsDoNotAllocate(t *testing.T) {
 	for _, via := range []Via{ViaNothing, ViaSlots, ViaProxy} {
 		c := Default()
@@ -47,7 +46,7 @@ func TestEventsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// A storm of twice the size is twice the storm.
+// A storm of twice the size behaves like two storms.
 func TestScaleKeepsTheStorm(t *testing.T) {
 	c := Default()
 	c.Via, c.Seed = ViaProxy, 1

@@ -56,7 +56,7 @@ func TestEventsOfTheFarFutureCome(t *testing.T) {
 	for range 3000 {
 		q.after(time.Duration(r.Int64N(int64(3*time.Hour))), jobLook, 0, 0)
 	}
-	q.after(3*time.Hour, jobLook, 1, 0) // at the end: not kept
+	q.after(3*time.Hour, jobLook, 1, 0) // at the end: dropped
 	n := 0
 	for last := time.Duration(0); ; n++ {
 		e, ok := q.next()

@@ -11,7 +11,7 @@ import (
 
 var seeds = flag.Int("seeds", usualSeeds, "how many seeds to play each scenario with; -v shows median and worst")
 
-// The constants of policy.Guard are held to the storms they were found with.
+// The constants of breaker.Guard must pass the storms by which they were chosen.
 func TestScenariosMeetTheirGoals(t *testing.T) {
 	for _, s := range Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestScenariosMeetTheirGoals(t *testing.T) {
 	}
 }
 
-// spread is the median and the worst.
+// spread returns the median and the worst.
 func spread[T int | time.Duration](all []Outcome, of func(Outcome) T) (median, worst T) {
 	var v []T
 	for _, o := range all {

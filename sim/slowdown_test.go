@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// slowdown is an upstream that answers in 10 ms however many ask, and clients who
-// ask it perSecond times a second, each after a pause of mean pause.
+// slowdown is an upstream that answers in 10 ms under any load, with clients that send perSecond
+// requests per second in total, each after a mean pause of pause.
 func slowdown(perSecond int, pause time.Duration, faults []Fault) Config {
 	return quick(func(c *Config) {
 		c.Clients.Every = pause
@@ -16,10 +16,9 @@ func slowdown(perSecond int, pause time.Duration, faults []Fault) Config {
 	})
 }
 
-// Nobody fails at an upstream that becomes slower, whatever the load, though for a
-// second or two it cannot be told from one that stopped: without an outage and after
-// one, with few clients and many, with clients who come independently of the responses and
-// with such as wait for them.
+// No request fails if the upstream becomes slower independent of load, although for a second or two
+// it looks as if it had stopped. This holds without an outage and after one, with few clients and
+// many, and whether clients wait for responses or not.
 func TestASlowerUpstreamFailsNobody(t *testing.T) {
 	const at, long = 15 * time.Second, 40 * time.Second
 	plays := usualSeeds
@@ -43,7 +42,7 @@ func TestASlowerUpstreamFailsNobody(t *testing.T) {
 		for _, times := range []float64{3, 10, 25, 100, 200} {
 			for _, perSecond := range []int{20, 100, 400} {
 				if plays == 1 && perSecond != 100 {
-					continue // with the race detector a hundredth of the rest is enough
+					continue // with the race detector a hundredth is enough
 				}
 				t.Run(fmt.Sprintf("%s, %g times slower, %d a second", way.name, times, perSecond), func(t *testing.T) {
 					t.Parallel()

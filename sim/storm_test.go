@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What was measured with real processes: straight to the server nothing comes
-// back, and clients who never try again leave 8 373 requests stuck.
+// Measured with real processes: without a proxy the server never recovers, and clients that never
+// retry leave 8 373 requests stuck.
 func TestStraightNeverRecovers(t *testing.T) {
 	c := Default()
 	c.Seed = 1
@@ -28,8 +28,7 @@ func TestStraightNeverRecovers(t *testing.T) {
 	}
 }
 
-// HAProxy with a hand-tuned maxconn: measured a peak of 1 139, and errors under
-// 5 % after 8 to 9 s.
+// HAProxy with a hand-tuned maxconn: measured a peak of 1 139, and errors under 5 % after 8 to 9 s.
 func TestSlotsRecoverLate(t *testing.T) {
 	c := Default()
 	c.Via, c.Seed = ViaSlots, 1
@@ -70,7 +69,7 @@ func TestSameSeedSameStorm(t *testing.T) {
 	}
 }
 
-// Parking is only a shortcut: without it the same happens, but slowly.
+// Parking is only an optimisation: without it the result is the same, but slower.
 func TestParkingChangesNothing(t *testing.T) {
 	for _, via := range []Via{ViaNothing, ViaSlots} {
 		c := Default()
@@ -104,7 +103,7 @@ func TestResponseTimeGrowsWithLoad(t *testing.T) {
 	}
 }
 
-// What the server has counts in seconds without a change too.
+// The number of requests in the server counts in every second, even if it does not change.
 func TestLevelIsCarried(t *testing.T) {
 	r := newResult(&Config{Length: 5 * time.Second})
 	r.level(500*time.Millisecond, 7)
@@ -135,14 +134,14 @@ func TestRecoveryTimes(t *testing.T) {
 		}
 	}
 	r.finish()
-	// 100 a second from 12 s on: 95 % of the mean over 5 s is there after 4.75 s.
+	// 100 per second from 12 s on: 95 % of the mean over 5 s is reached after 4.75 s.
 	if got := r.GoodputRecovered(10*time.Second, 100, 0.95); got != 6800*time.Millisecond {
 		t.Errorf("good again after %v", got)
 	}
 	if got := r.GoodputRecovered(10*time.Second, 200, 0.95); got != Never {
 		t.Errorf("good again after %v though it never is", got)
 	}
-	// The last second that is not under 5 %, because it is empty, ends at 12 s.
+	// The last second that is not below 5 %, because it is empty, ends at 12 s.
 	if got := r.ErrorsUnder(8*time.Second, 0.05); got != 4*time.Second {
 		t.Errorf("errors under 5 %% after %v", got)
 	}

@@ -4,8 +4,7 @@
 // of its own while other clients send ordinary requests by HTTP/1.1 and by HTTP/2.
 //
 // Clients and upstreams that lie come after these: those who want the proxy to connect elsewhere, who write into its log
-// and its metrics, who ask for waits without end, who give orders from outside, and who hide a
-// request in another. Each of these has a judge of its own besides.
+// and its metrics, who ask for waits without end, and who hide a request in another. Each of these has a judge of its own besides.
 //
 // An attack is withstood when no request of another client failed, the process's
 // memory grew no further than the attack's bound (which follows from the limits,

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -65,24 +61,6 @@ func TestAnAnswerFromElsewhereIsSeen(t *testing.T) {
 		if g.hearNamed(h); g.N() != tc.n {
 			t.Errorf("%s: %v", name, g.All())
 		}
-	}
-}
-
-func TestAConnectionElsewhereIsSeen(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.2:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	child := &rig.Child{Cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
-	all := dialledBy(&rig.Proxy{Child: child, Addr: "127.0.0.1:1", Admin: "127.0.0.1:2"})
-	if want := (connection{c.LocalAddr().String(), l.Addr().String()}); !slices.Contains(all, want) {
-		t.Errorf("%v has no %v", all, want)
 	}
 }
 

@@ -22,17 +22,14 @@ var prematureAttacks = []attack{
 		return f.WritePriority(id, http2.PriorityParam{StreamDep: id})
 	}),
 	premature("less than content-length", true, func(f *frames, id uint32) error { return f.WriteData(id, true, []byte("x")) }),
-	{name: "cut uploads beside other streams", conns: 1, bound: oneConnection, why: "a connection with 128 requests", prepare: cutUploads},
 }
-
-const oneConnection = atEase + perConn + atOnce*perStream
 
 // workTime is how long the upstream takes for each request of an attacker.
 const workTime = time.Second
 
 // premature counts the requests that an attacker begins at its upstream. end is how each of them ends at once.
 func premature(name string, upload bool, end func(f *frames, id uint32) error) attack {
-	return attack{name: name, conns: 1, bound: oneConnection, why: "a connection with 128 requests", prepare: func(st *stage) error {
+	return attack{name: name, conns: 1, bound: atEase + perConn + atOnce*perStream, why: "a connection with 128 requests", prepare: func(st *stage) error {
 		var since time.Time
 		st.begin = func(*rig.Proxy) error { since = time.Now(); return nil }
 		st.strike = script{again: func(f *frames) error {
@@ -61,62 +58,4 @@ func premature(name string, upload bool, end func(f *frames, id uint32) error) a
 			}
 		})
 	}}
-}
-
-const (
-	cutPerSecond = 950
-	cutPerAsk    = 30
-	// lateAsks are those that were in flight when the attack ended.
-	lateAsks = cutPerSecond / cutPerAsk / 4
-)
-
-// cutUploads cuts cutPerSecond uploads and asks for something else now and then, on one connection.
-func cutUploads(st *stage) error {
-	const asked, answered, cut = "asked", "answered", "cut"
-	one := func(f *frames) error {
-		id, err := f.begin(f.block("POST", "/deaf", "content-length", "1000"), false)
-		if err == nil {
-			err = f.WriteData(id, false, []byte("part"))
-		}
-		if err == nil {
-			err = f.WriteRSTStream(id, http2.ErrCodeCancel)
-		}
-		if err == nil && st.Counted(cut)%cutPerAsk == 0 {
-			st.Count(asked, 1)
-			_, err = f.begin(f.block("GET", "/ok"), true)
-		}
-		return err
-	}
-	hear := func(frame http2.Frame) {
-		switch frame := frame.(type) {
-		case *http2.MetaHeadersFrame:
-			if frame.PseudoValue("status") == "200" {
-				st.Count(answered, 1)
-			}
-		case *http2.GoAwayFrame:
-			st.Add("told to go away: %v", frame.ErrCode)
-		}
-	}
-	st.strike = func(s *strike) error {
-		began := time.Now()
-		err := script{every: time.Millisecond, hear: hear, again: func(f *frames) error {
-			for due := int64(time.Since(began).Seconds() * cutPerSecond); st.Counted(cut) < due; st.Count(cut, 1) {
-				if err := one(f); err != nil {
-					return err
-				}
-			}
-			return nil
-		}}.strike(s)
-		if err != nil && s.Err() == nil {
-			st.Add("the connection was ended: %v", err)
-		}
-		return err
-	}
-	st.judge = func(*rig.Proxy) string {
-		if st.Counted(answered) < st.Counted(asked)-lateAsks {
-			st.Add("%d of %d other requests on the connection were answered", st.Counted(answered), st.Counted(asked))
-		}
-		return fmt.Sprintf("%d uploads cut, %d of %d other requests on the connection answered", st.Counted(cut), st.Counted(answered), st.Counted(asked))
-	}
-	return nil
 }

@@ -1,20 +1,12 @@
 package main
 
 import (
-	"bufio"
-	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/netip"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
@@ -39,12 +31,14 @@ func ssrf(forward bool) func(st *stage) error {
 		if err != nil {
 			return err
 		}
-		w := &watch{stage: st, upstream: upstream}
-		if err := w.resolve(targets[0]); err != nil {
+		why, err := st.resolve(targets[0])
+		if err != nil {
 			return err
 		}
-		if w.why == "" {
+		st.needs = needs{answers: 20, refusals: 20}
+		if why == "" {
 			st.spec.Upstream = "http://" + ownName + ":" + portOf(upstream)
+			st.needs[lookedUp] = 1
 		}
 		if forward {
 			st.set("RETRYPROXY_POSITION=outbound")
@@ -56,9 +50,13 @@ func ssrf(forward bool) func(st *stage) error {
 			}
 			return s.askByHTTP2(func() ([]string, string) { return fields(), "" }, st.hearNamed)
 		}
-		st.beside, st.judge, st.needs = w.sockets, w.judge, needs{answers: 20, refusals: 20, dialled: 1}
-		if w.why == "" {
-			st.needs[lookedUp] = 1
+		st.judge = func(*rig.Proxy) string {
+			names := "names not watched (" + why + ")"
+			if why == "" {
+				names = fmt.Sprintf("%d names looked up, all the upstream's", st.Counted(lookedUp))
+			}
+			return fmt.Sprintf("%d answers of the upstream (redirects passed on), %d refusals; %s; canaries connected to, other names, other answers: %d",
+				st.Counted(answers), st.Counted(refusals), names, st.N())
 		}
 		return nil
 	}
@@ -70,12 +68,13 @@ func (st *stage) canaries() (targets []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, addr := range append(own, "127.0.0.1:0", "127.0.0.2:0", "[::1]:0") {
+	may := []string{"[::1]:0", hostOf(own[0]) + ":80", hostOf(own[0]) + ":443"} // without IPv6, or without root, one may not
+	for _, addr := range slices.Concat(own, []string{"127.0.0.1:0", "127.0.0.2:0"}, may) {
 		at, err := st.Listen(addr, func(nc net.Conn) {
 			st.Add("the canary at %s was connected to from %s", nc.LocalAddr(), nc.RemoteAddr())
 		})
-		if err != nil && strings.HasPrefix(addr, "[") {
-			continue // no IPv6 here
+		if err != nil && slices.Contains(may, addr) {
+			continue
 		}
 		if err != nil {
 			return nil, err
@@ -87,7 +86,7 @@ func (st *stage) canaries() (targets []string, err error) {
 			}
 		}
 	}
-	return append(targets, "169.254.169.254", "169.254.169.254:80", "[fd00:ec2::254]", "[fe80::1%25eth0]:80", canaryName, canaryName+":0", canaryName+":65536", canaryName+":80:80", canaryName+":", "metadata.google.internal"), nil
+	return append(targets, hostOf(own[0]), "169.254.169.254", "169.254.169.254:80", "[fd00:ec2::254]", "[fe80::1%25eth0]:80", canaryName, canaryName+":0", canaryName+":65536", canaryName+":80:80", canaryName+":", "metadata.google.internal"), nil
 }
 
 // named are requests with each target in every place where a proxy may look for one.
@@ -148,7 +147,6 @@ func named2(targets []string) (all [][]string) {
 const (
 	answers  = "answers of the upstream"
 	refusals = "refusals"
-	dialled  = "connections to the upstream seen"
 	lookedUp = "look-ups of the upstream's name seen"
 )
 
@@ -169,125 +167,34 @@ func (st *stage) hearNamed(h *http.Response) {
 	}
 }
 
-// watch sees what the proxy asks a name server and where it connects.
-type watch struct {
-	*stage
-	upstream string
-	why      string // names are not watched; "": they are
-	allowed  []string
-}
-
-// resolve has the proxy ask a name server here, to which any name is the canary's but the upstream's.
-func (w *watch) resolve(canary string) error {
-	dir, err := w.TempDir()
+// resolve has the proxy ask a name server here, to which any name is the canary's but the
+// upstream's. why is the reason if this machine cannot do so.
+func (st *stage) resolve(canary string) (why string, err error) {
+	dir, err := st.TempDir()
 	if err != nil {
-		return err
+		return "", err
 	}
 	own, err := rig.OwnAddresses(1)
 	if err != nil {
-		return err
+		return "", err
 	}
-	ip, _, _ := net.SplitHostPort(own[0])
-	host, _, _ := net.SplitHostPort(canary)
-	w.allowed = []string{w.upstream, ip + ":53"}
-	by, err := w.NameServer(ip, dir, func(name string) rig.Answer {
+	st.spec.By, err = st.NameServer(hostOf(own[0]), dir, func(name string) rig.Answer {
 		if name == ownName+"." {
-			w.Count(lookedUp, 1)
+			st.Count(lookedUp, 1)
 			return rig.Answer{IP: "127.0.0.1"}
 		}
-		w.Add("a name was looked up: %s", name)
-		return rig.Answer{IP: host}
+		st.Add("a name was looked up: %s", name)
+		return rig.Answer{IP: hostOf(canary)}
 	})
 	if err != nil {
-		w.why = err.Error()
-		return nil
+		return err.Error(), nil
 	}
-	w.spec.By = by
-	return nil
+	return "", nil
 }
 
-// sockets looks every few milliseconds where the proxy's connections lead.
-func (w *watch) sockets(ctx context.Context, p *rig.Proxy) {
-	seen := map[string]bool{}
-	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
-		for _, c := range dialledBy(p) {
-			if slices.Contains(w.allowed, c.to) && !seen[c.from] {
-				w.Count(dialled, 1)
-			} else if !slices.Contains(w.allowed, c.to) && !seen[c.to] {
-				w.Add("a connection to %s", c.to)
-				seen[c.to] = true
-			}
-			seen[c.from] = true
-		}
-	}
-}
-
-func (w *watch) judge(*rig.Proxy) string {
-	names := "names not watched (" + w.why + ")"
-	if w.why == "" {
-		names = fmt.Sprintf("%d names looked up, all the upstream's", w.Counted(lookedUp))
-	}
-	return fmt.Sprintf("%d answers of the upstream (redirects passed on), %d refusals; %d connections dialled, all to the upstream; %s; canaries connected to, other names, other answers: %d",
-		w.Counted(answers), w.Counted(refusals), w.Counted(dialled), names, w.N())
-}
-
-// connection is one of the proxy's own making.
-type connection struct{ from, to string }
-
-// listening is the state of a socket that listens, in /proc/net/tcp.
-const listening = "0A"
-
-// dialledBy are the connections of TCP that the process has dialled and not closed yet.
-func dialledBy(p *rig.Proxy) (all []connection) {
-	mine := socketsOf(p.PID())
-	ports := []string{portOf(p.Addr), portOf(p.Admin)}
-	for _, table := range []string{"tcp", "tcp6"} {
-		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", p.PID(), table))
-		if err != nil {
-			continue
-		}
-		for sc := bufio.NewScanner(f); sc.Scan(); {
-			fields := strings.Fields(sc.Text())
-			if len(fields) < 10 || fields[3] == listening || !mine[fields[9]] {
-				continue
-			}
-			c := connection{addressOf(fields[1]), addressOf(fields[2])}
-			if !slices.Contains(ports, portOf(c.from)) { // those are clients'
-				all = append(all, c)
-			}
-		}
-		_ = f.Close()
-	}
-	return all
-}
-
-// socketsOf are the inodes of a process's sockets.
-func socketsOf(pid int) map[string]bool {
-	dir := fmt.Sprintf("/proc/%d/fd/", pid)
-	open, _ := os.ReadDir(dir)
-	all := map[string]bool{}
-	for _, e := range open {
-		to, _ := os.Readlink(dir + e.Name())
-		if inode, is := strings.CutPrefix(to, "socket:["); is {
-			all[strings.TrimSuffix(inode, "]")] = true
-		}
-	}
-	return all
-}
-
-// addressOf reads an address of /proc/net/tcp: words of 32 bits in the machine's own order, and a port.
-func addressOf(text string) string {
-	words, port, _ := strings.Cut(text, ":")
-	b, err := hex.DecodeString(words)
-	n, err2 := strconv.ParseUint(port, 16, 16)
-	if err != nil || err2 != nil || len(b)%4 != 0 {
-		return text
-	}
-	for i := 0; i < len(b); i += 4 {
-		binary.NativeEndian.PutUint32(b[i:], binary.BigEndian.Uint32(b[i:]))
-	}
-	ip, _ := netip.AddrFromSlice(b)
-	return netip.AddrPortFrom(ip.Unmap(), uint16(n)).String()
+func hostOf(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	return host
 }
 
 func portOf(addr string) string {

@@ -140,6 +140,7 @@ func TestLocalOnly(t *testing.T) {
 		{"Host: x.localhost", 403},
 		{"Host: 10.0.0.1", 403},
 		{"Host: 127.0.0.1.nip.io", 403},
+		{"Host: 2130706433", 403},
 		{"Host:", 403},
 		{"Host: localhost\nOrigin: http://evil.example", 403},
 		{"Host: localhost\nOrigin: null", 403},
@@ -153,6 +154,7 @@ func TestLocalOnly(t *testing.T) {
 		{"Host: localhost\nVia: 1.1 x", 403},
 		{"Host: localhost\nX-Retryproxy-Attempt: 1", 403},
 		{"Host: localhost\nX-Forwarded-Proto: http", 403},
+		{"Host: localhost\nX-Forwarded-Host: localhost", 403},
 	} {
 		for _, line := range []string{"GET /config", "GET /", "GET /page/events", "GET /page/state.json", "GET /debug/pprof/", "GET /debug/pprof/cmdline"} {
 			if status, body := send(t, "tcp", s.addr, line+" HTTP/1.1\n"+tt.fields+"\n"); status != tt.want {

@@ -143,7 +143,7 @@ type BudgetSettings struct {
 type TimeoutSettings struct {
 	RequestTimeout      time.Duration `env:"REQUEST_TIMEOUT" example:"10s" envDefault:"30s" batch:"180s" llm:"10m" unit:"duration" max:"24h" about:"Maximum time of all attempts and waits, from the end of the request to the headers of the response. 0: no limit. A client may send an earlier deadline in x-request-timeout (seconds, or a duration), x-envoy-expected-rq-timeout-ms, grpc-timeout, x-stainless-timeout or x-stainless-read-timeout. The upstream gets the time left in the same header, but x-stainless headers are forwarded unchanged. A gRPC call has no other timeout than its own, because it may be a stream."`
 	AttemptTimeout      AutoDuration  `env:"ATTEMPT_TIMEOUT" example:"2s" envDefault:"auto" llm:"0s" unit:"autoduration" max:"24h" about:"Maximum time of an attempt that is not the last. The last attempt has all the time that is left, unless the word hard follows, as in 2s hard. 0: no limit. auto: no attempt is given up while it may still get a response. Instead, if the upstream has several endpoints and the request may be retried, a second attempt goes to another endpoint after the 99th percentile of response times, at least 10s. It counts as a retry. The first good response is used."`
-	FirstContentTimeout time.Duration `env:"FIRST_CONTENT_TIMEOUT" envDefault:"0s" llm:"60s" unit:"duration" max:"24h" about:"How long an event stream (text/event-stream) is held back, until its first event with content. The time begins when the request was sent. If the stream has an error or ends before its content, the attempt has failed and may be retried. 0: event streams are relayed from their first byte."`
+	FirstContentTimeout time.Duration `env:"FIRST_CONTENT_TIMEOUT" envDefault:"0s" llm:"60s" unit:"duration" max:"24h" about:"How long an event stream (text/event-stream) is held back, until its first event with content. A comment or ping that arrives later than 10 s is passed on at once, with what was held back. The time begins when the request was sent. If the stream has an error or ends before its content, the attempt has failed and may be retried. 0: event streams are relayed from their first byte."`
 	BodyIdleTimeout     time.Duration `env:"BODY_IDLE_TIMEOUT" envDefault:"60s" llm:"5m" unit:"duration" min:"100ms" about:"Longest pause within a request or response body."`
 }
 
@@ -209,7 +209,8 @@ type Settings struct {
 	Default Route   // for requests that match no route; its Shared are the global settings
 	Routes  []Route // in the order of RETRYPROXY_ROUTES
 
-	own map[string]string // key in Global -> variable that set it
+	own  map[string]string // key in Global -> variable that set it
+	from origins           // of the variables that files set
 }
 
 // Variable returns the variable that set the key of Shared or Matcher for this route:

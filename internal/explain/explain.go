@@ -19,7 +19,9 @@ import (
 // View is what `explain` prints.
 type View struct {
 	Request  string       `json:"request"`
+	Model    string       `json:"model,omitempty"`   // that the body names, as far as the caller says
 	Refused  *refusalView `json:"refused,omitempty"` // nothing else is set then, but Route for what has one
+	Hint     string       `json:"hint,omitempty"`    // what was probably meant
 	Route    string       `json:"route,omitempty"`
 	Upstream string       `json:"upstream,omitempty"`
 	DryRun   bool         `json:"dry_run,omitempty"` // nothing is retried, and what follows says what would be
@@ -84,11 +86,25 @@ func RequestHead(method, target string, headers []string, whole bool) ([]byte, e
 	return []byte(head + "\r\n"), nil
 }
 
+// withModel finds the headers of a request, and the model that its body names; "" for none.
+type withModel struct {
+	*http1.Request
+	model string
+}
+
+// Lookup implements route.HeaderLookup.
+func (m withModel) Lookup(name string) ([]byte, bool) {
+	if name == route.ModelKey {
+		return []byte(m.model), m.model != ""
+	}
+	return m.Request.Lookup(name)
+}
+
 // Explain judges the request with these headers, which came by that listener; ""
-// is the main one.
-func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
+// is the main one. model is what the request's body names as its model; "" if it names none.
+func Explain(s *config.Settings, head []byte, listener, model string) (*View, error) {
 	line, _, _ := strings.Cut(string(head), " HTTP/1.1\r\n")
-	v := &View{Request: line}
+	v := &View{Request: line, Model: model, Hint: methodHint(line)}
 	var q http1.Request
 	if _, err := q.Parse(head, config.HeaderLimits()); err != nil {
 		var refused *http1.Error
@@ -105,7 +121,8 @@ func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 	if listener == s.Default.Listen.String() {
 		listener = ""
 	}
-	r := table.Find(listener, q.Authority, q.Path, q.Method, &q)
+	fields := withModel{&q, model}
+	r := table.Find(listener, q.Authority, q.Path, q.Method, fields)
 	v.Route, v.Upstream, v.DryRun = r.Name, r.Upstream.String(), r.DryRun
 	if s.ForwardProxy() && q.Form == http1.Absolute {
 		if meant, err := isMeant(s, r, &q); err != nil || !meant {
@@ -114,13 +131,23 @@ func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 			return v, err
 		}
 	}
-	if table.Ambiguous(listener, q.Authority, q.Path, q.Method, &q, r.StripPrefix) ||
+	if table.Ambiguous(listener, q.Authority, q.Path, q.Method, fields, r.StripPrefix) ||
 		hasBasePath(append(s.FallbackUpstreams(r), r.Upstream)) && route.Climbs(q.Path) {
 		why := http1.RefusalAmbiguousPath
 		v.Refused = &refusalView{why.Status(), why.String(), why.Explain()}
 		return v, nil
 	}
 	return v, v.judge(r, &q)
+}
+
+// methodHint returns a hint if a method is a common one in lower case, "" otherwise.
+func methodHint(line string) string {
+	method, _, _ := strings.Cut(line, " ")
+	upper := strings.ToUpper(method)
+	if method == upper || !slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}, upper) {
+		return ""
+	}
+	return fmt.Sprintf("methods are case-sensitive, and %s is none that HTTP defines; did you mean %s?", method, upper)
 }
 
 // hasBasePath reports whether one of the upstreams gets its requests below a path.

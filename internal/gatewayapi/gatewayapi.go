@@ -3,7 +3,7 @@
 // Convert reads a file of Kubernetes objects and returns the variables that say the same. It
 // reads HTTPRoute, the retry budget of XBackendTrafficPolicy, and Backend of Envoy Gateway. It
 // never approximates: what has no exact equivalent is in Result.Lost, with its place in the
-// file, and what is left out for it. docs/how-to/gateway-api.md says what carries over.
+// file, and what is left out for it. docs/reference/gateway-api.md says what carries over.
 //
 // The types are our own and hold only the fields that are read; see
 // docs/decisions/0031-gateway-api.md. A field that they lack is in Result.Lost too.

@@ -60,7 +60,7 @@ func TestWaysEndAsTheyDoLive(t *testing.T) {
 	}
 }
 
-// docs/how-to/tuning.md shows both: the simulation that was published for backoff.
+// docs/explanation/backoff.md shows both: the simulation that was published for backoff.
 func TestAStrategyOfClientsGrowsFromTheirPause(t *testing.T) {
 	s := play(t, func(w *Wish) {
 		w.Through, w.Length = []string{"direct"}, 5*time.Minute

@@ -1,12 +1,12 @@
-// Package apierror reads what the JSON body of an API's error says about a retry: how long to wait,
+// Package apierror reads what the JSON body of an API error says about a retry: how long to wait,
 // and whether the account is used up, so that no wait helps. Start with List.Read.
 //
-// Rate limits of LLM APIs often tell their wait in the body alone: Google in RetryInfo, OpenAI and
-// others in the message. Their codes also tell a rate limit from a spent credit, both of which are
-// a 429. Entries are the codes and texts that are known.
+// LLM APIs often state the wait of a rate limit only in the body: Google in RetryInfo, OpenAI and
+// others in the message. Error codes also distinguish a rate limit from spent credit, which are
+// both a 429. Entries lists the known codes and texts.
 //
-// The package does not parse JSON but looks through its tokens, so a body may be cut off, nested
-// to any depth, or no JSON at all. What headers say is read by package retryafter.
+// The package does not parse JSON. It scans tokens, so a body may be cut off, deeply nested, or no
+// JSON at all. Package retryafter reads the headers.
 package apierror
 
 import (
@@ -16,24 +16,24 @@ import (
 	"github.com/retryproxy/retryproxy/policy/retryafter"
 )
 
-// MaxBytes is how much of a body is read.
+// MaxBytes is how many bytes of a body are read.
 const MaxBytes = 8 << 10
 
-// maxMessages is how much of it is searched for texts and waits, which costs the most. Messages have
-// up to a few hundred bytes.
+// maxMessages limits the bytes searched for texts and waits, which is the expensive part. Messages
+// have up to a few hundred bytes.
 const maxMessages = 2 << 10
 
-// Verdict is what a body says. The zero value: nothing about a retry.
+// Verdict is what a body says about a retry. The zero value means nothing.
 type Verdict struct {
-	Wait    time.Duration // the longest wait that it asks for; never negative
+	Wait    time.Duration // the longest wait that the body asks for; never negative
 	HasWait bool
 
-	// Exhausted means that an account is used up. It is false if the body asks for a wait, as then
-	// it is the upstream that expects a retry.
+	// Exhausted means that an account is used up. It is false if the body asks for a wait, because
+	// then the upstream expects a retry.
 	Exhausted bool
 }
 
-// Read looks into the first MaxBytes of body. It does not allocate and takes time in proportion to
+// Read scans the first MaxBytes of body. It does not allocate, and it takes time in proportion to
 // what it reads.
 func (l *List) Read(body []byte) Verdict {
 	s := scanner{list: l, rest: body[:min(len(body), MaxBytes)], messages: maxMessages}
@@ -49,20 +49,20 @@ func (l *List) Read(body []byte) Verdict {
 	return v
 }
 
-// Roles of the members of an error object, whichever object of the body they stand in.
+// Roles of the members of an error object, at any depth of the body.
 const (
 	holdsCode    = 1 << iota // a code of the list
-	holdsMessage             // a text for people
+	holdsMessage             // a text for humans
 	holdsWait                // a duration with a unit
 	holdsSeconds             // a number of seconds
 )
 
-// roles of the keys that errors have. All else is skipped.
+// roles returns the roles of a key. Keys without roles are skipped.
 func roles(key []byte) uint8 {
 	switch string(key) {
 	case "code", "type", "status", "reason", "error_code", "error_type", "quotaId":
 		return holdsCode
-	case "error": // an object, or one of both
+	case "error": // an object, a code or a message
 		return holdsCode | holdsMessage
 	case "message", "msg", "detail", "error_message", "error_description":
 		return holdsMessage
@@ -74,12 +74,12 @@ func roles(key []byte) uint8 {
 	return 0
 }
 
-// scanner goes through the tokens of a body. It keeps no stack: what a value is about is told by
-// its key alone.
+// scanner scans the tokens of a body. It keeps no stack: the key alone determines the role of a
+// value.
 type scanner struct {
 	list  *List
 	rest  []byte
-	role  uint8 // of the value that comes next; 0 without a key that matters
+	role  uint8 // of the next value; 0 without a key of interest
 	found Verdict
 
 	messages int // bytes that may still be searched
@@ -94,12 +94,12 @@ func (s *scanner) token() {
 		s.literal()
 	case c == ' ' || c == '\t' || c == '\n' || c == '\r':
 		s.rest = s.rest[1:]
-	default: // a bracket, a comma, or something that is no JSON
+	default: // a bracket, a comma, or something that is not JSON
 		s.rest, s.role = s.rest[1:], 0
 	}
 }
 
-// text reads a string: a key, if a colon follows, or a value.
+// text reads a string: a key if a colon follows, otherwise a value.
 func (s *scanner) text() {
 	b := s.rest[1:]
 	end := 0
@@ -123,7 +123,7 @@ func (s *scanner) text() {
 	s.value(b[:end], true)
 }
 
-// literal reads a number, true, false or null. One that the body ends with may be cut off.
+// literal reads a number, true, false or null. At the end of the body it may be cut off.
 func (s *scanner) literal() {
 	end := 1
 	for end < len(s.rest) && (isAlnum(s.rest[end]) || s.rest[end] == '.' || s.rest[end] == '-' || s.rest[end] == '+') {
@@ -141,7 +141,7 @@ func (s *scanner) skipSpace() {
 	}
 }
 
-// value takes a string; whole means that its end was seen.
+// value processes a string; whole means that its end was seen.
 func (s *scanner) value(v []byte, whole bool) {
 	if s.role&holdsCode != 0 && whole && s.list.hasCode(v) {
 		s.found.Exhausted = true
@@ -157,7 +157,7 @@ func (s *scanner) value(v []byte, whole bool) {
 	s.role = 0
 }
 
-// number takes a number.
+// number processes a number.
 func (s *scanner) number(v []byte) {
 	if s.role&holdsCode != 0 && s.list.hasCode(v) {
 		s.found.Exhausted = true
@@ -169,14 +169,14 @@ func (s *scanner) number(v []byte) {
 	}
 }
 
-// maxNumber bounds a number of seconds, in bytes.
+// maxNumber limits the bytes of a number of seconds.
 const maxNumber = 64
 
 func (s *scanner) wait(d time.Duration) {
 	s.found.Wait, s.found.HasWait = max(s.found.Wait, d), true
 }
 
-// message takes a text for people.
+// message processes a text for humans.
 func (s *scanner) message(v []byte, whole bool) {
 	if len(v) > s.messages {
 		v, whole = v[:s.messages], false
@@ -199,13 +199,13 @@ func (s *scanner) message(v []byte, whole bool) {
 	}
 }
 
-// phrases stand before a wait in a message, in lower case: "Please try again in 6.1s" (OpenAI,
-// Groq), "Please retry in 36.4s" (Gemini), "Please retry after 6 seconds" (Azure OpenAI).
+// phrases precede a wait in a message, in lower case: "Please try again in 6.1s" (OpenAI, Groq),
+// "Please retry in 36.4s" (Gemini), "Please retry after 6 seconds" (Azure OpenAI).
 var phrases = [...]string{"try again in ", "retry in ", "retry after ", "try again after "}
 
-// spokenDuration reads the duration that b begins with: 6.1s, 1m30s, 88ms, "6 seconds", "1 minute
-// and 30 seconds". It has units that get smaller, each a word of its own. Without whole, b was cut
-// off, so that a duration near its end may go on.
+// spokenDuration parses the duration at the start of b: 6.1s, 1m30s, 88ms, "6 seconds", "1 minute
+// and 30 seconds". Each unit is a separate word and smaller than the one before. If whole is false,
+// b was cut off, so a duration at its end may be incomplete.
 func spokenDuration(b []byte, whole bool) (sum time.Duration, ok bool) {
 	last := backoff.Forever
 	for {
@@ -238,7 +238,7 @@ func spokenDuration(b []byte, whole bool) (sum time.Duration, ok bool) {
 	}
 }
 
-// joint skips what may stand between two parts of a duration.
+// joint skips what may separate two parts of a duration.
 func joint(b []byte) []byte {
 	for _, between := range [...]string{", and ", ", ", " and ", " "} {
 		if len(b) >= len(between) && string(b[:len(between)]) == between {
@@ -248,7 +248,8 @@ func joint(b []byte) []byte {
 	return b
 }
 
-// cutNumber is how many bytes of b are a number, 0 if none or too many.
+// cutNumber returns the length of the number at the start of b; 0 if there is none or it is too
+// long.
 func cutNumber(b []byte) (n int, after []byte) {
 	for n < len(b) && n <= maxNumber && isDigit(b[n]) {
 		n++
@@ -263,7 +264,7 @@ func cutNumber(b []byte) (n int, after []byte) {
 	return n, b[n:]
 }
 
-// units are the words for units of time and what retryafter.ParseDuration calls them.
+// units maps the words for units of time to the units of retryafter.ParseDuration.
 var units = [...]struct {
 	words  string // separated by spaces
 	short  string
@@ -278,7 +279,7 @@ var units = [...]struct {
 	{" d day days ", "d", 24 * time.Hour},
 }
 
-// unitOf finds the unit that a word means.
+// unitOf returns the unit that a word means.
 func unitOf(word []byte) (short string, length time.Duration) {
 	if len(word) == 0 || len(word) > len("milliseconds") {
 		return "", 0
@@ -291,7 +292,7 @@ func unitOf(word []byte) (short string, length time.Duration) {
 	return "", 0
 }
 
-// hasWord reports whether words has word, whatever its case, between two spaces.
+// hasWord reports whether words contains word, in any case, between two spaces.
 func hasWord(words string, word []byte) bool {
 	for i := 1; i+len(word) < len(words); i++ {
 		if words[i-1] == ' ' && words[i+len(word)] == ' ' && equalFold(word, words[i:i+len(word)]) {
@@ -301,7 +302,7 @@ func hasWord(words string, word []byte) bool {
 	return false
 }
 
-// indexFold is where b contains s, which is in lower case and not empty; -1 if nowhere.
+// indexFold returns the index of s in b, or -1. s is in lower case and not empty.
 func indexFold(b []byte, s string) int {
 	for i := 0; i+len(s) <= len(b); i++ {
 		if c := b[i]; (c == s[0] || 'A' <= c && c <= 'Z' && c|0x20 == s[0]) && equalFold(b[i:i+len(s)], s) {

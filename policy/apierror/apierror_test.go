@@ -13,8 +13,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// Bodies as the vendors send them: testdata/<name>.json. Where the source gives an error code and no
-// body, the message around it is made up; nothing depends on it.
+// Bodies as the vendors send them: testdata/<name>.json. If the source lists only an error code,
+// the message is made up; nothing depends on it.
 func TestBodiesOfVendors(t *testing.T) {
 	const s, m, h = time.Second, time.Minute, time.Hour
 	wait := func(d time.Duration) Verdict { return Verdict{Wait: d, HasWait: true} }
@@ -135,7 +135,7 @@ func TestMessages(t *testing.T) {
 		"try again in 0s":                                                 0,
 		"try again in 20s. 5 minutes are long":                            20 * s,
 		"try again in 20s, 5 requests are left":                           20 * s,
-		"try again in 5 seconds 3 minutes":                                5 * s, // units that grow are another statement
+		"try again in 5 seconds 3 minutes":                                5 * s, // growing units are two statements
 		"try again in 99999999999999999999 days":                          backoff.Forever,
 		"try again in 106751 days and 99999999999999999999 milliseconds.": backoff.Forever,
 	} {
@@ -266,7 +266,7 @@ func TestReadDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// hostile bodies are the slowest ones that were thought of.
+// hostile bodies are the slowest that we could think of.
 var hostile = map[string]string{
 	"phrases":       `{"message":"` + strings.Repeat("try again in 1d1h1m1s1ms1us1ns", 300),
 	"near phrases":  `{"message":"` + strings.Repeat("try again i", 800),
@@ -305,13 +305,13 @@ func TestReadIsQuick(t *testing.T) {
 	}
 }
 
-// members are what decode finds in a body, by encoding/json.
+// members is what decode finds in a body with encoding/json.
 type members struct {
 	exhausted bool
 	messages  int // bytes of all strings
 }
 
-// decode reads what the rules say from a body that is JSON, with a parser and recursion.
+// decode applies the rules to a valid JSON body, with a parser and recursion.
 func decode(t *testing.T, l *List, v any, key string, m *members) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -330,8 +330,8 @@ func decode(t *testing.T, l *List, v any, key string, m *members) {
 	}
 }
 
-// Whatever comes: no panic, no negative wait, nothing from beyond the bound, and for JSON the same
-// codes as a real parser finds.
+// For any input there is no panic, no negative wait and nothing from beyond the limit. For JSON it
+// finds the same codes as a real parser.
 func FuzzRead(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.json")
 	for _, name := range files {
@@ -353,7 +353,7 @@ func FuzzRead(f *testing.F) {
 		if again := Usual().Read(append(body[:min(len(body), MaxBytes):min(len(body), MaxBytes)], `"code":"insufficient_quota"`...)); len(body) >= MaxBytes && again != v {
 			t.Fatalf("%+v, and with more behind the bound %+v", v, again)
 		}
-		// Escapes are not decoded, and of a key that comes twice encoding/json keeps the last.
+		// Escapes are not decoded, and encoding/json keeps only the last of two equal keys.
 		if len(body) > MaxBytes || bytes.IndexByte(body, '\\') >= 0 || bytes.ContainsFunc(body, func(r rune) bool { return r == '\uFFFD' }) {
 			return
 		}

@@ -9,17 +9,17 @@ import (
 
 // Entry is one sign that an account is used up.
 type Entry struct {
-	// Sign is an error code, or, if it has a space or a letter that is not of ASCII, a text that an
-	// error message contains. The case of ASCII letters does not matter.
+	// Sign is an error code, or a text that an error message contains. It is a text if it has a
+	// space or a letter outside ASCII. The case of ASCII letters does not matter.
 	Sign   string
 	Vendor string
-	Source string // where it is documented or was seen
+	Source string // where it is documented or was observed
 }
 
-// entries are what is known. None of them is due to a rate limit: these have codes such as
-// rate_limit_exceeded, and messages that may name a quota or the billing page too. Gemini says "You
-// exceeded your current quota, please check your plan and billing details" of a limit per minute,
-// so no text is so short that it fits this one.
+// entries are the known signs. None of them means a rate limit. Rate limits have codes such as
+// rate_limit_exceeded, but their messages may also name a quota or the billing page. Gemini says
+// "You exceeded your current quota, please check your plan and billing details" about a limit per
+// minute, so every text here is long enough not to match that.
 var entries = [...]Entry{
 	{"insufficient_quota", "OpenAI, Azure OpenAI", "OpenAI, \"Error codes\"; also the type of the next four"},
 	{"credit_balance_exhausted", "OpenAI", "OpenAI help, \"Troubleshooting API usage and spend limits\""},
@@ -54,11 +54,11 @@ var entries = [...]Entry{
 	{"terminal_quota_exhausted", "LiteLLM", "hermes-agent pull request 106427 (429)"},
 }
 
-// Entries are what is known. The slice belongs to the caller.
+// Entries returns the known signs. The slice belongs to the caller.
 func Entries() []Entry { return append([]Entry(nil), entries[:]...) }
 
-// List is a list of signs to look for. It is not changed after it was made, so many goroutines may
-// use it at once.
+// List is a list of signs to look for. It does not change after it was made and is safe for
+// concurrent use.
 type List struct {
 	codes, texts []string // in lower case
 }
@@ -72,7 +72,7 @@ var usual = func() *List {
 	return l
 }()
 
-// Usual is the list of Entries.
+// Usual returns the list of Entries.
 func Usual() *List { return usual }
 
 const (
@@ -80,10 +80,9 @@ const (
 	maxSign  = 64 // bytes of one
 )
 
-// ParseList reads a setting: what to look for besides Entries, separated by commas, or, with "!"
-// in front, which of these to leave out. An entry is a text or a code, as Entry.Sign says. White
-// space around an entry does not matter. An empty setting gives Usual, and "none" a list that finds
-// no sign.
+// ParseList parses a setting: signs to look for besides Entries, separated by commas. "!" before
+// one of Entries removes it. An item is a text or a code, see Entry.Sign. White space around it is
+// ignored. An empty setting returns Usual, and "none" a list that finds nothing.
 func ParseList(s string) (*List, error) {
 	switch lower(strings.TrimSpace(s)) {
 	case "":
@@ -118,7 +117,7 @@ func ParseList(s string) (*List, error) {
 	return l, nil
 }
 
-// IsText reports whether sign is looked for in messages. If not, it is a code.
+// IsText reports whether sign is searched for in messages. Otherwise it is a code.
 func IsText(sign string) bool {
 	return strings.ContainsFunc(sign, func(r rune) bool { return r == ' ' || r >= utf8.RuneSelf })
 }
@@ -130,7 +129,7 @@ func (l *List) of(sign string) *[]string {
 	return &l.codes
 }
 
-// lower lowers the letters of ASCII alone, as equalFold compares them.
+// lower lowers ASCII letters only, to match equalFold.
 func lower(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -146,7 +145,7 @@ func (l *List) add(sign string) {
 	*all = append(*all, sign)
 }
 
-// remove reports whether sign was there.
+// remove removes sign and reports whether it was in the list.
 func (l *List) remove(sign string) bool {
 	all := l.of(sign)
 	for i, s := range *all {

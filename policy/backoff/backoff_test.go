@@ -16,8 +16,7 @@ func mustNew(t testing.TB, name string, o Options) Strategy {
 	return b
 }
 
-// steps are the situations that the properties are checked in: early, late,
-// absurd.
+// steps are the steps at which the properties are checked: early, late and absurd ones.
 var steps = []Step{
 	{},
 	{Retry: 1, Previous: 100 * time.Millisecond, Elapsed: 150 * time.Millisecond},
@@ -27,11 +26,11 @@ var steps = []Step{
 	{Retry: 19, Previous: 10 * time.Minute, Elapsed: time.Hour},
 	{Retry: 10_000, Previous: time.Hour, Elapsed: 100 * time.Hour},
 	{Retry: math.MaxInt, Previous: Forever, Elapsed: Forever},
-	{Retry: 5}, // after a free repeat: no wait before
+	{Retry: 5}, // after a free retry: no wait before
 	{Retry: -1, Previous: -5, Elapsed: -5},
 }
 
-// settings are the options that the properties are checked with.
+// settings are the options with which the properties are checked.
 var settings = []Options{
 	{},
 	{Extra: time.Second},
@@ -62,7 +61,7 @@ func TestWaitsStayInTheirRange(t *testing.T) {
 	}
 }
 
-// Ten thousand retries in a row, each fed the wait before.
+// Ten thousand retries in a row, each with the previous wait as input.
 func TestNoOverflowAtRetryTenThousand(t *testing.T) {
 	r := seeded(32)
 	for _, name := range Strategies() {
@@ -80,7 +79,7 @@ func TestNoOverflowAtRetryTenThousand(t *testing.T) {
 	}
 }
 
-// The same seed gives the same waits, so that tests and simulations repeat.
+// The same seed yields the same waits, so that tests and simulations are reproducible.
 func TestSeedDecidesTheWaits(t *testing.T) {
 	for _, name := range Strategies() {
 		b := mustNew(t, name, Options{Extra: time.Second})
@@ -96,7 +95,7 @@ func TestSeedDecidesTheWaits(t *testing.T) {
 	}
 }
 
-// means are worked out by hand from the formulas, in milliseconds.
+// means are computed by hand from the formulas, in milliseconds.
 var means = []struct {
 	strategy string
 	o        Options
@@ -126,7 +125,7 @@ var means = []struct {
 	{"slots", Options{}, Step{Retry: 0}, 5},                                         // k in 0..1: 0, 1 slots
 	{"slots", Options{}, Step{Retry: 2}, 27.5},                                      // k in 0..3: 0, 1, 3, 7 slots
 	{"slots", Options{}, Step{Retry: 8}, 1013},                                      // k in 0..9: (2^10 - 1 - 10)/10 slots
-	{"slots", Options{}, Step{Retry: 10}, 5},                                        // begun again
+	{"slots", Options{}, Step{Retry: 10}, 5},                                        // restarted
 	{"slots", Options{Stay: true}, Step{Retry: 40}, 10 * (2047.0 - 11) / 11},        // k in 0..10
 	{"slots", Options{Max: 50e6}, Step{Retry: 2}, 22.5},                             // 0, 10, 30, 50
 	{"ratio", Options{Ratio: 0.5}, Step{Retry: 4, Elapsed: 20 * time.Second}, 11e3}, // 1 s + half of 20 s

@@ -20,7 +20,7 @@ func TestNormalHasTheSpreadAsked(t *testing.T) {
 	}
 }
 
-// Noise must be inherited, else the rule is a plain jittered curve.
+// The noise must be inherited. Otherwise the rule is just a curve with jitter.
 func TestNormalFeedsTheNextStepWithWhatWasWaited(t *testing.T) {
 	b, r := Normal{Base: time.Second, Max: time.Hour, Factor: 2, Jitter: 1e-9}, seeded(38)
 	if w := b.Wait(Step{Retry: 1, Previous: 7 * time.Second}, r); w < 13*time.Second || w > 15*time.Second {
@@ -28,7 +28,7 @@ func TestNormalFeedsTheNextStepWithWhatWasWaited(t *testing.T) {
 	}
 }
 
-// A wait of 0 would multiply to 0 for ever.
+// A wait of 0 would stay 0 for ever when multiplied.
 func TestNormalBeginsAgainAfterNoWait(t *testing.T) {
 	b := Normal{Base: time.Second, Max: time.Hour, Factor: 2, Jitter: 0.1}
 	if w := b.Wait(Step{Retry: 3}, seeded(42)); w != time.Second {

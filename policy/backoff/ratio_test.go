@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// near compares seconds to the digits published.
+// near compares a duration with the published seconds, to the digits given there.
 func near(t *testing.T, what string, got time.Duration, want float64) {
 	t.Helper()
 	if math.Abs(got.Seconds()-want) > 0.0006 {

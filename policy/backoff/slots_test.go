@@ -9,7 +9,7 @@ func TestSlotsWalk(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		slots   Slots
-		longest []int // in slots, per failure; -1 a reset
+		longest []int // in slots, per failure; -1 is a reset
 	}{
 		{"defaults", Slots{Slot: 1, Ceiling: 10}, []int{1, 3, 7, 15, 31, 63, 127, 255, 511, -1, 1, 3}},
 		{"stay", Slots{Slot: 1, Ceiling: 10, Stay: true}, []int{1, 3, 7, 15, 31, 63, 127, 255, 511, 1023, 1023, 1023}},
@@ -39,7 +39,7 @@ func TestSlotsWalk(t *testing.T) {
 	}
 }
 
-// noDraw fails the test when it is drawn from.
+// noDraw fails the test if anything is drawn from it.
 type noDraw struct{ t *testing.T }
 
 func (n noDraw) Int64N(int64) int64   { n.t.Error("drawn"); return 0 }
@@ -53,7 +53,7 @@ func TestNothingIsDrawnWhereNothingIsRandom(t *testing.T) {
 		s Step
 	}{
 		{Slots{Slot: 1, Ceiling: 10}, Step{Retry: 9}},
-		{Normal{Base: 1, Max: 2, Factor: 2, Jitter: 0.1}, Step{Previous: 5}}, // no wait was before the first
+		{Normal{Base: 1, Max: 2, Factor: 2, Jitter: 0.1}, Step{Previous: 5}}, // the previous wait came before the first retry
 		{Fixed{1}, Step{}}, {None{}, Step{}}, {Ratio{First: 1, Ratio: 1, Max: 9}, Step{}},
 	} {
 		tc.b.Wait(tc.s, r)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A mean in the right place says nothing of the shape: full jitter must reach
-// every tenth of its range equally often, both ends included.
+// A correct mean does not prove the distribution: full jitter must hit every tenth of its range
+// equally often, including both ends.
 func TestFullJitterIsUniform(t *testing.T) {
 	b, r := FullJitter{Base: 9, Max: 9, Factor: 2}, seeded(35)
 	var counts [10]int
@@ -37,7 +37,7 @@ func TestAdditiveTable(t *testing.T) {
 	if got := b.Range(Step{Retry: 5}); got.Min != 32*time.Second || got.Max != 33*time.Second {
 		t.Errorf("with a cap of 64 s: %+v", got)
 	}
-	// "inclusive": with a spread of 3 ns, 0 and 3 both come up.
+	// With a spread of 3 ns, both 0 and 3 occur.
 	seen, r := map[time.Duration]bool{}, seeded(41)
 	for range 200 {
 		seen[Additive{Base: 1, Max: 100, Spread: 3, Factor: 2}.Wait(Step{}, r)] = true
@@ -54,9 +54,9 @@ func TestDecorrelatedGrowsFromWhatWasWaited(t *testing.T) {
 		high time.Duration
 	}{
 		{Step{}, 300 * time.Millisecond},
-		{Step{Previous: time.Hour}, 300 * time.Millisecond}, // no wait was before the first
+		{Step{Previous: time.Hour}, 300 * time.Millisecond}, // no wait before the first retry
 		{Step{Retry: 1, Previous: 200 * time.Millisecond}, 600 * time.Millisecond},
-		{Step{Retry: 1}, 300 * time.Millisecond}, // after a free repeat
+		{Step{Retry: 1}, 300 * time.Millisecond}, // after a free retry
 		{Step{Retry: 4, Previous: 30 * time.Second}, 32 * time.Second},
 	} {
 		if got := b.Range(tc.s); got.Min != b.Base || got.Max != tc.high {

@@ -8,8 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// Places that were abandoned are counted until they are given back or freed,
-// and never twice.
+// Abandoned permits count until they are released or freed, and never twice.
 func TestAbandonedPermitsAreCountedOnce(t *testing.T) {
 	type place struct {
 		batch uint32
@@ -81,7 +80,7 @@ func TestAbandonedPermitsAreFreedInTime(t *testing.T) {
 	}
 }
 
-// More batches than there is room for go into the last one.
+// If there are more batches than slots, the last batch takes the rest.
 func TestAbandonedPermitsOfManySeconds(t *testing.T) {
 	var l abandonedPermits
 	for i := range 3 * abandonedBatches {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Every state with everything that can happen in it. What is not listed leaves
-// the state as it is.
+// Every state with every event. An event that is not listed leaves the state unchanged.
 func TestBreakerTransitions(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	closed := func() breaker { g := breaker{}; g.trip(0, OpenedByRefused, r); return g }
@@ -50,15 +49,15 @@ func TestBreakerTransitions(t *testing.T) {
 	}
 }
 
-// An application that restarts beside its sidecar is to be served within 250 ms
-// of its port being open, and any other upstream soon after it is back.
+// An application that restarts beside its sidecar must be served within 250 ms of its port being
+// open, and any other upstream soon after its recovery.
 func TestProbesWaitNoLongerThanARestartBears(t *testing.T) {
 	if refusedMax > 200*time.Millisecond || failedMax > time.Second {
 		t.Errorf("probes wait up to %v after a refusal and %v otherwise, want at most 200ms and 1s", refusedMax, failedMax)
 	}
 }
 
-// The waits for the next probe, k failures after the breaker was opened.
+// The waits before the next probe, k failures after the breaker opened.
 func TestProbesComeInTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	ms := time.Millisecond
@@ -102,8 +101,8 @@ func TestProbesComeInTime(t *testing.T) {
 	}
 }
 
-// A hung probe stays open for long once clients have left, and is tried again
-// sooner while they all wait on.
+// A hung probe stays in flight for long once clients have left. Another one follows sooner while
+// all of them keep waiting.
 func TestHungProbes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 1000 {
@@ -130,8 +129,8 @@ func TestHungProbes(t *testing.T) {
 	}
 }
 
-// The recovery of an upstream that refused, or whose statuses were failures, does not
-// wait as long as one probe takes.
+// If the upstream refused connections or its statuses were failures, its recovery does not wait for
+// the response to one probe.
 func TestHungProbesOfAnUpstreamThatIsNotSilent(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for why, most := range map[OpenedBy]time.Duration{

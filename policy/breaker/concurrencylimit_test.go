@@ -9,14 +9,14 @@ import (
 	"github.com/retryproxy/retryproxy/policy/latency"
 )
 
-// bench is a limiter before a server, with endless demand, in steps of 1 ms.
+// bench is a limiter in front of a server, with unlimited demand, in steps of 1 ms.
 type bench struct {
 	l    concurrencyLimiter
 	u    latency.Baseline
 	now  time.Duration
-	time func(atOnce int) time.Duration // of a response
-	out  []time.Duration                // when each in flight began
-	even bool                           // all take as long; else within a fifth of it
+	time func(atOnce int) time.Duration // latency at that many concurrent requests
+	out  []time.Duration                // when each request in flight began
+	even bool                           // all latencies are equal; otherwise they vary by a fifth
 	most int
 	bad  func(i int) bool
 	n    int
@@ -31,7 +31,7 @@ func newBench(concurrency float64, usually time.Duration, answer func(int) time.
 
 func always(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 
-// run lets demand, in requests at once, meet the limit for d.
+// run sends that many concurrent requests through the limit for d.
 func (b *bench) run(d time.Duration, demand int) {
 	for end := b.now + d; b.now < end; b.now += time.Millisecond {
 		need := b.time(len(b.out))
@@ -71,7 +71,7 @@ func TestSlowStartDoublesInTheTimeOfAResponse(t *testing.T) {
 	}
 }
 
-// Five times what is remembered, and then only slowly more.
+// It grows fast to five times the previous concurrency, and then slowly.
 func TestSlowStartEndsAtItsTop(t *testing.T) {
 	b := newBench(12, 100*time.Millisecond, always(100*time.Millisecond))
 	b.l.start(0, 0, &b.u)
@@ -89,7 +89,7 @@ func TestSlowStartEndsAtItsTop(t *testing.T) {
 	}
 }
 
-// A process of few requests goes up to the stated minimum and no further.
+// If the process has few requests, slow start goes up to the documented minimum and no further.
 func TestSlowStartOfAQuietProcess(t *testing.T) {
 	b := newBench(0.2, 100*time.Millisecond, always(100*time.Millisecond))
 	b.l.start(0, 0, &b.u)
@@ -102,7 +102,7 @@ func TestSlowStartOfAQuietProcess(t *testing.T) {
 	}
 }
 
-// An upstream without reserves: twice the requests take twice as long.
+// An upstream without spare capacity: twice the requests take twice as long.
 func TestSlowStartStopsWhereGoodputDoes(t *testing.T) {
 	full := func(n int) time.Duration { return max(100*time.Millisecond, time.Duration(n)*5*time.Millisecond) } // 200/s
 	b := newBench(20, 100*time.Millisecond, full)
@@ -139,7 +139,7 @@ func TestFailuresShrink(t *testing.T) {
 	}
 }
 
-// The server of issue 3 under overload: its goodput is highest at 307.
+// The server of issue 3 under overload: its goodput is highest at a concurrency of 307.
 func TestClimbFindsTheBestOfAnOverloadedServer(t *testing.T) {
 	storm := func(n int) time.Duration {
 		return time.Duration(1e8 * math.Pow(1.05, max(0, float64(n-30)/15)))
@@ -160,7 +160,7 @@ func TestClimbFindsTheBestOfAnOverloadedServer(t *testing.T) {
 	}
 }
 
-// An upstream that became slow whatever the load is not throttled for it.
+// An upstream that is slow at any load is not limited for that.
 func TestSlownessThatLoadDoesNotMakeIsInnocent(t *testing.T) {
 	for _, even := range []bool{false, true} {
 		b := newBench(10, 100*time.Millisecond, always(500*time.Millisecond))
@@ -178,10 +178,10 @@ func TestSlownessThatLoadDoesNotMakeIsInnocent(t *testing.T) {
 	}
 }
 
-// What was sent before the limit is not counted in its first round, and so that
-// round must not begin before the first answer to what was sent under it: else
-// its goodput is too low, the next one's looks better with less at once, and a
-// slow upstream is cut down to what it needed when it was quick.
+// Requests sent before the limit do not count in its first round. So that round must not begin
+// before the first response to a request sent under it. Otherwise its goodput is too low, and the
+// next round looks better with less concurrency. A slow upstream is then limited to what it needed
+// when it was fast.
 func TestTheFirstRoundIsMeasuredWhole(t *testing.T) {
 	b := newBench(1, 10*time.Millisecond, always(250*time.Millisecond))
 	b.now = 250 * time.Millisecond
@@ -200,8 +200,8 @@ func TestTheFirstRoundIsMeasuredWhole(t *testing.T) {
 	}
 }
 
-// An upstream that came back slower gets what it needs, whatever was remembered,
-// but not more than brings goodput.
+// An upstream that recovered slower gets the concurrency that it needs, whatever the old baseline,
+// but no more than increases goodput.
 func TestSlowStartAnew(t *testing.T) {
 	b := newBench(0.5, 10*time.Millisecond, always(500*time.Millisecond))
 	b.l.start(0, 0, &b.u)
@@ -240,7 +240,7 @@ func TestLimitEndsWhenNobodyReachesIt(t *testing.T) {
 	}
 }
 
-// Requests from before a slow start that do not count give their allowance back.
+// Requests from before a slow start do not count; when they end, the allowance for them ends too.
 func TestOldOnesDoNotCount(t *testing.T) {
 	b := newBench(2, 100*time.Millisecond, always(100*time.Millisecond))
 	b.l.start(time.Second, 40, &b.u)
@@ -278,8 +278,7 @@ func TestTrickle(t *testing.T) {
 	}
 }
 
-// What is in flight grows where more comes than is answered, not where answers only
-// take longer.
+// Requests in flight grow if more are sent than answered, not if responses only take longer.
 func TestOverloadIsMoreThanIsResponded(t *testing.T) {
 	type window struct{ sent, answered int64 }
 	for _, tc := range []struct {
@@ -306,7 +305,7 @@ func TestOverloadIsMoreThanIsResponded(t *testing.T) {
 	}
 }
 
-// Only where many have to wait does a limit go down.
+// A limit goes down only if many requests have to wait.
 func TestALimitThatFewReachStays(t *testing.T) {
 	for _, tc := range []struct {
 		waits int
@@ -318,14 +317,14 @@ func TestALimitThatFewReachStays(t *testing.T) {
 		if next := b.l.next(&b.u); next < 40 != tc.down || next > 40 {
 			t.Errorf("%d of 100 waited: from 40 to %v", tc.waits, next)
 		}
-		b.l.unreachedSince = time.Second // nobody waits any longer
+		b.l.unreachedSince = time.Second // no request waits any longer
 		if next := b.l.next(&b.u); next != 40 {
 			t.Errorf("nobody waits any longer: from 40 to %v", next)
 		}
 	}
 }
 
-// A slow start that went well is no overload: what stands above it is first given more.
+// A slow start that succeeded is no overload: if requests wait after it, the limit first goes up.
 func TestAfterASlowStartTheLimitGoesUpFirst(t *testing.T) {
 	b := newBench(2, 100*time.Millisecond, always(300*time.Millisecond))
 	b.l.start(0, 0, &b.u)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Some connections of a Service's address are refused or find no route, as one of
-// its pods is gone; others are accepted, or what was sent since is answered.
+// Some connections to a Service's address are refused or find no route, because one of its pods is
+// gone. Others are accepted, or later requests are answered.
 func TestRefusedConnectionsBesideAcceptedOnesCloseNothing(t *testing.T) {
 	for _, kind := range []EndKind{Refused, DialFailed} {
 		for name, alive := range map[string]func(d *guardHarness){
@@ -22,7 +22,7 @@ func TestRefusedConnectionsBesideAcceptedOnesCloseNothing(t *testing.T) {
 				alive(d)
 				d.now += 20 * time.Millisecond
 				d.end(0, AttemptEnd{Kind: kind})
-				for range 3 { // the others go well
+				for range 3 { // the others succeed
 					d.acquire()
 					d.end(0, AttemptEnd{Status: 200})
 				}
@@ -34,7 +34,7 @@ func TestRefusedConnectionsBesideAcceptedOnesCloseNothing(t *testing.T) {
 	}
 }
 
-// Of an upstream that shuts down, what it still answers was sent before.
+// While an upstream shuts down, it only answers requests that were sent before.
 func TestResponsesToEarlierRequestsDoNotCountWhileConnectionsAreRefused(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(5*time.Second, 50, 10*time.Millisecond)
@@ -49,7 +49,7 @@ func TestResponsesToEarlierRequestsDoNotCountWhileConnectionsAreRefused(t *testi
 	d.want(Open, OpenedByRefused)
 }
 
-// Nearly all pods are gone: judged by share, as other failures are.
+// If nearly all pods are gone, the share of failures decides, as for other failures.
 func TestRefusedConnectionsAreJudgedByShareBesideFewAcceptedOnes(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	for range evidenceVolume {
@@ -62,8 +62,8 @@ func TestRefusedConnectionsAreJudgedByShareBesideFewAcceptedOnes(t *testing.T) {
 	d.want(Open, OpenedByRefused)
 }
 
-// Twenty wait, and one response takes twelve seconds: after half a second of refused
-// connections all are sent within half a second of the first accepted one.
+// Twenty requests wait, and one response takes twelve seconds. After half a second of refused
+// connections, all are sent within half a second of the first accepted one.
 func TestRecoveryDoesNotWaitAsLongAsOneResponseTakes(t *testing.T) {
 	for name, before := range map[string]func(d *guardHarness){
 		"known to be slow": func(d *guardHarness) {
@@ -92,7 +92,7 @@ func TestRecoveryDoesNotWaitAsLongAsOneResponseTakes(t *testing.T) {
 			d.advance(time.Millisecond)
 		}
 		d.handleSignal(d.g.Accepted(d.now))
-		d.advance(5 * blindGrowthInterval) // 1 is doubled five times
+		d.advance(5 * blindGrowthInterval) // 1 doubles five times
 		if len(d.out) != 20 {
 			t.Errorf("%s: %d of 20 sent, %d wait", name, len(d.out), d.line)
 		}
@@ -100,8 +100,8 @@ func TestRecoveryDoesNotWaitAsLongAsOneResponseTakes(t *testing.T) {
 	}
 }
 
-// The probe goes to one pod of several. One that neither accepts nor refuses does
-// not decide, and the connection of any closes the breaker.
+// The probe goes to one pod of several. If that pod neither accepts nor refuses, another probe
+// follows, and a connection to any pod closes the breaker.
 func TestAProbeThatFindsNoWordIsNotTheOnlyOne(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.acquire()
@@ -119,8 +119,8 @@ func TestAProbeThatFindsNoWordIsNotTheOnlyOne(t *testing.T) {
 	d.want(SlowStart, OpenedByDial)
 }
 
-// Statuses were failures; the next request is not refused at once, but takes twelve
-// seconds. Others follow it, and the first good response closes the breaker.
+// Statuses were failures. The next request is not rejected at once, but takes twelve seconds.
+// Others follow it, and the first good response closes the breaker.
 func TestSeveralProbesWhereAResponseTakesLong(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	for range evidenceVolume {
@@ -139,7 +139,7 @@ func TestSeveralProbesWhereAResponseTakesLong(t *testing.T) {
 	d.want(SlowStart, OpenedByFailing)
 }
 
-// Attempts that ran into their timeout are silence, whatever their share.
+// Attempts that reached their timeout count as silence, whatever their share.
 func TestTimeoutsCloseAsSilence(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	for range evidenceVolume {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// feed lets good and bad attempts end for d, as many a second as given, every
-// bad one with a key of its own, and says after how long they condemned.
+// feed ends good and bad attempts for d, at these rates per second. Every bad one has a key of its
+// own. It returns after what time the upstream counts as failing.
 func feed(e *evidence, from, d time.Duration, good, bad int) (after time.Duration, condemned bool) {
 	key := uint32(from)
 	for t := time.Duration(0); t < d; t += 10 * time.Millisecond {
@@ -25,8 +25,8 @@ func feed(e *evidence, from, d time.Duration, good, bad int) (after time.Duratio
 	return 0, false
 }
 
-// One client who sends nothing but failing requests, each to another URL, must
-// not opens the breaker for those whose requests go well.
+// One client that sends only failing requests, each to another URL, must not open the breaker for
+// clients whose requests succeed.
 func TestFailuresBesideUsualGoodputDoNotOpenTheBreaker(t *testing.T) {
 	for _, good := range []int{3, 19, 100} {
 		var e evidence

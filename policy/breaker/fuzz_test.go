@@ -8,17 +8,17 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// FuzzGuard drives a Guard by bytes, each one act, as its users may, and holds
-// it to what is promised whatever happens:
+// FuzzGuard drives a Guard by bytes. Each byte is one call that a user may make. It checks these
+// promises:
 //
-//   - no attempt is let through but a probe while the breaker is not closed;
-//   - there is one probe at a time, another only when the last one ended, was
-//     lost or given up, or has hung as long as leastHang;
-//   - no attempt but a probe goes beyond a fixed limit;
-//   - while suspect one passes each 100 ms at most;
-//   - whoever waits is told when he could be let in, or by an event;
-//   - with ActiveProbe no attempt is made the probe, and an event says that one is due;
-//   - in the end no place is taken.
+//   - while the breaker is not closed, only a probe is admitted;
+//   - there is one probe at a time; another one follows only if the last one ended, was lost, was
+//     given up, or has hung for leastHang;
+//   - only a probe exceeds a fixed limit;
+//   - while suspect, at most one request passes every 100 ms;
+//   - a waiting request gets a signal when it can be admitted, or an event is due;
+//   - with ActiveProbe no attempt becomes the probe, and an event is due for one;
+//   - in the end no permit is taken.
 func FuzzGuard(f *testing.F) {
 	f.Add(byte(0), []byte("eeeeLLLLeeeeeeRRRRttttttttttNNNNNN"))
 	f.Add(byte(1), []byte("eeeeeeeeeeeeeettttttttTTTTTTTTTTaaaaaaaaaTTTTnnnnLLLL"))
@@ -47,18 +47,18 @@ type fuzzed struct {
 	fixed int
 	own   bool // ActiveProbe
 	now   time.Duration
-	out   []Permit // waited for
-	late  []Permit // abandoned, their connections kept
+	out   []Permit // their clients wait
+	late  []Permit // abandoned, with open connections
 	line  int
 
-	doubted time.Duration // when one passed while suspect
-	probe   Permit        // the last one given, while it is in flight
+	doubted time.Duration // when a request passed while suspect
+	probe   Permit        // the last one taken, while it is in flight
 	probeAt time.Duration
 
-	probeWhy OpenedBy // why the breaker was open then
+	probeWhy OpenedBy // why the breaker was open at that time
 }
 
-// leastHang is how long a probe hangs at least before another is sent beside it.
+// leastHang returns the shortest time that a probe hangs before another one is sent beside it.
 func leastHang(why OpenedBy) time.Duration {
 	switch {
 	case why.connecting():
@@ -105,7 +105,7 @@ func (w *fuzzed) act(act byte, i int) {
 	case 9:
 		w.now += time.Duration(act) * time.Duration(act) * 100 * time.Microsecond // up to 6.5 s
 		w.handleSignal(w.g.Expire(w.now))
-		w.handleSignal(w.g.Expire(w.now)) // what came to light may make something due
+		w.handleSignal(w.g.Expire(w.now)) // the observations may make something due
 		if at := w.g.NextEvent(); at > 0 && at <= w.now {
 			w.t.Fatalf("at %v, the next event is one of %v: its timer never rests", w.now, at)
 		}
@@ -154,7 +154,7 @@ func (w *fuzzed) taken(p Permit, v Verdict, before State) {
 	w.out = append(w.out, p)
 }
 
-// ended notes that the probe, if p is it, is not in flight any more.
+// ended records that the probe is no longer in flight, if p is the probe.
 func (w *fuzzed) ended(p Permit) {
 	if p.probe == w.probe.probe {
 		w.probe = Permit{}
@@ -186,8 +186,8 @@ func (w *fuzzed) abandon(i int, closed bool) {
 	w.handleSignal(s)
 }
 
-// mayHaveReopened forgets the probe when something else opened the breaker, or a
-// reset said that another machine is there now.
+// mayHaveReopened forgets the probe if something else opened the breaker, or if a reset showed that
+// another machine has the address now.
 func (w *fuzzed) mayHaveReopened() {
 	if s := w.g.State(); s.Breaker != HalfOpen {
 		w.probe = Permit{}
@@ -212,7 +212,7 @@ func (w *fuzzed) handleSignal(s Signal) {
 	}
 }
 
-// notOurs checks what an attempt was told.
+// notOurs checks the verdict for an attempt that is not admitted.
 func (w *fuzzed) notOurs(v Verdict) {
 	w.t.Helper()
 	if w.own && v == VerdictProbe {

@@ -14,9 +14,9 @@ type guardHarness struct {
 	t    *testing.T
 	g    *Guard
 	now  time.Duration
-	out  []Permit // taken and waited for
+	out  []Permit // taken, and their clients wait
 	line int
-	keys []uint32 // of those in the queue whose URL is known, who came last
+	keys []uint32 // of queued requests with a known URL, the newest last
 }
 
 func newGuardHarness(t *testing.T, o Options) *guardHarness {
@@ -25,7 +25,7 @@ func newGuardHarness(t *testing.T, o Options) *guardHarness {
 	return &guardHarness{t: t, g: New(o)}
 }
 
-// acquire enters, or waits in queue.
+// acquire takes a permit or joins the queue.
 func (d *guardHarness) acquire() Verdict {
 	p, v := d.g.Acquire(d.now, Request{})
 	if v <= VerdictProbe {
@@ -56,7 +56,7 @@ func (d *guardHarness) head() (r Request) {
 	return r
 }
 
-// handleSignal does what a signal asks for and checks that nobody is forgotten.
+// handleSignal does what a signal asks for and checks that no queued request is forgotten.
 func (d *guardHarness) handleSignal(s Signal) {
 	d.t.Helper()
 	if s&SignalWake != 0 {
@@ -72,7 +72,7 @@ func (d *guardHarness) handleSignal(s Signal) {
 	}
 }
 
-// end ends the i-th place.
+// end ends the attempt with the i-th permit.
 func (d *guardHarness) end(i int, e AttemptEnd) {
 	d.t.Helper()
 	p := d.out[i]
@@ -80,7 +80,7 @@ func (d *guardHarness) end(i int, e AttemptEnd) {
 	d.handleSignal(d.g.Release(p, d.now, e))
 }
 
-// advance lets time go by, with the events that come due.
+// advance moves the clock and runs the events that come due.
 func (d *guardHarness) advance(t time.Duration) {
 	d.t.Helper()
 	for end := d.now + t; ; {
@@ -97,7 +97,7 @@ func (d *guardHarness) advance(t time.Duration) {
 	}
 }
 
-// serve lets n requests a second be answered after latency, one by one, for d.
+// serve answers n requests per second, one by one after latency, for d.
 func (d *guardHarness) serve(t time.Duration, perSecond int, latency time.Duration) {
 	d.t.Helper()
 	gap := time.Second / time.Duration(perSecond)
@@ -123,7 +123,7 @@ func (d *guardHarness) serve(t time.Duration, perSecond int, latency time.Durati
 	}
 }
 
-// untilOpen asks a hundred times a second, without a response, until the breaker is open.
+// untilOpen sends a hundred requests per second, without a response, until the breaker is open.
 func (d *guardHarness) untilOpen() {
 	d.t.Helper()
 	for end := d.now + 3*time.Second; d.g.State().Breaker == Closed; d.advance(10 * time.Millisecond) {
@@ -209,7 +209,7 @@ func TestWhatOpensTheBreaker(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		e    AttemptEnd
-		n    int // of 100 attempts; the others are answered with 200
+		n    int // of 100 attempts; the others get 200
 		want bool
 	}{
 		{"503", AttemptEnd{Status: 503}, 95, true},
@@ -253,7 +253,7 @@ func TestTooFewFailuresDoNotOpenTheBreaker(t *testing.T) {
 	d.want(Open, OpenedByFailing)
 }
 
-// One URL that always fails, hammered by a client, among healthy ones.
+// A client hammers one URL that always fails, among healthy ones.
 func TestOneBadURLDoesNotOpenTheBreaker(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(10*time.Second, 20, 10*time.Millisecond)
@@ -308,13 +308,12 @@ func TestAStoppedUpstreamGetsFewRequests(t *testing.T) {
 	if n := d.g.State().Probes; n != probes {
 		t.Errorf("%d probes while one hangs", n)
 	}
-	// Its late response counts: any of them does.
+	// Any late response counts.
 	d.end(3, AttemptEnd{Status: 200})
 	d.want(SlowStart, OpenedByStall)
 }
 
-// A probe that is known to be lost makes room for another, once, and is listened
-// for all the same.
+// A probe that is known to be lost makes room for another one, once, and its response still counts.
 func TestAProbeThatIsGivenUpMakesRoomForAnother(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(15*time.Second, 100, 100*time.Millisecond)
@@ -327,7 +326,7 @@ func TestAProbeThatIsGivenUpMakesRoomForAnother(t *testing.T) {
 	if d.line == 0 || !d.g.ProbePending(first) {
 		t.Fatal("no probe hangs")
 	}
-	d.handleSignal(d.g.ReplaceProbe(d.out[0], d.now)) // no probe
+	d.handleSignal(d.g.ReplaceProbe(d.out[0], d.now)) // this is no probe
 	sent := len(d.out)
 	d.handleSignal(d.g.ReplaceProbe(first, d.now))
 	if n := len(d.out); n != sent+1 || !d.out[sent].Probe() || d.g.ProbePending(first) || !d.g.ProbePending(d.out[sent]) {
@@ -342,7 +341,7 @@ func TestAProbeThatIsGivenUpMakesRoomForAnother(t *testing.T) {
 	d.want(SlowStart, OpenedByStall)
 }
 
-// Late responses say nothing of an upstream that refuses: they may be the last.
+// Late responses of an upstream that refuses connections prove nothing: they may be the last.
 func TestLateResponsesDoNotCloseTheBreakerWhileRefused(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.acquire()
@@ -370,7 +369,7 @@ func TestAnAbandonedAttemptKeepsItsPermit(t *testing.T) {
 	}
 }
 
-// Nobody reads on: a bound frees the place.
+// Nobody reads the connection any more: a bound frees the permit.
 func TestAnAbandonedPermitIsFreedByABound(t *testing.T) {
 	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 30})
 	d.serve(10*time.Second, 100, 100*time.Millisecond)
@@ -411,7 +410,7 @@ func TestAProbesSuccessFreesWhatWasAbandoned(t *testing.T) {
 		t.Errorf("%d abandoned, %d in flight, %d sent", s.Abandoned, s.InFlight, len(d.out))
 	}
 	before := d.g.State().InFlight
-	for _, p := range late { // they are answered all the same
+	for _, p := range late { // they are still answered
 		d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 200}))
 	}
 	if s := d.g.State(); s.InFlight < before {
@@ -451,7 +450,7 @@ func TestWithoutABreakerNothingIsQueued(t *testing.T) {
 	d.want(Closed, OpenedByNothing)
 }
 
-// Without a breaker the adaptive limit is what stands before a stopped upstream.
+// Without a breaker, the adaptive limit protects a stopped upstream.
 func TestWithoutABreakerTheLimitBinds(t *testing.T) {
 	d := newGuardHarness(t, Options{NoBreaker: true})
 	d.serve(15*time.Second, 100, 100*time.Millisecond)
@@ -545,9 +544,8 @@ func TestGuardSetsHaveLabels(t *testing.T) {
 	}
 }
 
-// Many goroutines, every way of ending, the breaker opening and closing all the
-// time: in the end no place is taken, and at no time is there a second probe or
-// more in flight than the limit allows.
+// Many goroutines, every kind of end, and a breaker that opens and closes all the time. In the end
+// no permit is taken. At no time is there a second probe, or more in flight than the limit allows.
 func TestNoPermitIsLost(t *testing.T) {
 	for _, o := range []Options{{}, {ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 5}, {NoBreaker: true}, {ConcurrencyLimit: ConcurrencyLimitOff}} {
 		h := &concurrentHarness{g: New(o), fixed: int64(o.FixedLimit), line: queue.New[chan Permit](50)}
@@ -556,7 +554,7 @@ func TestNoPermitIsLost(t *testing.T) {
 			workers.Go(func() { h.work(rand.New(rand.NewPCG(uint64(i), 9)), 4000) })
 		}
 		workers.Wait()
-		for range 200 { // whoever waits still is let in by time alone
+		for range 200 { // requests that still wait are admitted by time alone
 			h.handleSignal(h.g.Expire(h.tick(time.Second)))
 		}
 		h.g.Expire(h.tick(5 * time.Minute))
@@ -575,7 +573,7 @@ type concurrentHarness struct {
 	g     *Guard
 	fixed int64
 
-	mu     sync.Mutex // guards what follows, as the proxy's line has one
+	mu     sync.Mutex // guards the fields below, like the lock of the proxy's queue
 	line   *queue.Queue[chan Permit]
 	now    time.Duration
 	broken string
@@ -609,14 +607,14 @@ func (h *concurrentHarness) dequeue() {
 	}
 }
 
-// check is called with mu held, so that others can only give permits back.
+// check is called with mu held, so that other goroutines can only release permits.
 func (h *concurrentHarness) check(v Verdict) {
 	if n := int64(h.g.State().InFlight); h.fixed > 0 && v == VerdictGo && n > h.fixed {
 		h.broken = "more in flight than the limit"
 	}
 }
 
-// enter takes a permit or waits a little for one.
+// enter takes a permit, after a short wait if necessary.
 func (h *concurrentHarness) enter(r *rand.Rand) (Permit, bool) {
 	now := h.tick(time.Duration(r.IntN(3)) * time.Millisecond)
 	if p, ok := h.g.AcquireFast(now); ok {

@@ -33,7 +33,7 @@ func about(t *testing.T, what string, got, want time.Duration) {
 	}
 }
 
-// learn folds n windows like w into u.
+// learn adds n windows like w to u.
 func learn(u *latency.Baseline, n int, w *latency.Sums, easy bool) {
 	for range n {
 		u.Fold(w, u.FoldedAt+time.Second, time.Second, float64(w.Sum)/float64(time.Second), easy)

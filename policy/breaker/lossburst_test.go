@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// guardInFlight is an open Guard after a second of 1000 good responses, with n requests in flight.
+// guardInFlight returns a Guard with a closed breaker after a second of 1000 good responses, with n
+// requests in flight.
 func guardInFlight(n int) (*Guard, []Permit, time.Duration) {
 	g, now := New(Options{Rand: seeded(1), ConnectProbe: true}), time.Duration(0)
 	for range 1000 {
@@ -43,7 +44,7 @@ func TestLosingSomeOfWhatIsInFlightOpensNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		n, lost  int
-		answered bool // the others, in turn
+		answered bool // the ends of the others, in turn
 	}{
 		{"half of them", 200, 100, true},
 		{"a fifth, the others still in flight", 40, lossBurstMax / 2, false},
@@ -68,8 +69,8 @@ func TestLosingSomeOfWhatIsInFlightOpensNothing(t *testing.T) {
 	}
 }
 
-// Who sends one failing request after the other loses none that was in flight
-// when the first of them failed.
+// If a client sends one failing request after another, none of them was in flight when the first
+// one failed.
 func TestRequestsThatAreLostOneAfterAnotherAreNoBurst(t *testing.T) {
 	g, _, now := guardInFlight(0)
 	for range 15 {

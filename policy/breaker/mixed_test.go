@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Before a healthy upstream nobody waits and nobody is turned away, also where
-// its endpoints differ tenfold or a hundredfold in latency, whichever is the rarer.
+// In front of a healthy upstream no request waits and none is rejected. This also holds if the
+// latencies of its endpoints differ tenfold or a hundredfold, whichever is rarer.
 func TestEndpointsThatDifferAreLeftAlone(t *testing.T) {
 	for _, times := range []time.Duration{10, 100} {
 		for _, slow := range []float64{0.01, 0.1, 0.5, 0.9} {
@@ -26,8 +26,8 @@ func TestEndpointsThatDifferAreLeftAlone(t *testing.T) {
 	}
 }
 
-// mixed sends for a minute, at random times: a share of the responses takes late,
-// the others 10 ms, each spread by a fifth.
+// mixed sends for a minute, at random times. A share of the responses takes late, the others 10 ms,
+// each with a spread of a fifth.
 func mixed(t *testing.T, seed uint64, late time.Duration, slow, perSecond float64) {
 	t.Helper()
 	type due struct {

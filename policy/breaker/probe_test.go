@@ -23,7 +23,7 @@ func TestWhatAProbeTells(t *testing.T) {
 		{AttemptEnd{Kind: Reset}, ProbeUnanswered, AttemptEnd{Kind: Reset}},
 		{AttemptEnd{Kind: Refused}, ProbeUnreachable, AttemptEnd{Kind: Refused}},
 		{AttemptEnd{Kind: DialFailed}, ProbeUnreachable, AttemptEnd{Kind: DialFailed}},
-		{AttemptEnd{Kind: Unsent}, ProbeUnreachable, AttemptEnd{Kind: DialFailed}}, // else the next probe would not wait
+		{AttemptEnd{Kind: Unsent}, ProbeUnreachable, AttemptEnd{Kind: DialFailed}}, // otherwise the next probe would not wait
 	} {
 		if got, tells := ClassifyProbe(tc.ending); got != tc.want || tells != tc.tells {
 			t.Errorf("%+v: %v and %+v, want %v and %+v", tc.ending, got, tells, tc.want, tc.tells)
@@ -31,8 +31,8 @@ func TestWhatAProbeTells(t *testing.T) {
 	}
 }
 
-// With ActiveProbe whoever comes waits, the probe is an event, and its waits are
-// those of the breaker.
+// With ActiveProbe every request waits, the probe is an event, and the breaker determines its
+// waits.
 func TestAnActiveProbeIsLeftToTheUser(t *testing.T) {
 	for _, tc := range []struct {
 		ending AttemptEnd // of the attempt and of each probe
@@ -75,12 +75,12 @@ func TestAnActiveProbeIsLeftToTheUser(t *testing.T) {
 	}
 }
 
-// A stall makes a probe due at once. It hangs; its late response closes the breaker,
-// though another probe was sent meanwhile.
+// A stall makes a probe due at once. It hangs. Its late response closes the breaker although
+// another probe was sent since.
 func TestTheLateResponseOfAHungActiveProbeCounts(t *testing.T) {
 	d := newGuardHarness(t, Options{ActiveProbe: true})
 	d.serve(3*time.Second, 100, 10*time.Millisecond)
-	step := func(t time.Duration) { // not pass, which would stand still at a probe that nobody takes
+	step := func(t time.Duration) { // not pass, which would stop at a probe that nobody takes
 		d.now += t
 		d.handleSignal(d.g.Expire(d.now))
 	}

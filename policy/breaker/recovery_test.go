@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// comesBack lets an upstream that took 10 ms refuse, come back, and answer the
-// first requests after some times; 500 wait. It gives the most that were under
-// way at once within 3 s.
+// comesBack simulates an upstream with a latency of 10 ms that refuses connections and recovers,
+// with 500 requests waiting. after returns the latencies of the first requests. It returns the
+// largest number in flight within 3 s.
 func comesBack(t *testing.T, after func(i int) time.Duration) (most int, d *guardHarness) {
 	t.Helper()
 	d = newGuardHarness(t, Options{})
@@ -49,7 +49,7 @@ func TestAnUpstreamThatComesBackSlowerGetsMoreAtOnce(t *testing.T) {
 	}
 }
 
-// One quick answer among the first says that the upstream is as it was.
+// One fast response among the first shows that the upstream is as fast as before.
 func TestSlowResponsesBesideAFastOneChangeNothing(t *testing.T) {
 	most, d := comesBack(t, func(i int) time.Duration {
 		if i == 1 {
@@ -65,7 +65,7 @@ func TestSlowResponsesBesideAFastOneChangeNothing(t *testing.T) {
 	}
 }
 
-// What was sent before the upstream fell silent waited it out.
+// Requests sent before the upstream fell silent waited out the silence.
 func TestLateResponsesAreNoSlowness(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(15*time.Second, 100, 10*time.Millisecond)

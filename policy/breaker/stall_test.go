@@ -7,8 +7,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/latency"
 )
 
-// hush plays a silence: requests sent at the given times after the last response,
-// looked at every 10 ms, and says when it is surprising.
+// hush simulates a silence with requests sent at the given times after the last response. It looks
+// every 10 ms and returns when the silence is surprising.
 func hush(u *latency.Baseline, sent []time.Duration, until time.Duration) (time.Duration, bool) {
 	var s stallDetector
 	n := int64(0)
@@ -89,7 +89,7 @@ func TestAResponseEndsTheStall(t *testing.T) {
 	var s stallDetector
 	for now, n := time.Duration(0), int64(0); now < time.Minute; now += 10 * time.Millisecond {
 		n++
-		answered := int64(now / (200 * time.Millisecond)) // one of twenty
+		answered := int64(now / (200 * time.Millisecond)) // one in twenty
 		s.update(now, n, answered)
 		if s.suspicion(now, &u, n-answered) >= suspicionThreshold {
 			t.Fatalf("noticed after %v, though something was answered lately", now)
@@ -110,8 +110,7 @@ func TestWhatEndedIsNotMissed(t *testing.T) {
 	}
 }
 
-// Clients with less patience than a response takes are no evidence, clients with
-// twice as much are.
+// Clients with less patience than a response takes are no evidence. Clients with twice as much are.
 func TestWhatWeHungUpOn(t *testing.T) {
 	for _, tc := range []struct {
 		patience time.Duration

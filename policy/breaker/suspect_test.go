@@ -9,7 +9,7 @@ import (
 
 const ms = time.Millisecond
 
-// silent asks a hundred times a second until the Guard doubts, without a response.
+// silent sends a hundred requests per second, without a response, until the Guard is suspect.
 func (d *guardHarness) silent() {
 	d.t.Helper()
 	for end := d.now + 3*time.Second; !d.g.State().Suspect; d.advance(10 * ms) {
@@ -20,7 +20,7 @@ func (d *guardHarness) silent() {
 	}
 }
 
-// In doubt few pass, and the first response lets all in.
+// While suspect few requests pass, and the first response admits all.
 func TestInDoubtOnePassesNowAndThen(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(15*time.Second, 100, 10*ms)
@@ -45,7 +45,7 @@ func TestInDoubtOnePassesNowAndThen(t *testing.T) {
 	}
 }
 
-// Where few come, fewer pass: a hundred milliseconds would hold nobody back.
+// With little traffic fewer pass: with a fixed 100 ms every request would pass.
 func TestInDoubtFewerPassWhereFewCome(t *testing.T) {
 	for _, tc := range []struct {
 		rate float64
@@ -57,7 +57,7 @@ func TestInDoubtFewerPassWhereFewCome(t *testing.T) {
 	}
 }
 
-// Doubt ends when the silence has lasted for 1.15 s and for eleven usual answers.
+// The suspicion ends when the silence has lasted for 1.15 s and for eleven usual latencies.
 func TestHowLongASilenceMustLast(t *testing.T) {
 	for _, tc := range []struct{ latency, least, most time.Duration }{
 		{10 * ms, 1150 * ms, 1250 * ms},
@@ -79,7 +79,7 @@ func TestHowLongASilenceMustLast(t *testing.T) {
 	}
 }
 
-// Clients know what they wait for: three who left late end the doubt.
+// Clients know what they wait for: three that left late end the suspicion.
 func TestThreeClientsLeavingLateOpenTheBreaker(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(15*time.Second, 100, 10*ms)
@@ -100,7 +100,7 @@ func TestThreeClientsLeavingLateOpenTheBreaker(t *testing.T) {
 	d.want(HalfOpen, OpenedByStall)
 }
 
-// Where there is no breaker, the limit holds back: a wait while suspect is one for a place.
+// Without a breaker the limit holds requests back, so they wait for a permit while suspect.
 func TestSuspectStateWithoutABreaker(t *testing.T) {
 	d := newGuardHarness(t, Options{NoBreaker: true})
 	d.serve(15*time.Second, 100, 10*ms)
@@ -118,7 +118,7 @@ func TestSuspectStateWithoutABreaker(t *testing.T) {
 	}
 }
 
-// A fixed limit holds while suspect too.
+// A fixed limit also holds while suspect.
 func TestSuspectStateKeepsAFixedLimit(t *testing.T) {
 	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 30})
 	d.serve(15*time.Second, 100, 10*ms)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sending enters with a request that is not whole.
+// sending takes a permit for a request that is not complete.
 func (d *guardHarness) sending() Permit {
 	d.t.Helper()
 	p, v := d.g.Acquire(d.now, Request{Unfinished: true})
@@ -15,7 +15,7 @@ func (d *guardHarness) sending() Permit {
 	return d.g.Sending(p)
 }
 
-// What is wrong with requests that are not sent whole is their clients' doing.
+// If a request is not sent completely, its client is the reason, not the upstream.
 func TestRequestsThatAreNotSentWholeAreNoEvidence(t *testing.T) {
 	for name, e := range map[string]AttemptEnd{
 		"503": {Status: 503}, "reset": {Kind: Reset}, "timed out": {Kind: TimedOut}, "left": {Kind: Abandoned, Closed: true},
@@ -39,7 +39,7 @@ func TestRequestsThatAreNotSentWholeAreNoEvidence(t *testing.T) {
 	}
 }
 
-// Its latency begins when it is sent whole, and from then on its silence counts.
+// The latency of a request begins when it is sent completely; from then on it can be missing.
 func TestARequestCountsFromWhenItIsSentWhole(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(10*time.Second, 50, 10*time.Millisecond)
@@ -60,7 +60,7 @@ func TestARequestCountsFromWhenItIsSentWhole(t *testing.T) {
 	d.want(HalfOpen, OpenedByStall)
 }
 
-// That no connection can be made is not the request's doing.
+// A failed connection is evidence whatever the request.
 func TestARefusedConnectionCountsWhateverItIsFor(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.handleSignal(d.g.Release(d.sending(), d.now, AttemptEnd{Kind: Refused}))
@@ -70,8 +70,8 @@ func TestARefusedConnectionCountsWhateverItIsFor(t *testing.T) {
 	}
 }
 
-// Where nothing else waits, requests that are not whole are let through now and then, and
-// one that is sent whole and answered closes the breaker.
+// If nothing else waits, incomplete requests are admitted now and then. One that is sent completely
+// and answered closes the breaker.
 func TestUnfinishedRequestsAloneAreAdmittedNowAndThen(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	for range evidenceVolume {
@@ -89,11 +89,11 @@ func TestUnfinishedRequestsAloneAreAdmittedNowAndThen(t *testing.T) {
 	if at := d.g.NextEvent(); at <= d.now || at > d.now+failedMax {
 		t.Errorf("the next one at %v, now it is %v", at, d.now)
 	}
-	if p, v := d.g.Acquire(d.now, Request{}); v != VerdictBreakerOpen { // it stands behind the others...
+	if p, v := d.g.Acquire(d.now, Request{}); v != VerdictBreakerOpen { // it waits behind the others...
 		t.Errorf("verdict %d, place %v", v, p)
 	}
 	d.line++
-	if p, v := d.g.Next(d.now, Request{Unfinished: true}); v != VerdictProbe || !p.Probe() { // ... and is the probe
+	if p, v := d.g.Next(d.now, Request{Unfinished: true}); v != VerdictProbe || !p.Probe() { // ...and is the probe
 		t.Errorf("verdict %d for those who wait", v)
 	}
 	d.line--

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// lightly serves a request every two seconds, of the URLs in turn, for a minute.
+// lightly serves a request every two seconds, to the URLs in turn, for a minute.
 func (d *guardHarness) lightly(keys ...uint32) {
 	d.t.Helper()
 	for i := range 30 {
@@ -19,7 +19,7 @@ func (d *guardHarness) lightly(keys ...uint32) {
 	}
 }
 
-// askFor asks for a URL, or waits in queue.
+// askFor takes a permit for a URL or joins the queue.
 func (d *guardHarness) askFor(key uint32) {
 	p, v := d.g.Acquire(d.now, Request{Key: key})
 	if v <= VerdictProbe {
@@ -31,11 +31,11 @@ func (d *guardHarness) askFor(key uint32) {
 	d.dequeue()
 }
 
-// silentFor is how long silence speaks for nothing here, as long as a response does.
+// silentFor is how long a silence here counts for nothing, as long as a response is valid.
 const silentFor = responseValidFor - 5*time.Second
 
-// untilTripped asks for the URLs in turn, every 500 ms, without a response. It returns how
-// long it took to open the breaker, silentFor at most, and what was sent.
+// untilTripped requests the URLs in turn, every 500 ms, without a response. It returns how long the
+// breaker took to open, at most silentFor, and how many requests were sent.
 func (d *guardHarness) untilTripped(keys ...uint32) (took time.Duration, sent int) {
 	d.t.Helper()
 	began := d.now
@@ -46,8 +46,8 @@ func (d *guardHarness) untilTripped(keys ...uint32) (took time.Duration, sent in
 	return d.now - began, len(d.out)
 }
 
-// On an upstream of little traffic, one URL's silence opens nothing while another was
-// answered before. If both are silent, the upstream is, and so it is where no other is known.
+// With little traffic, the silence of one URL does not open the breaker if another URL was answered
+// before. If both are silent, or no other URL is known, the upstream counts as silent.
 func TestASilenceAtLittleTrafficIsTriedBeforeItIsJudged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		known, silent []uint32
@@ -68,7 +68,7 @@ func TestASilenceAtLittleTrafficIsTriedBeforeItIsJudged(t *testing.T) {
 	}
 }
 
-// The request that tells is not kept waiting behind those for the URL that hangs.
+// The request that decides does not wait behind those for the URL that hangs.
 func TestWhileSuspectARespondingURLIsTriedAtOnce(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.lightly(1)
@@ -89,7 +89,7 @@ func TestWhileSuspectARespondingURLIsTriedAtOnce(t *testing.T) {
 	}
 }
 
-// One URL fails all the time. Another one speaks for the upstream until it fails as well.
+// One URL fails all the time. Another one shows that the upstream works, until it fails as well.
 func TestAnotherURLSpeaksForTheUpstreamUntilItFails(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.lightly(1)
@@ -107,7 +107,7 @@ func TestAnotherURLSpeaksForTheUpstreamUntilItFails(t *testing.T) {
 	d.want(Open, OpenedByFailing)
 }
 
-// What was answered long ago speaks for nothing.
+// A response of long ago proves nothing.
 func TestAResponseCountsForAWhile(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.lightly(1)

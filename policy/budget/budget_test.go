@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// drain takes all there is and tells how much it was.
+// drain takes all tokens and returns how many there were.
 func drain(b *Budget, now time.Duration) int {
 	n := 0
 	for b.TryRetry(now) {
@@ -89,7 +89,7 @@ func TestUnusedEarningsAreLostAfterTenSeconds(t *testing.T) {
 	}
 }
 
-// A healthy day must not pay for a storm: the hoard is bounded by the window.
+// Savings of a healthy day must not pay for a retry storm: the window limits them.
 func TestSavingsAreBoundedByTheWindow(t *testing.T) {
 	b := New(Default())
 	now := time.Duration(0)
@@ -114,7 +114,7 @@ func TestLongRunIsTheRatio(t *testing.T) {
 			retries++
 		}
 	}
-	// Burst once, a fifth of the requests, one a second.
+	// The burst once, a fifth of the requests, and one per second.
 	want := 10 + 0.2*seconds*rate + seconds
 	if math.Abs(float64(retries)-want) > 2 {
 		t.Errorf("%d retries for %d requests, want %v", retries, seconds*rate, want)
@@ -172,7 +172,7 @@ func TestBudgetConfigValidate(t *testing.T) {
 	}
 }
 
-// ledger is a budget as its documentation says it, with every event kept.
+// ledger is a budget as documented, with every event recorded.
 type ledger struct {
 	config   Config
 	tokens   float64
@@ -211,8 +211,8 @@ func (l *ledger) retry(now time.Duration) bool {
 	return true
 }
 
-// The bucket forgets at a retry what an eager one forgets at once; that they
-// agree is what makes one word of state enough.
+// The bucket drops excess tokens only at a retry. It must agree with one that drops them at once;
+// this is why one word of state is enough.
 func TestBudgetAgreesWithItsDescription(t *testing.T) {
 	r := seeded(21)
 	for round := range 60 {
@@ -237,8 +237,9 @@ func TestBudgetAgreesWithItsDescription(t *testing.T) {
 	}
 }
 
-// Over any stretch: burst + what its requests and the ten seconds before earn +
-// the floor. Checked for every stretch that ends at a retry.
+// Over any period, the retries are at most the burst, what its requests and those of the ten
+// seconds before earn, and the minimum per second. This is checked for every period that ends at a
+// retry.
 func TestBudgetIsNeverOverspentOverAnyStretch(t *testing.T) {
 	r := seeded(22)
 	c := Config{Ratio: 0.2, MinPerSecond: 1, Burst: 10}
@@ -293,8 +294,7 @@ func TestBudgetIsNotOverspentByManyAtOnce(t *testing.T) {
 	}
 }
 
-// Requests and retries race while the seconds turn; at no time may more have
-// been taken than was put in.
+// Requests and retries race while the seconds change; never may more tokens be taken than added.
 func TestBudgetUnderARaceOfSeconds(t *testing.T) {
 	c := Config{Ratio: 0.25, Burst: 5}
 	b := New(c)
@@ -393,7 +393,7 @@ func TestTokensGivenBackLateDoNotOverfill(t *testing.T) {
 	b := New(Config{Burst: 3, MinPerSecond: 1})
 	b.TryRetry(0)
 	b.Tokens(time.Minute)
-	b.GiveBack() // the bucket filled up meanwhile
+	b.GiveBack() // the bucket has filled up since
 	if got := b.Tokens(time.Minute); got != 3 {
 		t.Errorf("%v tokens, want the burst of 3", got)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// budgetFleet is processes that share a budget, in virtual time: in each second
-// each has so many requests, of which a share fails and is retried as long as allowed.
+// budgetFleet is processes that share a budget, in virtual time. Each process has so many requests
+// per second; a share of them fails and is retried as long as the budget allows it.
 type budgetFleet struct {
 	ledger    Ledger
 	processes []*Budget
@@ -50,15 +50,14 @@ func (f *budgetFleet) run(from, until time.Duration, perSecond float64, fails fu
 	}
 }
 
-// All together, whoever fails, retry a fifth of what all together send, and
-// have one reserve and not one each.
+// Whoever fails, all processes together retry a fifth of all requests, and they share one reserve.
 func TestAFleetHasOneRetryBudget(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails func(int) bool
-		least float64 // of what may be
+		least float64 // fraction of what the budget allows
 	}{
 		"all fail":  {func(int) bool { return true }, 0.9},
-		"some fail": {func(i int) bool { return i < 12 }, 0.9}, // 24 % of the requests, more than a fifth
+		"some fail": {func(i int) bool { return i < 12 }, 0.9}, // 24 % of the requests fail, more than a fifth
 		"one fails": {func(i int) bool { return i == 0 }, 0.0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,19 +76,19 @@ func TestAFleetHasOneRetryBudget(t *testing.T) {
 	}
 }
 
-// Quiet processes do not have ten retries each.
+// A reserve of ten retries belongs to all processes, not to each.
 func TestOneReserveForAll(t *testing.T) {
 	f := newBudgetFleet(50, Default())
 	f.run(0, 5*time.Second, 0.5, func(int) bool { return false })
 	before := f.retries
 	f.run(5*time.Second, 6*time.Second, 20, func(int) bool { return true })
-	if n := f.retries - before; n > 10+50+250 { // the reserve, a round of answers, a fifth of 1000 and of what was before
+	if n := f.retries - before; n > 10+50+250 { // the reserve, a round of responses, a fifth of these 1000 requests and of those before
 		t.Errorf("%d retries in the first second of an outage; alone it would be %d", n, 50*10+250)
 	}
 }
 
-// While answers are missing each goes on with its own bucket, at once when they are known to be, and
-// a moment after when they hang.
+// Without responses each process uses its own bucket: at once if they are known to be missing, and
+// soon after if they only hang.
 func TestABudgetWithoutAnEngine(t *testing.T) {
 	b := New(Config{Ratio: 0.2, Burst: 3})
 	b.Share(func() {})
@@ -127,7 +126,7 @@ func TestABudgetWithoutAnEngine(t *testing.T) {
 	}
 }
 
-// What is told is what was: requests and retries once each, those given back not.
+// Reports count each request and each retry once, without the retries given back.
 func TestWhatABudgetTells(t *testing.T) {
 	b := New(Default())
 	if _, due := b.MakeReport(time.Hour); due {
@@ -150,8 +149,7 @@ func TestWhatABudgetTells(t *testing.T) {
 	}
 }
 
-// Whatever the engine says, a process takes no more at once than a budget may
-// hold.
+// Whatever the engine answers, a process never takes more at once than a budget can hold.
 func TestHostileBudgetLevels(t *testing.T) {
 	b := New(Default())
 	b.Share(func() {})

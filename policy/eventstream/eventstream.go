@@ -1,11 +1,11 @@
-// Package eventstream reads the beginning of a text/event-stream response (WHATWG HTML, section
-// 9.2 "Server-sent events") up to its first event with content. Start with Reader.Read.
+// Package eventstream reads the beginning of a text/event-stream response (WHATWG HTML, section 9.2
+// "Server-sent events") up to its first event with content. Start with Reader.Read.
 //
 // The API of a language model answers 200 before it knows whether it can generate anything. An
-// overload is then an event of the stream. Until the first content nothing has reached a user, so
+// overload is then an event of the stream. Nothing has reached a user before the first content, so
 // the request may be retried like any other that was rejected.
 //
-// An event that is not known to be without content has content, so no other stream is held back.
+// Unknown events count as content, so other streams are not held back.
 package eventstream
 
 import (
@@ -13,8 +13,8 @@ import (
 	"math"
 )
 
-// MaxHeld is how much of a stream is held back at most, in bytes. What comes before the first
-// content is a few events of some hundred bytes each.
+// MaxHeld is the maximum number of bytes of a stream that are held back. A few events of some
+// hundred bytes each precede the first content.
 const MaxHeld = 16 << 10
 
 // Verdict is what the beginning of a stream has shown so far.
@@ -23,34 +23,34 @@ type Verdict uint8
 // The verdicts, a closed set.
 const (
 	Pending Verdict = iota // no content and no error yet
-	Content                // an event with content, or of a kind that is not known
+	Content                // an event with content, or of an unknown kind
 	Failed                 // an error before any content
 )
 
-// maxRead is how far into a stream a Reader looks, in bytes.
+// maxRead is how many bytes of a stream a Reader reads.
 const maxRead = math.MaxUint16
 
-// Reader goes through the events of one stream. What is beyond maxRead does not exist for it. It is
-// small, as each connection has one. The zero value is ready for a new stream. It is not safe for
-// concurrent use.
+// Reader scans the events of one stream, up to maxRead. It is small, because each connection has
+// one. The zero value is ready for a new stream. It is not safe for concurrent use.
 //
-// Whatever the pieces in which a stream comes, it looks at each byte a fixed number of times.
+// It reads each byte a fixed number of times, however the stream is split.
 type Reader struct {
-	event, line uint16 // where the event and the line begin that are not yet whole
-	searched    uint16 // where the search for the end of that line goes on
+	event, line uint16 // start of the incomplete event and of its incomplete line
+	searched    uint16 // where the search for the end of that line continues
 	start, end  uint16 // the data of the failed event
-	status      uint16 // that it stands for
+	status      uint16 // the status that the error stands for
 }
 
 // Status returns the status that the error stands for, in [400, 599]. Call it after Failed.
 func (r *Reader) Status() int { return int(r.status) }
 
-// Error returns the part of the stream that is the data of the failed event. If the data has several
-// lines, line ends, field names and comments are in it. Call it after Failed.
+// Error returns the data of the failed event as a part of the stream. If the data has several
+// lines, this includes line ends, field names and comments. Call it after Failed.
 func (r *Reader) Error(stream []byte) []byte { return stream[r.start:r.end] }
 
-// Read takes all that has come of the stream, from its first byte on, and returns what that shows.
-// Each call must give at least what the last one gave. Events that are not whole count as not come.
+// Read takes everything received so far, from the first byte of the stream, and returns what it
+// shows. Each call must pass at least the bytes of the previous call. Incomplete events are
+// ignored.
 func (r *Reader) Read(stream []byte) Verdict {
 	stream = stream[:min(len(stream), maxRead)]
 	if r.line == 0 && bytes.HasPrefix(stream, byteOrderMark) {
@@ -72,7 +72,24 @@ func (r *Reader) Read(stream []byte) Verdict {
 	return Pending
 }
 
-// findEnd moves r.line behind the empty line that ends the event. It reports false if that has not come.
+// IsBetweenEvents reports whether the stream, as passed to Read, ends between two events or with a
+// comment. Nothing that it has shown so far can then become an error.
+func (r *Reader) IsBetweenEvents(stream []byte) bool {
+	if len(stream) > maxRead {
+		return false
+	}
+	for rest := stream[r.event:]; len(rest) > 0; {
+		_, size := cutLine(rest)
+		if size == 0 || rest[0] != ':' {
+			return false
+		}
+		rest = rest[size:]
+	}
+	return true
+}
+
+// findEnd moves r.line past the empty line that ends the event. It returns false if that is
+// missing.
 func (r *Reader) findEnd(stream []byte) bool {
 	for {
 		line, size := cutLine(stream[r.searched:])
@@ -89,14 +106,14 @@ func (r *Reader) findEnd(stream []byte) bool {
 	}
 }
 
-// event is one event. Its data has the lines joined by newlines.
+// event is one event. The lines of its data are joined by newlines.
 type event struct {
 	name, data []byte
-	start, end int  // the span of the data
-	joined     bool // data is a copy, as it has several lines
+	start, end int  // position of the data
+	joined     bool // data is a copy, because it has several lines
 }
 
-// parse returns the event b, whose lines are whole.
+// parse returns the event b, which ends with a complete line.
 func parse(b []byte) event {
 	var e event
 	for n := 0; n < len(b); {
@@ -112,7 +129,7 @@ func parse(b []byte) event {
 
 var byteOrderMark = []byte("\ufeff")
 
-// cutLine returns the first line of b and its length with its end; 0 if the end has not come. A
+// cutLine returns the first line of b and its length with the line end; 0 if the end is missing. A
 // CR at the end of b may be half of a CRLF.
 func cutLine(b []byte) (line []byte, size int) {
 	i := bytes.IndexAny(b, "\r\n")
@@ -127,7 +144,7 @@ func cutLine(b []byte) (line []byte, size int) {
 	return b[:i], i + 1
 }
 
-// add adds a line that stands at the offset at. Comments and fields that are not known mean nothing.
+// add adds a line that begins at offset at. Comments and unknown fields are ignored.
 func (e *event) add(line []byte, at int) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))

@@ -74,7 +74,7 @@ func TestReadFindsTheFirstContentOrError(t *testing.T) {
 	}
 }
 
-// The pieces in which a stream comes change nothing.
+// The result does not depend on how the stream is split.
 func TestReadDoesNotDependOnPieces(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, tc := range streams {
@@ -101,7 +101,7 @@ func TestReadTellsWhereTheErrorStands(t *testing.T) {
 	}
 }
 
-// Whatever comes, an error has a status of its own and a place in the stream.
+// For any input, an error has a status and a position in the stream.
 func FuzzRead(f *testing.F) {
 	for _, tc := range streams {
 		f.Add(tc.stream)
@@ -120,8 +120,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// An upstream that sends an event of thousands of lines byte by byte costs no more than one pass
-// over it: nothing is joined before the event is whole, and then no line is copied twice.
+// An event of thousands of lines, sent byte by byte, costs one pass: nothing is joined before the
+// event is complete, and no line is copied twice.
 func TestTinyPiecesCostNoSecondPass(t *testing.T) {
 	stream := []byte(strings.Repeat("data:\n", MaxHeld/6))
 	whole := append(stream, '\n')
@@ -138,5 +138,21 @@ func TestTinyPiecesCostNoSecondPass(t *testing.T) {
 	})
 	if allocations > 50 {
 		t.Errorf("%v allocations", allocations)
+	}
+}
+
+func TestIsBetweenEvents(t *testing.T) {
+	for stream, want := range map[string]bool{
+		"": true, anthropicStart: true, anthropicStart + anthropicPing: true, ": comment\n": true, ": a\r\n: b\r\n\r\n": true, anthropicPing + ":\n": true, "\ufeff: a\n": true,
+		"event: ping\n": false, anthropicPing + "event": false, anthropicPing + ": half a comment": false, ": comment\ndata: {}\n": false, ": comment\r": false,
+		": " + strings.Repeat("x", maxRead) + "\n\n": false,
+	} {
+		var r Reader
+		if got := r.Read([]byte(stream)); got != Pending {
+			t.Fatalf("%.40q: %v", stream, got)
+		}
+		if got := r.IsBetweenEvents([]byte(stream)); got != want {
+			t.Errorf("%.40q: %v, want %v", stream, got, want)
+		}
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// message is what tells events apart in the data of the APIs that are known.
+// message has the members that distinguish events of the known APIs.
 type message struct {
 	Type   string          `json:"type"`   // Anthropic; OpenAI, Responses
-	Object string          `json:"object"` // OpenAI, Chat Completions, and all that speak it
+	Object string          `json:"object"` // OpenAI, Chat Completions, and compatible APIs
 	Error  json.RawMessage `json:"error"`
 
 	Response struct { // OpenAI, Responses
@@ -20,7 +20,7 @@ type message struct {
 	} `json:"choices"`
 }
 
-// preludes are the types of events that come before content.
+// preludes are the types of events that precede content.
 var preludes = map[string]bool{
 	// Anthropic, "Streaming Messages"
 	"ping": true, "message_start": true, "content_block_start": true,
@@ -29,10 +29,10 @@ var preludes = map[string]bool{
 	"response.output_item.added": true, "response.content_part.added": true, "keepalive": true,
 }
 
-// judge returns what the event shows, and with Failed the status that it stands for.
+// judge returns what the event shows and, with Failed, the status that it stands for.
 func (e *event) judge() (Verdict, int) {
 	if len(e.data) == 0 || string(e.name) == "ping" {
-		return Pending, 0 // without data an event is not dispatched (section 9.2.6)
+		return Pending, 0 // an event without data is not dispatched (section 9.2.6)
 	}
 	var m message
 	if e.data[0] != '{' || json.Unmarshal(e.data, &m) != nil {
@@ -54,8 +54,8 @@ func (e *event) judge() (Verdict, int) {
 	return Content, 0
 }
 
-// isEmptyChunk reports whether m is a chunk of a chat completion without content: with the role
-// alone, or without choices.
+// isEmptyChunk reports whether m is a chunk of a chat completion without content: only a role, or
+// no choices.
 func (m *message) isEmptyChunk() bool {
 	if m.Object != "chat.completion.chunk" {
 		return false
@@ -73,7 +73,7 @@ func (m *message) isEmptyChunk() bool {
 	return true
 }
 
-// isSet reports whether a member is there and is neither null nor empty.
+// isSet reports whether a member exists and is neither null nor empty.
 func isSet(value json.RawMessage) bool {
 	switch string(value) {
 	case "", "null", `""`, "[]", "{}":
@@ -87,12 +87,11 @@ func isError(value json.RawMessage) bool {
 	return isSet(value) && (value[0] == '{' || value[0] == '"')
 }
 
-// unknownError is the status of an error that says nothing of its kind: whether the work was done
-// is not known.
+// unknownError is the status of an error of unknown kind, where the work may have been done.
 const unknownError = 500
 
-// statuses are what the kinds of errors stand for where they are no event: Anthropic "Errors",
-// OpenAI "Error codes", Google's google.rpc.Code with its HTTP mapping.
+// statuses maps kinds of errors to the statuses that the APIs use outside streams: Anthropic
+// "Errors", OpenAI "Error codes", Google's google.rpc.Code with its HTTP mapping.
 var statuses = map[string]int{
 	"overloaded_error": 529, "overloaded": 529, "server_is_overloaded": 503, "slow_down": 503, "engine_overloaded": 503, "engine_overloaded_error": 503,
 	"rate_limit_error": 429, "rate_limit_exceeded": 429, "rate_limit_reached": 429, "too_many_requests": 429,
@@ -106,8 +105,8 @@ var statuses = map[string]int{
 	"request_too_large": 413,
 }
 
-// statusOf returns the status that an error object stands for. Its code, where that is known, says
-// more than its type.
+// statusOf returns the status that an error object stands for. A known code is more precise than
+// the type.
 func statusOf(object json.RawMessage) int {
 	var e struct {
 		Type, Status string

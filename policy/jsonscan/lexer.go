@@ -2,7 +2,7 @@ package jsonscan
 
 import "unicode/utf8"
 
-// skipString reads the plain bytes that a string goes on with.
+// skipString reads the plain bytes of a string.
 func (s *Scanner) skipString(b []byte) int {
 	for i, c := range b {
 		if c == '"' || c == '\\' || c < ' ' {
@@ -16,7 +16,7 @@ func (s *Scanner) skipString(b []byte) int {
 	return len(b)
 }
 
-// readString takes a byte of a string that is not plain.
+// readString processes a byte of a string that is not plain.
 func (s *Scanner) readString(c byte) bool {
 	switch {
 	case c == '\\':
@@ -37,10 +37,10 @@ func (s *Scanner) readString(c byte) bool {
 	return false
 }
 
-// escapes are what follows a backslash, other than u.
+// escapes maps the characters after a backslash, except u.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// readEscape takes what follows a backslash.
+// readEscape processes the character after a backslash.
 func (s *Scanner) readEscape(c byte) bool {
 	if c == 'u' {
 		s.step, s.hex, s.hexLeft = inHex, 0, 4
@@ -55,7 +55,7 @@ func (s *Scanner) readEscape(c byte) bool {
 	return false
 }
 
-// readHex takes a digit of \u.
+// readHex processes a digit of \u.
 func (s *Scanner) readHex(c byte) bool {
 	switch {
 	case '0' <= c && c <= '9':
@@ -94,7 +94,7 @@ func (s *Scanner) endEscape(r rune) {
 	s.keepRune(r)
 }
 
-// endHigh keeps what stands for half of a pair.
+// endHigh keeps the replacement for half of a pair.
 func (s *Scanner) endHigh() {
 	if s.high != 0 {
 		s.high = 0
@@ -102,7 +102,7 @@ func (s *Scanner) endHigh() {
 	}
 }
 
-// keepRune adds a character to the text; half of a pair gives utf8.RuneError.
+// keepRune adds a character to the text; half of a pair becomes utf8.RuneError.
 func (s *Scanner) keepRune(r rune) {
 	var buf [utf8.UTFMax]byte
 	for _, c := range buf[:utf8.EncodeRune(buf[:], r)] {
@@ -110,7 +110,7 @@ func (s *Scanner) keepRune(r rune) {
 	}
 }
 
-// beginNumber takes the first byte of a number.
+// beginNumber processes the first byte of a number.
 func (s *Scanner) beginNumber(c byte) bool {
 	switch {
 	case c == '-':
@@ -127,7 +127,7 @@ func (s *Scanner) beginNumber(c byte) bool {
 	return false
 }
 
-// readNumber takes a byte that may belong to a number. It reports true if the byte follows it.
+// readNumber processes a byte that may belong to a number. It returns true if the byte follows it.
 func (s *Scanner) readNumber(c byte) (again bool) {
 	next, digit := s.step, '0' <= c && c <= '9'
 	switch s.step {

@@ -1,20 +1,19 @@
-// Package jsonscan reads a JSON text (RFC 8259) that comes in pieces, and reports the few
-// members that its user asks for. It keeps nothing of the rest, however long the text is. Start
-// with New and Scanner.Next.
+// Package jsonscan reads a JSON text (RFC 8259) in pieces and reports the few members that its user
+// asks for. It keeps nothing else, however long the text is. Start with New and Scanner.Next.
 //
-// It is as strict as encoding/json: what that refuses gives StateBroken. Texts nested deeper than
-// MaxDepth are broken too. It does not allocate.
+// It is as strict as encoding/json: StateBroken means that encoding/json would return an error, or
+// that the text is nested deeper than MaxDepth. It does not allocate.
 package jsonscan
 
-// ID names a member that the user of a Scanner asks for. 0 is any other.
+// ID identifies a member that the user of a Scanner asks for. 0 is any other.
 type ID uint8
 
 // Root is the parent of the members of the outermost object.
 const Root ID = 255
 
-// Names returns the ID of the member key of the object parent, or 0 if nobody asks for it. It must
-// not keep key. A member's own members are looked up only if it has an ID. The members of an
-// object that is an item of an array are not looked up.
+// Names returns the ID of the member key of the object parent, or 0 if the user does not ask for
+// it. It must not keep key. The members of a member are looked up only if it has an ID. Members of
+// objects inside arrays are not looked up.
 type Names func(parent ID, key []byte) ID
 
 // Kind is the kind of a value.
@@ -26,35 +25,35 @@ const (
 	Bool
 	Number
 	String
-	Object // it begins; its members follow
+	Object // its beginning; its members follow
 	Array
 )
 
-// State is how far a text has come.
+// State is how much of a text has been read.
 type State uint8
 
 // The states, a closed set.
 const (
-	StateOpen   State = iota // more is to come
-	StateWhole               // the outermost value is whole
-	StateBroken              // it is no JSON, or nested too deep
+	StateOpen   State = iota // more must follow
+	StateWhole               // the outermost value is complete
+	StateBroken              // not JSON, or nested too deep
 )
 
 // Limits of a Scanner.
 const (
 	MaxDepth = 128 // nested objects and arrays
-	MaxText  = 128 // bytes of a key or of a reported value; longer ones are as if not asked for
+	MaxText  = 128 // bytes of a key or of a reported value; longer ones are not reported
 )
 
-// Value is a member that was asked for.
+// Value is a member that the user asked for.
 type Value struct {
 	ID, Parent ID
 	Kind       Kind
 	True       bool   // of Bool
-	Text       []byte // of String, without escapes, and of Number; valid until the next call
+	Text       []byte // of String, with escapes decoded, and of Number; valid until the next call
 }
 
-// Int returns the number n. ok is false if it is no integer from 0 to a million millions.
+// Int returns the number n. ok is false if it is not an integer from 0 to 1e12.
 func (v *Value) Int() (n int64, ok bool) {
 	if v.Kind != Number {
 		return 0, false
@@ -77,24 +76,24 @@ type Scanner struct {
 	depth  int
 	arrays [MaxDepth/64 + 1]uint64 // bit d: level d is an array
 	path   [maxPath + 1]ID         // path[d] is the object at level d; path[1] is Root, or 0 if it is an array
-	key    ID                      // of the value that comes
+	key    ID                      // of the next value
 
 	isKey   bool   // the string being read is a key
 	record  bool   // the text being read is kept
-	tooLong bool   // more was to be kept than there is room for
+	tooLong bool   // the text exceeds MaxText
 	reading Kind   // of the scalar being read
-	rest    string // what is still to come of true, false or null
+	rest    string // what must follow of true, false or null
 	hex     rune   // of \u
 	hexLeft uint8
 	high    rune // the first half of a surrogate pair; 0: none
 	text    [MaxText]byte
 	n       int
 
-	out   Value // a member that was asked for
+	out   Value // the member to report
 	found bool
 }
 
-// maxPath is how deep members can be asked for.
+// maxPath is the maximum depth of members that can be reported.
 const maxPath = 6
 
 // step is what may come next.
@@ -129,12 +128,13 @@ func (s *Scanner) Reset() {
 	s.step, s.state, s.depth, s.key, s.isKey, s.record = beforeValue, StateOpen, 0, 0, false, false
 }
 
-// State returns how far the text has come. A number on its own is whole only with what follows it.
+// State returns the state of the text. A number at the top level is complete only when a byte
+// follows.
 func (s *Scanner) State() State { return s.state }
 
-// Next reads piece up to the next member that was asked for. It returns how many bytes it read. If
-// found is false, it read all that matters: the whole piece, or up to the end or the first fault of
-// the text. What follows the outermost value is not read.
+// Next reads piece up to the next member that the user asked for, and returns the number of bytes
+// read. If found is false, it read the whole piece, or up to the end or the first error of the
+// text. It does not read what follows the outermost value.
 func (s *Scanner) Next(piece []byte) (n int, v Value, found bool) {
 	for n < len(piece) && s.state == StateOpen {
 		if s.step == inString {
@@ -153,7 +153,7 @@ func (s *Scanner) Next(piece []byte) (n int, v Value, found bool) {
 	return n, v, false
 }
 
-// emit reports a value if it was asked for.
+// emit reports a value if the user asked for it.
 func (s *Scanner) emit(parent ID, k Kind) {
 	if s.key == 0 || s.tooLong {
 		return
@@ -186,7 +186,7 @@ func (s *Scanner) fail() bool {
 	return false
 }
 
-// read takes one byte. It reports true if the byte ended a number and is to be read again.
+// read processes one byte. It returns true if the byte ended a number and must be read again.
 func (s *Scanner) read(c byte) (again bool) {
 	switch s.step {
 	case inString:
@@ -239,7 +239,7 @@ func (s *Scanner) read(c byte) (again bool) {
 	return false
 }
 
-// readAfter takes what follows a value inside an object or array.
+// readAfter processes what follows a value inside an object or array.
 func (s *Scanner) readAfter(c byte) bool {
 	array := s.inArray()
 	switch {
@@ -257,7 +257,7 @@ func (s *Scanner) readAfter(c byte) bool {
 
 func (s *Scanner) inArray() bool { return s.arrays[s.depth/64]>>(s.depth%64)&1 == 1 }
 
-// beginValue takes the first byte of a value.
+// beginValue processes the first byte of a value.
 func (s *Scanner) beginValue(c byte) bool {
 	s.record, s.tooLong, s.n = s.key != 0, false, 0
 	switch c {
@@ -322,7 +322,7 @@ func (s *Scanner) close() {
 	s.afterOne()
 }
 
-// afterOne goes on after a value.
+// afterOne continues after a value.
 func (s *Scanner) afterOne() {
 	s.step, s.key = afterValue, 0
 	if s.depth == 0 {

@@ -33,7 +33,7 @@ func names(parent ID, key []byte) ID {
 	return 0
 }
 
-// scan returns the members that were asked for, of a text in pieces of size.
+// scan reads a text in pieces of size and returns the members asked for.
 func scan(text []byte, size int) (found []string, state State) {
 	s := New(names)
 	for len(text) > 0 {
@@ -141,7 +141,7 @@ func FuzzScanner(f *testing.F) {
 			t.Fatalf("state %d, and encoding/json reads it", state)
 		}
 		if !utf8.Valid(text) {
-			return // encoding/json replaces what is not valid
+			return // encoding/json replaces invalid UTF-8
 		}
 		if fmt.Sprint(top(found)) != fmt.Sprint(want) {
 			t.Fatalf("%q; want %q", top(found), want)
@@ -154,7 +154,7 @@ func deep(text []byte) bool {
 	return bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > MaxDepth
 }
 
-// top leaves out the members of usage.
+// top removes the members of usage.
 func top(found []string) (all []string) {
 	for _, f := range found {
 		if strings.HasPrefix(f, "255.") && !strings.HasPrefix(f, "255.3:") {

@@ -90,7 +90,7 @@ func TestDrainLeavesNothing(t *testing.T) {
 	}
 }
 
-// learn folds n seconds of the same window.
+// learn folds the same window n times, once per second.
 func learn(u *Baseline, n int, w *Sums, easy bool) {
 	for range n {
 		u.Fold(w, u.FoldedAt+time.Second, time.Second, float64(w.Sum)/float64(time.Second), easy)
@@ -115,7 +115,7 @@ func TestUsualIsLearnt(t *testing.T) {
 	}
 }
 
-// A rush that is busier by far and slow must not make its slowness usual.
+// A much busier and slow period must not make its slowness usual.
 func TestRushesDoNotBecomeUsual(t *testing.T) {
 	for _, easy := range []bool{true, false} {
 		var u Baseline
@@ -141,7 +141,7 @@ func TestUsualIsForgottenSlowly(t *testing.T) {
 	if u.Concurrency > 2 {
 		t.Errorf("concurrency %v after half an hour of 1", u.Concurrency)
 	}
-	// Without traffic what is known stays known.
+	// Without traffic the baseline stays.
 	learn(&u, 24*3600, window(), true)
 	about(t, "after a silent day", u.P90, 10*time.Millisecond)
 	if u.sums.Total < decayFromSamples/2 {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The estimate is never below the quantile of what was counted, and at most a
-// bucket above it, whatever the spread of the latencies.
+// The estimate is never below the quantile of the counted latencies and at most a bucket above it,
+// whatever their spread.
 func TestLatenciesEstimateTheQuantile(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	spreads := map[string]func() float64{ // in seconds
@@ -69,8 +69,8 @@ func TestLatenciesNeedSamples(t *testing.T) {
 	}
 }
 
-// A busy route follows a change for the worse in about a second, for the better
-// within a minute; a quiet one keeps what it knows.
+// A busy route follows an increase in about a second and a decrease within a minute. A quiet one
+// keeps its estimate.
 func TestLatenciesFollowChanges(t *testing.T) {
 	l, now := NewLatencies(95), time.Duration(0)
 	second := func(n int, d time.Duration) time.Duration {
@@ -111,9 +111,8 @@ func TestLatenciesFollowChanges(t *testing.T) {
 	}
 }
 
-// What a hedge overtakes has no latency. Left out, it would pull the estimate
-// down from one second to the next; counted, the share of hedges stays that of
-// the percentile.
+// An attempt overtaken by its hedge has no latency. Leaving it out would lower the estimate every
+// second. Counted, the share of hedges remains that of the percentile.
 func TestHedgingDoesNotPullItsOwnEstimateDown(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, percent := range []int{50, 95, 99} {
@@ -126,7 +125,7 @@ func TestHedgingDoesNotPullItsOwnEstimateDown(t *testing.T) {
 				switch {
 				case after == 0 || d <= after:
 					l.ObserveResponse(d)
-				default: // the hedge answers at once
+				default: // the hedge gets its response at once
 					l.ObserveAbandoned(after + time.Duration(rnd.Int64N(int64(time.Millisecond))))
 					if second >= 200 {
 						hedges++
@@ -145,10 +144,10 @@ func TestHedgingDoesNotPullItsOwnEstimateDown(t *testing.T) {
 	}
 }
 
-// What was given up early says nothing.
+// A request that was abandoned early shows nothing.
 func TestAbandonedBelowTheEstimateIsIgnored(t *testing.T) {
 	l := NewLatencies(95)
-	l.ObserveAbandoned(time.Hour) // nothing is known yet
+	l.ObserveAbandoned(time.Hour) // no estimate yet
 	for range 200 {
 		l.ObserveResponse(10 * time.Millisecond)
 	}

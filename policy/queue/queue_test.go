@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A Line does what a slice would.
+// A Queue behaves like a slice.
 func TestQueueAgainstASlice(t *testing.T) {
 	type stander struct {
 		ticket Ticket

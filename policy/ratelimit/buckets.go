@@ -11,24 +11,24 @@ type Kind uint8
 // The kinds, a closed set.
 const (
 	Requests Kind = iota
-	Tokens        // of input and output together
+	Tokens        // input and output together
 	InputTokens
 	OutputTokens
 	NumKinds
 )
 
-// Model is how a rate limit is renewed.
+// Model is how a rate limit is replenished.
 type Model uint8
 
 // The models, a closed set.
 const (
-	// Refilling is a token bucket: it is refilled all the time, and a reset says when it is full.
+	// Refilling is a token bucket: it is refilled continuously, and a reset is when it is full.
 	Refilling Model = iota
-	// Windowed is renewed at once, at the end of a window, and a reset says when that is.
+	// Windowed is replenished at once, at the end of a window, and a reset is that end.
 	Windowed
 )
 
-// Cost is what an attempt is expected to use of the rate limits, in addition to one request.
+// Cost is the expected use of an attempt, in addition to one request.
 type Cost struct{ Input, Output int64 } // tokens
 
 // of returns the part of the cost that a rate limit counts.
@@ -52,7 +52,7 @@ func (c Cost) Minus(d Cost) Cost { return Cost{c.Input - d.Input, c.Output - d.O
 
 // Reading is what the headers of one response say about one rate limit.
 type Reading struct {
-	Row       uint8 // which headers said it; the same for each response
+	Row       uint8 // row of the headers; the same for each response
 	Kind      Kind
 	Model     Model
 	Limit     float64       // above 0
@@ -60,11 +60,11 @@ type Reading struct {
 	Reset     time.Duration // 0 or more; see Model
 }
 
-// MaxBuckets is how many rate limits of one key are kept.
+// MaxBuckets is the maximum number of rate limits per key.
 const MaxBuckets = 6
 
-// Stamp is what was known when an attempt was sent. With it, Learn can tell what the attempt's
-// response says from what happened since.
+// Stamp is the state when an attempt was sent. It lets Learn separate what the attempt's response
+// says from what happened afterwards.
 type Stamp struct {
 	order uint64
 	at    time.Duration // when it was sent
@@ -74,79 +74,79 @@ type Stamp struct {
 	n     uint8
 }
 
-// bucket is what is known of one rate limit.
+// bucket is the knowledge about one rate limit.
 type bucket struct {
 	row   uint8
 	kind  Kind
 	model Model
-	fixed bool // by configuration: headers say nothing about it
+	fixed bool // set by configuration: headers do not change it
 
 	limit float64
 	level float64       // what is left
-	at    time.Duration // when level was true
+	at    time.Duration // the time of level
 
-	rate      float64       // Refilling: per second, a lower bound; 0: not known yet
-	nextRate  float64       // the highest rate seen since rateSince
+	rate      float64       // Refilling: per second, a lower bound; 0: unknown
+	nextRate  float64       // the highest rate since rateSince
 	rateSince time.Duration // when nextRate began
-	others    float64       // per second, what others use of the limit
-	fullAt    time.Duration // Refilling: when it is full by the last reset and what was sent since
+	others    float64       // per second, used by others
+	fullAt    time.Duration // Refilling: when it is full, by the last reset and what was sent since
 
-	until  time.Duration // Windowed: when the window ends; 0: not known
-	length time.Duration // the longest reset seen
+	until  time.Duration // Windowed: when the window ends; 0: unknown
+	length time.Duration // the longest reset received
 	free   time.Duration // when the next attempt may be sent, if less than half is left
 
-	corrected float64 // the sum of all corrections of level
-	seen      uint64  // order of the newest attempt whose response was read
-	taken     uint64  // order of the newest attempt that was sent
+	corrected float64 // sum of all corrections of level
+	seen      uint64  // order of the newest attempt with a response
+	taken     uint64  // order of the newest attempt sent
 }
 
-// Buckets are the rate limits of one key, as learnt from headers (Learn) or set (Limit). Each
+// Buckets holds the rate limits of one key, learned from headers (Learn) or set (Limit). Each
 // attempt takes its cost from all of them.
 //
-// A level is counted here and corrected by each response: headers say what was left when the
-// upstream wrote them, at some time between sending and receiving. A level is corrected only as
-// far as every such time would agree with. What others use of the same limit is found that way.
-// Bad news counts in full. Good news counts by a quarter, as requests that overtake each other on
-// their way look like good news.
+// Levels are counted here and corrected by each response. Headers state what was left when the
+// upstream wrote them, at some time between sending and receiving. A level is corrected only as far
+// as every such time agrees with. That also reveals what others use of the same limit. Corrections
+// downwards count in full. Corrections upwards count by a quarter, because requests that overtake
+// each other look like them.
 //
-// It is not safe for concurrent use. now is monotonic time of any origin not below 0, with the
-// same origin for all calls. Without any rate limit, everything may be sent. The zero value is
-// ready to use.
+// It is not safe for concurrent use. now is monotonic time of any origin not below 0, with the same
+// origin for all calls. Without a rate limit everything may be sent. The zero value is ready to
+// use.
 type Buckets struct {
 	all  [MaxBuckets]bucket
 	n    int
 	sent [NumKinds]float64 // costs of all attempts so far
-	seen float64           // mean output of attempts, for requests that do not bound theirs
+	seen float64           // mean output of attempts, for requests without a maximum
 
 	order   uint64        // of the last attempt, in microseconds
 	orderAt time.Duration // when it was sent
 }
 
 const (
-	// bucketReserve is the part of a limit that is left unused: the upstream may count a little
-	// more. It is lost once, not all the time.
+	// bucketReserve is the fraction of a limit that stays unused, because the upstream may count
+	// slightly more. It costs that amount once, not continuously.
 	bucketReserve = 0.02
-	// goodNews is how much of a correction upwards counts at once.
+	// goodNews is the fraction of an upward correction that applies at once.
 	goodNews = 0.25
-	// othersTime is how soon the use of others is believed.
+	// othersTime is the time constant of the use by others.
 	othersTime = 3 * time.Second
-	// minGain is the part of a rate that is always counted on.
+	// minGain is the minimum fraction of a rate that is assumed, whatever others use.
 	minGain = 0.05
-	// ratePeriod is how long the highest rate seen is believed, at least.
+	// ratePeriod is how long the highest observed rate stays valid, at least.
 	ratePeriod = time.Minute
-	// assumedPeriod is the time in which a limit is renewed as long as nothing says so.
+	// assumedPeriod is the assumed period of a limit while no header states it.
 	assumedPeriod = time.Minute
-	// maxReset is the longest reset that is read.
+	// maxReset is the longest reset that is accepted.
 	maxReset = 31 * 24 * time.Hour
 )
 
-// Limit sets a rate limit of tokens by hand. Call it first.
+// Limit sets a rate limit of tokens from the configuration. Call it first.
 func (q *Buckets) Limit(r TokenRate, now time.Duration) {
 	q.all[0] = bucket{row: fixedRow, kind: Tokens, fixed: true, limit: float64(r.Tokens), level: float64(r.Tokens), at: now, rate: r.PerSecond()}
 	q.n = 1
 }
 
-// fixedRow is the row of a limit that was set.
+// fixedRow is the row of a configured limit.
 const fixedRow = 255
 
 // Known reports whether there is any rate limit.
@@ -171,7 +171,7 @@ func (b *bucket) advance(now time.Duration) {
 	}
 }
 
-// gain returns how fast the level rises, with what others use.
+// gain returns how fast the level rises, after what others use.
 func (b *bucket) gain() float64 { return max(b.perSecond()-b.others, b.perSecond()*minGain) }
 
 // perSecond returns how fast a bucket is refilled.
@@ -182,8 +182,8 @@ func (b *bucket) perSecond() float64 {
 	return b.limit / assumedPeriod.Seconds()
 }
 
-// need returns what has to be left for an attempt. What costs more than the whole limit is sent
-// when nothing is used: the upstream has to answer it.
+// need returns how much must be left for an attempt. An attempt that costs more than the whole
+// limit is sent when the bucket is full: the upstream has to answer it.
 func (b *bucket) need(cost float64) float64 {
 	if cost == 0 {
 		return 0
@@ -229,7 +229,7 @@ func (b *bucket) take(now time.Duration, cost float64) {
 	b.level = max(0, b.level-cost)
 }
 
-// Next returns when an attempt may be sent: now, or when Ready is true without any other event.
+// Next returns when an attempt may be sent: now, or when Ready becomes true without another event.
 func (q *Buckets) Next(now time.Duration, c Cost) time.Duration {
 	at := now
 	for i := range q.all[:q.n] {
@@ -255,7 +255,7 @@ func (q *Buckets) Take(now time.Duration, c Cost) Stamp {
 	return q.stamp(now)
 }
 
-// stamp gives an attempt its place among all.
+// stamp returns the Stamp of an attempt with the next order.
 func (q *Buckets) stamp(now time.Duration) Stamp {
 	q.order += uint64(max((now-q.orderAt)/time.Microsecond, 1))
 	q.orderAt = now
@@ -284,8 +284,8 @@ func (b *bucket) add(now time.Duration, n float64) {
 	b.level = max(0, min(b.limit, b.level+n))
 }
 
-// Settle replaces the expected cost of an attempt by what it used. For a limit that was learnt the
-// headers do that.
+// Settle replaces the expected cost of an attempt with what it used. For learned limits the headers
+// do that.
 func (q *Buckets) Settle(now time.Duration, expected, used Cost) {
 	if used.Output > 0 {
 		q.seen += (float64(used.Output) - q.seen) / 8
@@ -297,11 +297,11 @@ func (q *Buckets) Settle(now time.Duration, expected, used Cost) {
 	}
 }
 
-// TypicalOutput returns how many tokens attempts put out, for requests that do not bound them.
+// TypicalOutput returns the mean output of an attempt in tokens, for requests without a maximum.
 func (q *Buckets) TypicalOutput() int64 { return int64(q.seen) }
 
-// Learn takes what a response says. s is the Stamp of its attempt. If the attempt was rejected by a
-// rate limit, its cost must have been given back before.
+// Learn processes what a response says. s is the Stamp of its attempt. If a rate limit rejected the
+// attempt, its cost must have been given back before.
 func (q *Buckets) Learn(now time.Duration, s *Stamp, r Reading, rejected bool) {
 	if !(r.Limit > 0) || !(r.Remaining >= 0) || r.Limit > maxLimit || r.Reset < 0 {
 		return
@@ -317,7 +317,7 @@ func (q *Buckets) Learn(now time.Duration, s *Stamp, r Reading, rejected bool) {
 		b.limit, b.model, b.rate, b.nextRate, b.level = r.Limit, r.Model, 0, 0, min(b.level, r.Limit)
 	}
 	b.learnReset(now, s, &r)
-	if rejected { // the level that sent it was too high
+	if rejected { // the level at which it was sent was too high
 		b.move(min(0, r.Remaining-b.level))
 		return
 	}
@@ -328,7 +328,7 @@ func (q *Buckets) Learn(now time.Duration, s *Stamp, r Reading, rejected bool) {
 	b.correct(r.Remaining, s)
 }
 
-// maxLimit bounds what a header may say.
+// maxLimit limits the values of headers.
 const maxLimit = 1e12
 
 func (q *Buckets) find(row uint8) *bucket {
@@ -340,7 +340,7 @@ func (q *Buckets) find(row uint8) *bucket {
 	return nil
 }
 
-// begin adds a rate limit. What was sent since the attempt is not yet part of what the response says.
+// begin adds a rate limit. The response does not yet include what was sent after its attempt.
 func (q *Buckets) begin(now time.Duration, s *Stamp, r *Reading) {
 	if q.n == MaxBuckets {
 		return
@@ -352,9 +352,9 @@ func (q *Buckets) begin(now time.Duration, s *Stamp, r *Reading) {
 	b.learnReset(now, s, r)
 }
 
-// learnReset takes the time of the reset. For a bucket that is refilled it gives the rate. Resets are
-// rounded up, and may count from now or from when the attempt was sent: so the rate is a lower bound,
-// and the highest of the last minute or two counts.
+// learnReset processes the time of the reset. For a Refilling bucket it yields the rate. Resets are
+// rounded up and may count from now or from when the attempt was sent. So the rate is a lower
+// bound, and the highest one of the last minute or two counts.
 func (b *bucket) learnReset(now time.Duration, s *Stamp, r *Reading) {
 	b.length = max(b.length, r.Reset)
 	if b.model == Windowed {
@@ -379,8 +379,9 @@ func (b *bucket) learnReset(now time.Duration, s *Stamp, r *Reading) {
 	b.rate = max(b.rate, rate)
 }
 
-// correct moves the level towards what a response said. The upstream wrote that at some time since
-// the attempt was sent: if at once, sending tells the difference; if just now, the level does.
+// correct moves the level towards what a response said. The upstream wrote that between the time
+// the attempt was sent and now. In the first case the level at sending differs, in the second the
+// level now.
 func (b *bucket) correct(remaining float64, s *Stamp) {
 	difference := remaining - b.level
 	for i := range s.rows[:s.n] {
@@ -427,7 +428,7 @@ func (q *Buckets) Wait(now time.Duration, c Cost, attempts int) time.Duration {
 	return at - now
 }
 
-// forecast returns when so much can have been sent.
+// forecast returns when attempts of this total cost can have been sent.
 func (b *bucket) forecast(now time.Duration, cost float64) time.Duration {
 	b.advance(now)
 	short := cost - b.level
@@ -442,7 +443,7 @@ func (b *bucket) forecast(now time.Duration, cost float64) time.Duration {
 	return now + time.Duration(min(seconds, maxReset.Seconds())*float64(time.Second))
 }
 
-// Idle reports whether nothing is lost if the Buckets are forgotten.
+// Idle reports whether the Buckets can be dropped without losing anything.
 func (q *Buckets) Idle(now time.Duration) bool {
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
@@ -453,8 +454,8 @@ func (q *Buckets) Idle(now time.Duration) bool {
 	return true
 }
 
-// TokensPerMinute returns how many tokens may be used a minute, by the tightest limit that counts
-// them; 0 if that is not known.
+// TokensPerMinute returns the tokens per minute of the tightest limit that counts them; 0 if
+// unknown.
 func (q *Buckets) TokensPerMinute() (least float64) {
 	for i := range q.all[:q.n] {
 		b := &q.all[i]

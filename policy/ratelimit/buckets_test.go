@@ -12,9 +12,10 @@ import (
 type vendor struct {
 	rate, capacity, level float64
 	at                    time.Duration
-	round                 time.Duration // resets are rounded up to it
-	atEnd                 bool          // headers say what is left when the response is sent
-	extra                 float64       // counted for each attempt in addition to what we expect
+	round                 time.Duration // resets are rounded up to a multiple of it
+	clock                 time.Duration // resets are times, rounded up to a multiple of it; Date is rounded down
+	atEnd                 bool          // headers state what is left when the response is sent
+	extra                 float64       // counted for each attempt in addition to the expected cost
 }
 
 func (v *vendor) advance(now time.Duration) {
@@ -22,7 +23,7 @@ func (v *vendor) advance(now time.Duration) {
 	v.at = now
 }
 
-// use takes n and reports whether it could.
+// use takes n and reports whether there was enough.
 func (v *vendor) use(now time.Duration, n float64) bool {
 	v.advance(now)
 	if v.level < n {
@@ -37,6 +38,9 @@ func (v *vendor) reading(now time.Duration) Reading {
 	reset := time.Duration((v.capacity - v.level) / v.rate * float64(time.Second))
 	if v.round > 0 {
 		reset = (reset + v.round - 1) / v.round * v.round
+	}
+	if c := v.clock; c > 0 {
+		reset = (now+reset+c-1)/c*c - now/c*c
 	}
 	return Reading{Row: 1, Kind: Tokens, Model: Refilling, Limit: v.capacity, Remaining: math.Floor(v.level), Reset: reset}
 }
@@ -59,7 +63,7 @@ func (e *events) Pop() any {
 	return last
 }
 
-// world plays jobs through Buckets against a vendor.
+// world sends jobs through Buckets to a vendor.
 type world struct {
 	t        *testing.T
 	v        *vendor
@@ -72,8 +76,8 @@ type world struct {
 	sent     int
 	rejected int
 	used     float64
-	slow     time.Duration // of the time until the response
-	stray    float64       // tokens a second that others use
+	slow     time.Duration // part of the latency
+	stray    float64       // tokens per second that others use
 }
 
 func (w *world) after(d time.Duration, do func(now time.Duration)) {
@@ -94,7 +98,7 @@ func (w *world) pump() {
 	}
 }
 
-// arm pumps again later, once.
+// arm calls pump again later, once.
 func (w *world) arm(d time.Duration) {
 	if w.armed {
 		return
@@ -133,9 +137,10 @@ func (w *world) send(c Cost) {
 	})
 }
 
-// play sends jobs of rate a second for so long, in bursts, and returns the share of the vendor's
-// limit that was used and that of the attempts that it rejected.
+// play sends rate jobs per second for that long, in bursts. It returns the fraction of the vendor's
+// limit that was used, and the fraction of attempts that the vendor rejected.
 func (w *world) play(rate float64, long time.Duration) (used, rejected float64) {
+	start := w.v.level
 	for at := time.Duration(0); at < long; {
 		r := rate * 2
 		if at%(5*time.Second) >= 2*time.Second {
@@ -168,7 +173,7 @@ func (w *world) play(rate float64, long time.Duration) (used, rejected float64) 
 			}
 		}
 	}
-	return w.used / (w.v.capacity + w.v.rate*long.Seconds()), float64(w.rejected) / float64(w.sent)
+	return w.used / (start + w.v.rate*long.Seconds()), float64(w.rejected) / float64(w.sent)
 }
 
 func TestBucketsUseTheLimitAndMeetNo429(t *testing.T) {
@@ -176,21 +181,26 @@ func TestBucketsUseTheLimitAndMeetNo429(t *testing.T) {
 		vendor   vendor
 		slow     time.Duration
 		stray    float64
-		rejected float64 // until the use of others is known
+		seconds  float64 // the limit is refilled in this time; 0 means 1
+		rejected float64 // until the use by others is known
 	}{
-		"headers at once":            {slow: 0},
-		"generations of seconds":     {slow: 3 * time.Second},
-		"headers at the end":         {vendor: vendor{atEnd: true}, slow: 3 * time.Second},
-		"resets in whole seconds":    {vendor: vendor{round: time.Second}},
+		"headers at once":         {slow: 0},
+		"generations of seconds":  {slow: 3 * time.Second},
+		"headers at the end":      {vendor: vendor{atEnd: true}, slow: 3 * time.Second},
+		"resets in whole seconds": {vendor: vendor{round: time.Second}},
+		"resets are times in seconds, as Anthropic's, and generations take half a minute": {
+			vendor: vendor{clock: time.Second, atEnd: true}, seconds: 60, slow: 30 * time.Second},
+		"such resets, and headers at once": {
+			vendor: vendor{clock: time.Second}, seconds: 60, slow: 30 * time.Second},
 		"somebody else uses a third": {stray: 2600, rejected: 0.02},
 		"the vendor counts more":     {vendor: vendor{extra: 40}},
 		"the vendor counts less":     {vendor: vendor{extra: -25}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := tc.vendor
-			v.rate, v.capacity, v.level = 8000, 8000, 8000
+			v.rate, v.capacity, v.level = 8000, 8000*max(1, tc.seconds), 8000
 			w := &world{t: t, v: &v, r: rand.New(rand.NewPCG(1, 2)), slow: tc.slow, stray: tc.stray}
-			used, rejected := w.play(26, time.Minute)
+			used, rejected := w.play(26, 5*time.Minute)
 			t.Logf("used %.3f rejected %.4f of %d", used, rejected, w.sent)
 			if used < 0.97 || rejected > max(tc.rejected, 0.01) {
 				t.Errorf("%.1f %% used, %.2f %% rejected", 100*used, 100*rejected)

@@ -33,7 +33,7 @@ type rateLimitFleet struct {
 	rate      Rate
 	ledger    Ledger
 	processes []*rateLimitProcess
-	gone      func(now time.Duration) bool // the engine is
+	gone      func(now time.Duration) bool // whether the engine is gone
 	asked     int
 	sent      []time.Duration
 }
@@ -62,7 +62,7 @@ func newRateLimitFleet(text string, demands ...float64) *rateLimitFleet {
 	return f
 }
 
-// many is n processes of the same demand.
+// many returns n processes with the same demand.
 func many(n int, demand float64) []float64 {
 	all := make([]float64, n)
 	for i := range all {
@@ -71,10 +71,10 @@ func many(n int, demand float64) []float64 {
 	return all
 }
 
-// run goes on until the time, in steps of a millisecond.
+// run advances to the given time in steps of a millisecond.
 func (f *rateLimitFleet) run(from, until time.Duration) {
 	const step = time.Millisecond
-	const line = 20 // more of a process do not wait
+	const line = 20 // more requests of a process do not wait
 	for now := from; now < until; now += step {
 		for _, p := range f.processes {
 			p.carry += p.demand * step.Seconds()
@@ -101,7 +101,7 @@ func (f *rateLimitFleet) run(from, until time.Duration) {
 	}
 }
 
-// most is the largest number sent in any window of that length.
+// most returns the largest number sent in any window of that length.
 func (f *rateLimitFleet) most(window time.Duration) int {
 	most, first := 0, 0
 	for i, at := range f.sent {
@@ -157,8 +157,9 @@ func TestAFleetUsesItsRateLimitAndNoMore(t *testing.T) {
 	}
 }
 
-// However many want slots all the time, they do not ask more often together than the ledger wants,
-// use the rate limit, and each has its share of it. Of those who stop wanting any nothing is lost for long.
+// However many processes want slots all the time, together they send no more requests than the
+// ledger allows, use the rate limit, and get equal shares. Slots of processes that stop are soon
+// used again.
 func TestTheQuestionsOfManyAreBounded(t *testing.T) {
 	const n, half, stop, end = 600, 300, 8 * time.Second, 18 * time.Second
 	f := newRateLimitFleet("6000/s", many(n, 20)...)
@@ -189,7 +190,7 @@ func TestTheQuestionsOfManyAreBounded(t *testing.T) {
 	}
 	for _, from := range []time.Duration{2 * time.Second, stop + 500*time.Millisecond} {
 		until := from + 6*time.Second
-		if share := float64(f.within(from, until)) / (6000 * 6); share < 0.97 || share > 1.03 { // what those who stopped had for 0.2 s is used later
+		if share := float64(f.within(from, until)) / (6000 * 6); share < 0.97 || share > 1.03 { // the 0.2 s of slots of processes that stopped are used later
 			t.Errorf("%.1f %% of the rate limit used from %v on", 100*share, from)
 		}
 	}
@@ -198,7 +199,7 @@ func TestTheQuestionsOfManyAreBounded(t *testing.T) {
 	}
 }
 
-// Many of whom each wants little have it, within a rest.
+// Many processes with little demand each are served within a rest.
 func TestManyBelowTheirRateLimitDoNotWait(t *testing.T) {
 	f := newRateLimitFleet("6000/s", many(600, 5)...)
 	f.run(0, 10*time.Second)
@@ -218,16 +219,16 @@ func TestAFleetIsFair(t *testing.T) {
 	for _, p := range f.processes {
 		least, most = min(least, p.used), max(most, p.used)
 	}
-	if least < 300 || most > 1200 { // of 600 on average
+	if least < 300 || most > 1200 { // 600 on average
 		t.Errorf("between %d and %d slots of 60 s", least, most)
 	}
 }
 
-// While a fleet does not use its whole rate limit, a request takes its slot at once: nearly none
+// While a fleet does not use its whole rate limit, a request takes its slot at once. Hardly any
 // waits for a lease, which costs a park and a wake.
 func TestBelowTheRateLimitNearlyEverySlotIsAvailable(t *testing.T) {
 	for _, tc := range []struct {
-		demands []float64 // of 10 000 a second
+		demands []float64 // of 10 000 per second
 		most    float64   // share of requests that wait
 	}{
 		{many(1, 1000), 0.002}, {many(1, 3000), 0.005}, {many(1, 7000), 0.03}, {many(1, 9000), 0.15}, {many(50, 20), 0.01}, {many(50, 100), 0.02},
@@ -257,7 +258,7 @@ func TestBelowTheRateLimitNearlyEverySlotIsAvailable(t *testing.T) {
 	}
 }
 
-// Below the rate limit nearly nobody waits.
+// Below the rate limit hardly any request waits.
 func TestAFleetBelowItsRateLimitDoesNotWait(t *testing.T) {
 	f := newRateLimitFleet("500/s", many(50, 5)...)
 	f.run(0, 20*time.Second)
@@ -270,8 +271,7 @@ func TestAFleetBelowItsRateLimitDoesNotWait(t *testing.T) {
 	}
 }
 
-// Without an engine each goes on with its share, from one instant to the next,
-// and when it is back they are one again.
+// Without an engine each process uses its share at once; when the engine is back, they share again.
 func TestAFleetWithoutItsEngine(t *testing.T) {
 	f := newRateLimitFleet("500/s", many(50, 20)...)
 	f.gone = func(now time.Duration) bool { return now >= 10*time.Second && now < 20*time.Second }
@@ -286,7 +286,7 @@ func TestAFleetWithoutItsEngine(t *testing.T) {
 	}
 }
 
-// An engine that hangs is not waited for: 100 ms and then our own share.
+// A hanging engine delays nothing: after 100 ms the process uses its own share.
 func TestAMissingGrantIsNotWaitedFor(t *testing.T) {
 	q := New(Rate{500, time.Second}, true, nil)
 	q.Share(5)
@@ -299,12 +299,12 @@ func TestAMissingGrantIsNotWaitedFor(t *testing.T) {
 			}
 		}
 	}
-	if sent < 80 || sent > 100 { // 98.5 a second, from 100 ms on
+	if sent < 80 || sent > 100 { // 98.5 per second, from 100 ms on
 		t.Errorf("%d sent", sent)
 	}
 }
 
-// Alone: of any arrivals, in any time, no more than the rate limit and what may be caught up with.
+// Alone: for any arrivals, in any period, at most the rate limit plus the permitted catch-up.
 func TestARateLimitAlone(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
@@ -355,7 +355,7 @@ func TestARateLimitSlotGivenBack(t *testing.T) {
 	}
 }
 
-// A rate limit can be forgotten once a new one would be no earlier and nothing is left to tell.
+// A limiter can be dropped if a new one would grant no slot earlier and nothing is left to report.
 func TestARateLimiterIsIdle(t *testing.T) {
 	rate := Rate{10, time.Second}
 	alone := New(rate, false, nil)
@@ -382,7 +382,7 @@ func TestARateLimiterIsIdle(t *testing.T) {
 	}
 }
 
-// What a hostile engine grants is no more than the horizon has.
+// A hostile engine cannot grant more slots than the horizon has.
 func TestHostileGrants(t *testing.T) {
 	q := New(Rate{100, time.Second}, true, nil)
 	for range 1000 {

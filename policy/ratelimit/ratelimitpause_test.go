@@ -35,7 +35,7 @@ func TestARateLimitPauseLastsUntilItsEnd(t *testing.T) {
 func TestARateLimitPauseGrowsAndNeverShrinks(t *testing.T) {
 	var c Pauses
 	steps := []struct {
-		until, now, want time.Duration // want: the end then noted
+		until, now, want time.Duration // want: the recorded end
 		news             bool
 	}{
 		{10 * time.Second, 0, 10 * time.Second, true},
@@ -43,7 +43,7 @@ func TestARateLimitPauseGrowsAndNeverShrinks(t *testing.T) {
 		{10*time.Second + pauseGrain - 1, 0, 10 * time.Second, false},
 		{10*time.Second + pauseGrain, 0, 10*time.Second + pauseGrain, true},
 		{time.Second, 2 * time.Second, 10*time.Second + pauseGrain, false}, // over before it began
-		{21 * time.Second, 20 * time.Second, 21 * time.Second, true},       // a new one after the old
+		{21 * time.Second, 20 * time.Second, 21 * time.Second, true},       // a new pause after the old one
 	}
 	for i, s := range steps {
 		if news := c.Begin(1, s.until, s.now); news != s.news {
@@ -88,19 +88,19 @@ func TestTheNinthOfASetDisplacesThePauseThatEndsFirst(t *testing.T) {
 	if s := c.State(); s.Displaced != 2 || s.Begun != pauseWays+1 {
 		t.Errorf("%+v", s)
 	}
-	// What is over makes room.
+	// An ended pause makes room.
 	if !c.Begin(key(102), 40*time.Second, 5*time.Second) || c.State().Displaced != 2 {
 		t.Error("a pause that was over did not make room")
 	}
 }
 
-// A reader gets what was noted for its key or nothing, never another key's.
+// A reader gets the pause recorded for its key or none, never that of another key.
 func TestReadersNeverSeeAnotherKeysPause(t *testing.T) {
 	var c Pauses
 	var wg sync.WaitGroup
 	const now = time.Second
 	until := func(i uint64) time.Duration { return now + time.Duration(i)*time.Millisecond }
-	// Keys as hashes are, all of one set.
+	// Keys that look like hashes, all of one set.
 	key := func(i uint64) uint64 { return i * 0x9e3779b97f4a7c15 * pauseSets }
 	stop := make(chan struct{})
 	for range 2 {
@@ -122,7 +122,7 @@ func TestReadersNeverSeeAnotherKeysPause(t *testing.T) {
 	for i := range uint64(50_000) {
 		n := i*7%40 + 1
 		c.Begin(key(n), until(n), now)
-		if i%8 == 0 { // room for the short ones
+		if i%8 == 0 { // room for short pauses
 			set := &c.sets.Load()[0]
 			c.mu.Lock()
 			for k := range set {
@@ -147,7 +147,7 @@ func TestRateLimitPauseWait(t *testing.T) {
 			t.Fatalf("%v left, room %v: waits %v", left, room, wait)
 		}
 	}
-	// Those who wait for the same end come back spread over the second.
+	// Requests that wait for the same end come back spread over a second.
 	var tenths [10]int
 	for range 10_000 {
 		wait, _ := PauseWait(5*time.Second, time.Minute, r)
@@ -181,7 +181,7 @@ func TestASpotHalfChangedBelongsToNobody(t *testing.T) {
 	const old, other = 512 * 3, 512 * 5
 	c.Begin(old, time.Second, 0)
 	slot := c.sets.Load()[0].slotFor(old)
-	slot.until.Store(int64(time.Hour)) // of other, whose key is not there yet
+	slot.until.Store(int64(time.Hour)) // of another key, not stored yet
 	if c.Remaining(old, 0) != 0 || c.Remaining(other, 0) != 0 {
 		t.Errorf("%v for the old key and %v for the new one", c.Remaining(old, 0), c.Remaining(other, 0))
 	}

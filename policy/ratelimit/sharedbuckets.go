@@ -2,16 +2,16 @@ package ratelimit
 
 import "time"
 
-// Account is what a process shares of Buckets with the other processes: what it used, what it
-// learnt, and what it wants next. In production a script in the engine keeps the Buckets of all; a
+// Account is what a process shares of its Buckets with the other processes: what it used, what it
+// learned, and what it wants next. In production a script in the engine keeps the common Buckets; a
 // test compares the script with type Buckets.
 type Account struct {
-	Fixed   TokenRate // the limit that is set; the zero value: none
-	Sent    Charge    // used without asking since the last time; below 0: given back
-	Settled Cost      // what attempts used more than expected; for limits that are set
+	Fixed   TokenRate // the configured limit; the zero value: none
+	Sent    Charge    // used without asking since the last Account; below 0: given back
+	Settled Cost      // what attempts used beyond the expected cost; for configured limits
 	Learnt  []Observation
 
-	Wants bool // there is an attempt to send
+	Wants bool // an attempt waits to be sent
 	Next  Cost // its cost
 }
 
@@ -29,7 +29,7 @@ func (c Charge) of(k Kind) float64 {
 	return c.Cost.of(k)
 }
 
-// Add adds attempts, which may be below 0, of the same cost.
+// Add adds attempts of the same cost; a negative number removes them.
 func (c *Charge) Add(attempts int64, each Cost) {
 	c.Attempts += attempts
 	c.Input += attempts * each.Input
@@ -44,8 +44,8 @@ type Observation struct {
 	Rejected bool
 }
 
-// Level returns what was left, without corrections, after the attempt was taken. ok is false if the
-// rate limit was not known then.
+// Level returns the level, without corrections, after the attempt was taken. ok is false if the
+// rate limit was unknown at that time.
 func (o *Observation) Level() (level float64, ok bool) {
 	for i := range o.Stamp.rows[:o.Stamp.n] {
 		if o.Stamp.rows[i] == o.Row {
@@ -58,19 +58,19 @@ func (o *Observation) Level() (level float64, ok bool) {
 // Since returns how long ago the attempt was sent.
 func (s *Stamp) Since(now time.Duration) time.Duration { return max(now-s.at, 0) }
 
-// Order returns the order of the attempt among all of the fleet.
+// Order returns the order of the attempt among all attempts of the fleet.
 func (o *Observation) Order() uint64 { return o.Stamp.order }
 
-// Balance is the answer to an Account.
+// Balance is the response to an Account.
 type Balance struct {
-	Granted bool          // the attempt may be sent, and its cost is taken
-	Wait    time.Duration // else: when to ask again
-	Order   uint64        // of the attempts that follow, in microseconds
+	Granted bool          // the attempt may be sent, and its cost was taken
+	Wait    time.Duration // otherwise: when to ask again
+	Order   uint64        // of the following attempts, in microseconds
 	Buckets []BucketState
 }
 
-// BucketState is what the processes share of one rate limit. Times are from now on; below 0 means
-// none.
+// BucketState is what the processes share about one rate limit. Times are relative to now; below 0
+// means none.
 type BucketState struct {
 	Row                            uint8
 	Kind                           Kind
@@ -80,7 +80,7 @@ type BucketState struct {
 	FullIn, EndsIn, FreeIn, Length time.Duration
 }
 
-// Import replaces what is known by what all processes know.
+// Import replaces the own knowledge with that of all processes.
 func (q *Buckets) Import(now time.Duration, b *Balance) {
 	q.n = 0
 	for i := range b.Buckets {
@@ -104,8 +104,8 @@ func (q *Buckets) Import(now time.Duration, b *Balance) {
 	q.order, q.orderAt = max(q.order, b.Order), now
 }
 
-// Plenty reports whether an attempt can be sent without asking: even if each of the processes did so
-// at once, half of each limit would be left.
+// Plenty reports whether an attempt can be sent without asking: even if every process did so at
+// once, half of each limit would be left.
 func (q *Buckets) Plenty(now time.Duration, c Cost, processes int) bool {
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
@@ -117,13 +117,14 @@ func (q *Buckets) Plenty(now time.Duration, c Cost, processes int) bool {
 	return true
 }
 
-// Times returns the cost of n attempts. It is what an attempt takes of Buckets of which this process
-// has the nth part.
+// times returns the cost of n attempts. If this process has an nth of the Buckets, an attempt takes
+// that.
 func (c Charge) times(n int) Charge {
 	return Charge{c.Attempts * int64(n), Cost{c.Input * int64(n), c.Output * int64(n)}}
 }
 
-// NextShare is Next for one of several processes that cannot ask: each has its part of all limits.
+// NextShare is Next for one of several processes without the engine: each has its part of all
+// limits.
 func (q *Buckets) NextShare(now time.Duration, c Cost, processes int) time.Duration {
 	at, all := now, Charge{1, c}.times(max(processes, 1))
 	for i := range q.all[:q.n] {
@@ -133,7 +134,7 @@ func (q *Buckets) NextShare(now time.Duration, c Cost, processes int) time.Durat
 	return at
 }
 
-// TakeShare is Take for one of several processes that cannot ask.
+// TakeShare is Take for one of several processes without the engine.
 func (q *Buckets) TakeShare(now time.Duration, c Cost, processes int) Stamp {
 	all := Charge{1, c}.times(max(processes, 1))
 	for i := range q.all[:q.n] {
@@ -146,7 +147,7 @@ func (q *Buckets) TakeShare(now time.Duration, c Cost, processes int) Stamp {
 // Granted returns the Stamp of an attempt that a Balance granted.
 func (q *Buckets) Granted(now time.Duration) Stamp { return q.stamp(now) }
 
-// PerSecond returns how fast a limit that is set is renewed.
+// PerSecond returns how fast a configured limit is replenished.
 func (r TokenRate) PerSecond() float64 {
 	if !r.Limited() {
 		return 0

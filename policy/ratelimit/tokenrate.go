@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TokenRate is the number of tokens that may be used of an upstream per period. The zero value is
+// TokenRate is the number of tokens of an upstream that may be used per period. The zero value is
 // no limit.
 type TokenRate struct {
 	Tokens int64         // 1 to 1 000 000 000 000

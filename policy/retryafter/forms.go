@@ -8,7 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// units are the units of time as a duration has them. Longer names come before their prefixes.
+// units are the units of a duration. Longer names precede their prefixes.
 var units = [...]struct {
 	name   string
 	length time.Duration
@@ -17,10 +17,10 @@ var units = [...]struct {
 	{"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
 }
 
-// ParseDuration reads a duration as Go prints one, which is what OpenAI, Groq and Google send:
-// 6m0s, 4.2s, 88ms, and with days: 1d2h. Each number has a unit, in any order, without white space
-// or a sign. What is finer than a nanosecond is rounded up, what is too large for a Duration gives
-// the largest. It reads at most 64 bytes and does not allocate.
+// ParseDuration parses a duration as Go prints it, which OpenAI, Groq and Google send: 6m0s, 4.2s,
+// 88ms, and with days: 1d2h. Each number has a unit, in any order, without white space or a sign.
+// It rounds up to a nanosecond and clamps to the largest Duration. It reads at most 64 bytes and
+// does not allocate.
 func ParseDuration(b []byte) (sum time.Duration, ok bool) {
 	if len(b) == 0 || len(b) > maxValue {
 		return 0, false
@@ -41,7 +41,7 @@ func ParseDuration(b []byte) (sum time.Duration, ok bool) {
 	return sum, true
 }
 
-// cutUnit reads the unit that b begins with, 0 if there is none.
+// cutUnit parses the unit at the start of b; 0 if there is none.
 func cutUnit(b []byte) (time.Duration, []byte) {
 	for i := range units {
 		if n := len(units[i].name); len(b) >= n && string(b[:n]) == units[i].name {
@@ -51,15 +51,15 @@ func cutUnit(b []byte) (time.Duration, []byte) {
 	return 0, b
 }
 
-// decimal is a number of 0 or more. Both parts are rounded up.
+// decimal is a number that is not negative. Both parts are rounded up.
 type decimal struct {
 	whole    int64 // at most MaxInt64 / 100
-	fraction int64 // in billionths; 1e9 if that is what it was rounded up to
+	fraction int64 // in billionths; 1e9 after rounding up
 }
 
 const billion = 1_000_000_000
 
-// cutNumber reads the number that b begins with.
+// cutNumber parses the number at the start of b.
 func cutNumber(b []byte) (n decimal, after []byte, ok bool) {
 	i := 0
 	for ; i < len(b) && isDigit(b[i]); i++ {
@@ -81,25 +81,25 @@ func cutNumber(b []byte) (n decimal, after []byte, ok bool) {
 	return n, b[i:], i > begin
 }
 
-// times is n units long, rounded up and clamped to Forever.
+// times returns n units, rounded up and clamped to Forever.
 func (n decimal) times(unit time.Duration) time.Duration {
 	if n.whole > int64(backoff.Forever/unit) {
 		return backoff.Forever
 	}
 	hi, lo := bits.Mul64(uint64(n.fraction), uint64(unit))
 	lo, carry := bits.Add64(lo, billion-1, 0)
-	part, _ := bits.Div64(hi+carry, lo, billion) // at most unit, as fraction is at most 1e9
+	part, _ := bits.Div64(hi+carry, lo, billion) // at most unit, because fraction is at most 1e9
 	whole := time.Duration(n.whole) * unit
 	return whole + min(time.Duration(part), backoff.Forever-whole)
 }
 
-// parseNumber reads a value that is a number and nothing else.
+// parseNumber parses a value that is only a number.
 func parseNumber(b []byte) (decimal, bool) {
 	n, after, ok := cutNumber(b)
 	return n, ok && len(after) == 0
 }
 
-// parseMilliseconds reads a value in milliseconds.
+// parseMilliseconds parses a value in milliseconds.
 func parseMilliseconds(value []byte) (time.Duration, bool) {
 	n, ok := parseNumber(trimSpace(value))
 	if !ok {
@@ -108,18 +108,18 @@ func parseMilliseconds(value []byte) (time.Duration, bool) {
 	return n.times(time.Millisecond), true
 }
 
-// A reset without a unit is either seconds from now or a moment, in seconds or milliseconds since
-// 1970, and nothing says which. The size tells: epochFrom was in September 2001, and as seconds
-// from now it would be 31 years. The same moment in milliseconds is epochFrom * 1000. What lies
-// between, from the year 5138 on, is not read, and neither is what lies beyond that year.
+// A reset without a unit is either seconds from now, or a time in seconds or milliseconds since
+// 1970. Nothing but its size distinguishes them: epochFrom was in September 2001, and 31 years as
+// seconds from now. The same time in milliseconds is epochFrom * 1000. Values between, from the
+// year 5138 on, are ignored, and so are times beyond that year.
 const (
 	epochFrom = 1_000_000_000
 	epochEnd  = 100_000_000_000
 )
 
-// parseReset reads when a rate limit is renewed: a duration, seconds from now, or a moment in
-// seconds or milliseconds since 1970, in RFC 3339, or as an HTTP date. A moment is measured
-// against date, or else now; see Parse. It is never rounded down.
+// parseReset parses when a rate limit is replenished: a duration, seconds from now, or a time in
+// seconds or milliseconds since 1970, in RFC 3339, or as an HTTP date. A time is relative to date,
+// or else to now; see Parse. It is never rounded down.
 func parseReset(value, date []byte, now time.Time) (time.Duration, bool) {
 	value = trimSpace(value)
 	if len(value) == 0 || len(value) > maxValue {
@@ -140,7 +140,7 @@ func parseReset(value, date []byte, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// reset is the wait that a number without a unit tells.
+// reset returns the wait for a number without a unit.
 func (n decimal) reset(date []byte, now time.Time) (time.Duration, bool) {
 	switch {
 	case n.whole < epochFrom:
@@ -154,8 +154,8 @@ func (n decimal) reset(date []byte, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// until is the time from date, or else now, to sec and nano since 1970; 0 if it is over. nano is
-// at most a second.
+// until returns the time from date, or else now, to sec and nano since 1970; 0 if that is past.
+// nano is at most a second.
 func until(sec int64, nano time.Duration, date []byte, now time.Time) time.Duration {
 	sent, ok := parseDate(trimSpace(date), now)
 	switch {
@@ -168,7 +168,7 @@ func until(sec int64, nano time.Duration, date []byte, now time.Time) time.Durat
 	return d + min(nano, backoff.Forever-d)
 }
 
-// parseRFC3339 reads a moment such as 2026-03-01T12:00:30Z, 2026-03-01T12:00:30.5+01:00 (RFC 3339
+// parseRFC3339 parses a time such as 2026-03-01T12:00:30Z, 2026-03-01T12:00:30.5+01:00 (RFC 3339
 // section 5.6). nano is rounded up and may be a whole second. The offset is at most a day.
 func parseRFC3339(b []byte) (sec int64, nano time.Duration, ok bool) {
 	const clockAt = len("2026-03-01T")
@@ -194,7 +194,7 @@ func parseRFC3339(b []byte) (sec int64, nano time.Duration, ok bool) {
 	return sec - offset, nano, ok
 }
 
-// parseZone reads Z, or an offset such as +01:00, as seconds east of UTC.
+// parseZone parses Z, or an offset such as +01:00, and returns seconds east of UTC.
 func parseZone(b []byte) (int64, bool) {
 	if len(b) == 1 {
 		return 0, b[0]|0x20 == 'z'

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Headers reads what the headers of a failed response say about a retry: whether one is wanted,
-// and how long to wait before it. Rows lists the headers that tell a wait.
+// Headers reads what the headers of a failed response say about a retry: whether the upstream wants
+// one, and how long to wait. Rows lists the headers that state a wait.
 //
-// Set Date and Now, Add every header, then ask. It keeps slices of the values given, so it must
-// not outlive them. It does not allocate. Not safe for concurrent use.
+// Set Date and Now, call Add for every header, then query it. It keeps slices of the values passed,
+// so it must not outlive them. It does not allocate. It is not safe for concurrent use.
 //
-// Of several orders to wait the longest counts. Only without an order, the longest wait counts
-// for one of the rate limits that are used up: all of them have to be renewed. An order goes
-// first because it is exact, while many a reset tells when a rate limit is renewed in full; the
-// IETF's drafts ask for the same.
+// Of several orders to wait, the longest counts. Without an order, the longest wait for an
+// exhausted rate limit counts, because all of them must be replenished. Orders take precedence
+// because they are exact, while many resets are when a limit is replenished in full. The IETF
+// drafts require the same.
 //
-// What cannot be read is ignored, and so are a rate limit of which a header came twice, rate
-// limits beyond the first maxPairs, and names and values longer than maxName and maxValue.
+// Unreadable values are ignored. So are a rate limit with a duplicate header, rate limits beyond
+// the first maxPairs, and names and values longer than maxName and maxValue.
 type Headers struct {
-	Date []byte    // the value of the response's Date header, nil without one
+	Date []byte    // value of the response's Date header, or nil
 	Now  time.Time // the local time, for a response without Date
 
 	asked    time.Duration // the longest order
@@ -39,7 +39,7 @@ const (
 	maxList  = 1024 // bytes of all lines of a list header together
 )
 
-// headerLines are the values of the lines of a list header. If there are too many, or too long
+// headerLines holds the values of the lines of a list header. If there are too many or too long
 // ones, the header is unreadable.
 type headerLines struct {
 	values [4][]byte
@@ -55,7 +55,7 @@ func (l *headerLines) add(value []byte) {
 	l.bytes += len(value)
 }
 
-// all is empty if there was too much.
+// all returns the lines, or nothing if there was too much.
 func (l *headerLines) all() [][]byte {
 	if l.n > len(l.values) || l.bytes > maxList {
 		return nil
@@ -63,14 +63,14 @@ func (l *headerLines) all() [][]byte {
 	return l.values[:l.n]
 }
 
-// pair is the count left of a rate limit, and the time at which it is renewed.
+// pair is the remaining count of a rate limit and the time at which it is replenished.
 type pair struct {
 	row              int
 	what             []byte // what the * of the row stands for
 	remaining, reset singleHeader
 }
 
-// singleHeader is a header that may be there once: of two, nobody knows which counts.
+// singleHeader is a header that may occur only once: of two, it is unknown which one counts.
 type singleHeader struct {
 	value []byte
 	n     int
@@ -78,8 +78,8 @@ type singleHeader struct {
 
 func (s *singleHeader) add(value []byte) { s.value, s.n = value, s.n+1 }
 
-// mayMatter reports whether a header with this name may be one of rows, or X-Should-Retry. It is
-// quick to refuse most others.
+// mayMatter reports whether a header with this name may be one of rows, or X-Should-Retry. It
+// rejects most other names quickly.
 func mayMatter(name []byte) bool {
 	if len(name) < len("RateLimit") || len(name) > maxName {
 		return false
@@ -96,7 +96,7 @@ func mayMatter(name []byte) bool {
 	return false
 }
 
-// lowerName returns name in lower case, in buf. mayMatter must have passed name, which bounds its
+// lowerName returns name in lower case, in buf. mayMatter must have accepted name, which limits its
 // length.
 func lowerName(buf *[maxName]byte, name []byte) []byte {
 	small := buf[:len(name)]
@@ -109,7 +109,7 @@ func lowerName(buf *[maxName]byte, name []byte) []byte {
 	return small
 }
 
-// Add notes a header of the response if it says something about a retry.
+// Add records a header of the response if it says something about a retry.
 func (h *Headers) Add(name, value []byte) {
 	if !mayMatter(name) {
 		return
@@ -160,7 +160,7 @@ func (h *Headers) addOrder(f Form, value []byte) {
 	}
 }
 
-// addTo notes a header of a rate limit.
+// addTo records a header of a rate limit.
 func (h *Headers) addTo(row int, what, value []byte, reset bool) {
 	i := 0
 	for i < h.n && (h.pairs[i].row != row || !bytes.EqualFold(h.pairs[i].what, what)) {
@@ -180,12 +180,12 @@ func (h *Headers) addTo(row int, what, value []byte, reset bool) {
 	}
 }
 
-// Asked is the longest wait that the upstream asked for; no if it asked for none. It is never
-// negative.
+// Asked returns the longest wait that the upstream asked for; false if it asked for none. It is
+// never negative.
 func (h *Headers) Asked() (time.Duration, bool) { return h.asked, h.hasAsked }
 
-// Renewed is the time until all rate limits are renewed that are used up; no if none is, or none
-// that says until when. It is never negative, and 0 if they were renewed already.
+// Renewed returns the time until all exhausted rate limits are replenished; false if none is
+// exhausted, or none has a reset. It is never negative, and 0 if they are already replenished.
 func (h *Headers) Renewed() (time.Duration, bool) {
 	longest, told := h.structured()
 	for i := range h.pairs[:h.n] {
@@ -197,7 +197,7 @@ func (h *Headers) Renewed() (time.Duration, bool) {
 }
 
 // MeansRateLimit reports whether a response with this status may be due to a rate limit, so that
-// Renewed has to do with it. 403 is what GitHub answers; 529 is Anthropic's overload.
+// Renewed applies. GitHub answers 403; 529 is Anthropic's overload.
 func MeansRateLimit(status int) bool {
 	switch status {
 	case 403, 429, 503, 529:
@@ -206,10 +206,10 @@ func MeansRateLimit(status int) bool {
 	return false
 }
 
-// ShouldRetry is what X-Should-Retry says, a header of the APIs of OpenAI, Anthropic and others
-// whose client libraries are made by the same generator (openai-python, `_base_client.py`):
-// retry or not, whatever the status. Both are false without a header, or if it says something
-// else. If one header says yes and another no, no counts.
+// ShouldRetry returns the value of X-Should-Retry: retry or not, whatever the status. The APIs of
+// OpenAI, Anthropic and others with generated client libraries send it (openai-python,
+// `_base_client.py`). Both results are false without the header or for another value. If the values
+// conflict, no counts.
 func (h *Headers) ShouldRetry() (yes, no bool) { return h.yes && !h.no, h.no }
 
 func (p *pair) wait(date []byte, now time.Time) (time.Duration, bool) {
@@ -222,8 +222,8 @@ func (p *pair) wait(date []byte, now time.Time) (time.Duration, bool) {
 	return parseReset(p.reset.value, date, now)
 }
 
-// parseDecimal reads digits with or without a fraction, at most 15 before the
-// point: the whole part, and whether the rest is more than 0.
+// parseDecimal parses digits with or without a fraction, at most 15 before the point. It returns
+// the whole part and whether the fraction is more than 0.
 func parseDecimal(b []byte) (whole int64, rest, ok bool) {
 	b = trimSpace(b)
 	i := 0

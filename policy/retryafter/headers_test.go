@@ -14,7 +14,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// readHeaders reads headers of the form "Name: value", one a line.
+// readHeaders reads headers of the form "Name: value", one per line.
 func readHeaders(head, date string, now time.Time) *Headers {
 	h := Headers{Date: []byte(date), Now: now}
 	for line := range strings.SplitSeq(head, "\n") {
@@ -240,7 +240,7 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-// What Go prints, ParseDuration reads.
+// ParseDuration parses what Go prints.
 func TestParseDurationReadsWhatGoPrints(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 100_000 {
@@ -299,8 +299,8 @@ X-Should-Retry: true`, "\n") {
 	}
 }
 
-// alone are the waits that each header of an order tells by itself, and each rate limit of which
-// both headers came once.
+// alone returns the wait of each order by itself, and of each rate limit whose two headers occur
+// once.
 func alone(head, date string, now time.Time) (asked, renewed []time.Duration) {
 	lines := strings.Split(head, "\n")
 	for i, line := range lines {
@@ -317,7 +317,7 @@ func alone(head, date string, now time.Time) (asked, renewed []time.Duration) {
 	return asked, renewed
 }
 
-// Many headers at once are never waited for shorter than the strictest of them says.
+// With many headers at once, the wait is never shorter than the strictest of them.
 func TestNeverEarlierThanTheStrictest(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
@@ -357,8 +357,8 @@ func TestNeverEarlierThanTheStrictest(t *testing.T) {
 	}
 }
 
-// Whatever an upstream sends: no panic, no negative wait, none without a 0 somewhere, and never
-// earlier than what one order says.
+// For any input there is no panic, no negative wait, no wait for a limit that is not exhausted, and
+// none earlier than an order.
 func FuzzHeaders(f *testing.F) {
 	for _, head := range []string{
 		`RateLimit: "a";r=0;t=30`, "RateLimit: a;r=0\nRateLimit-Policy: a;w=5", "RateLimit: limit=1, remaining=0, reset=5",
@@ -398,7 +398,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// Every duration that is read is one that arithmetic without bounds gives, rounded up.
+// Every parsed duration equals the result of unbounded arithmetic, rounded up.
 func FuzzDuration(f *testing.F) {
 	for _, text := range []string{"6m0s", "4.2s", "88ms", "1d2h", "34.074824224s", "0.0000000001ns", "99999999999999999999d", "1.5"} {
 		f.Add(text)
@@ -428,7 +428,7 @@ func FuzzDuration(f *testing.F) {
 	})
 }
 
-// A failure has some twenty headers; two or three of them have to do with a wait.
+// A failed response has about twenty headers; two or three of them concern a wait.
 func BenchmarkHeaders(b *testing.B) {
 	var names, values [][]byte
 	for _, line := range strings.Split(`Alt-Svc: h3=":443"; ma=86400

@@ -2,8 +2,8 @@ package retryafter
 
 import "time"
 
-// The three formats of RFC 9110 section 5.6.7. A digit stands for itself and
-// any other letter for its kind:
+// The three formats of RFC 9110 section 5.6.7. A digit stands for itself and any other letter for
+// its kind:
 //
 //	Sun, 06 Nov 1994 08:49:37 GMT    IMF-fixdate
 //	Sunday, 06-Nov-94 08:49:37 GMT   RFC 850
@@ -19,10 +19,9 @@ const (
 
 var longDays = [...]string{"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"}
 
-// parseDate reads an HTTP date as Unix seconds. now decides only which century
-// a two-digit year means. It is strict where RFC 9110 is, but does not check
-// that the day's name fits the date, and it takes a leap second as the second
-// after. It does not allocate.
+// parseDate parses an HTTP date to Unix seconds. now only determines the century of a two-digit
+// year. It is as strict as RFC 9110, but it does not check whether the day name matches the date. A
+// leap second becomes the next second. It does not allocate.
 func parseDate(b []byte, now time.Time) (int64, bool) {
 	switch {
 	case len(b) == fixLen && b[3] == ',':
@@ -33,14 +32,14 @@ func parseDate(b []byte, now time.Time) (int64, bool) {
 	return parseRFC850(b, now)
 }
 
-// parseFixdate reads the format that is to be sent. len(b) == fixLen.
+// parseFixdate parses the format that senders must use. len(b) == fixLen.
 func parseFixdate(b []byte) (int64, bool) {
 	ok := indexName(days, b[:3]) >= 0 && b[4] == ' ' && b[7] == ' ' && b[11] == ' ' && b[16] == ' ' && string(b[25:]) == " GMT"
 	day, month, year := number(b[5:7]), indexName(months, b[8:11]), number(b[12:16])
 	return unixOf(ok, year, month, day, b[17:17+clockLen])
 }
 
-// parseAsctime reads the C library's format. len(b) == ascLen.
+// parseAsctime parses the C library's format. len(b) == ascLen.
 func parseAsctime(b []byte) (int64, bool) {
 	ok := indexName(days, b[:3]) >= 0 && b[7] == ' ' && b[10] == ' ' && b[19] == ' '
 	day := b[8:10]
@@ -50,7 +49,7 @@ func parseAsctime(b []byte) (int64, bool) {
 	return unixOf(ok, number(b[20:]), indexName(months, b[4:7]), number(day), b[11:11+clockLen])
 }
 
-// parseRFC850 reads the format with the long day and the short year.
+// parseRFC850 parses the format with the long day name and the short year.
 func parseRFC850(b []byte, now time.Time) (int64, bool) {
 	n := len(b) - rfc850Len
 	if n < 0 || !isLongDay(b[:n]) {
@@ -62,7 +61,7 @@ func parseRFC850(b []byte, now time.Time) (int64, bool) {
 	if !ok || year < 0 {
 		return 0, false
 	}
-	// More than 50 years ahead means the last year with these digits.
+	// A year more than 50 years ahead is the last past year with these digits.
 	thisYear := now.UTC().Year()
 	year += thisYear - thisYear%100
 	if year > thisYear+50 {
@@ -82,8 +81,8 @@ func isLongDay(b []byte) bool {
 	return false
 }
 
-// unixOf puts a date together; month counts from 0 and negative parts mean
-// that they could not be read. ok false gives false.
+// unixOf combines a date. month counts from 0, and a negative part could not be parsed. If ok is
+// false, it returns false.
 func unixOf(ok bool, year, month, day int, clock []byte) (int64, bool) {
 	h, m, s := number(clock[0:2]), number(clock[3:5]), number(clock[6:8])
 	if !ok || clock[2] != ':' || clock[5] != ':' || year < 0 || month < 0 || day < 1 ||
@@ -91,13 +90,13 @@ func unixOf(ok bool, year, month, day int, clock []byte) (int64, bool) {
 		return 0, false
 	}
 	t := time.Date(year, time.Month(month+1), day, 0, 0, 0, 0, time.UTC)
-	if t.Day() != day { // 31 Feb would be carried into March
+	if t.Day() != day { // 31 Feb would become a day in March
 		return 0, false
 	}
 	return t.Unix() + int64(h*3600+m*60+s), true
 }
 
-// indexName is the place of a three-letter name in a list of such, -1 if none.
+// indexName returns the index of a three-letter name in a list of such names, or -1.
 func indexName(list string, name []byte) int {
 	for i := 0; i < len(list); i += 3 {
 		if list[i:i+3] == string(name) {
@@ -107,7 +106,7 @@ func indexName(list string, name []byte) int {
 	return -1
 }
 
-// number reads digits only, -1 for anything else. At most 4 digits are passed.
+// number parses digits; it returns -1 for anything else. At most 4 digits are passed.
 func number(b []byte) int {
 	n := 0
 	for _, c := range b {

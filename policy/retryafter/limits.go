@@ -6,17 +6,17 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
-// LimitRow is a rate limit that an upstream describes in the headers of any response, good ones
-// included.
+// LimitRow is a rate limit that an upstream describes in the headers of all responses, including
+// successful ones.
 type LimitRow struct {
-	Limit, Remaining, Reset string // names of headers; Limit and Reset are "" if Remaining says all
+	Limit, Remaining, Reset string // names of headers; Limit and Reset are "" if Remaining includes them
 	Kind                    ratelimit.Kind
-	Model                   ratelimit.Model // what Reset is
+	Model                   ratelimit.Model // the meaning of Reset
 	Source                  string
 }
 
-// limitRows are the rate limits that are learnt. A reset is read as in Headers. What it means
-// differs: OpenAI and Anthropic say when the bucket is full again, the others when a window ends.
+// limitRows are the rate limits that are learned. Resets are parsed as in Headers, but their
+// meaning differs: for OpenAI and Anthropic the bucket is full again, for the others a window ends.
 var limitRows = [...]LimitRow{
 	{"X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests", ratelimit.Requests, ratelimit.Refilling,
 		"OpenAI, \"Rate limits\" (\"time until the rate limit resets to its initial state\"), Groq"},
@@ -46,13 +46,13 @@ var limitRows = [...]LimitRow{
 		"draft-ietf-httpapi-ratelimit-headers-07 to -10: `r` and `t`, with `q` of RateLimit-Policy"},
 }
 
-// LimitRows are the rate limits that are learnt. The slice belongs to the caller.
+// LimitRows returns the rate limits that are learned. The slice belongs to the caller.
 func LimitRows() []LimitRow { return append([]LimitRow(nil), limitRows[:]...) }
 
 // NumLimits is the number of LimitRows.
 const NumLimits = len(limitRows)
 
-// structuredRow is that of RateLimit.
+// structuredRow is the row of RateLimit.
 const structuredRow = len(limitRows) - 1
 
 // limitPart is one of the headers of a row.
@@ -82,22 +82,21 @@ var limitParts = func() map[string]limitPart {
 	return all
 }()
 
-// Limits reads what the headers of a response say about rate limits, whether they are used up or
-// not.
+// Limits reads what the headers of a response say about rate limits, exhausted or not.
 //
-// Set Date and Now, Add every header, then ask Each. It keeps slices of the values given, so it must
-// not outlive them. It does not allocate. Not safe for concurrent use. What cannot be read is
-// ignored, and so is a rate limit of which a header came twice.
+// Set Date and Now, call Add for every header, then Each. It keeps slices of the values passed, so
+// it must not outlive them. It does not allocate. It is not safe for concurrent use. Unreadable
+// values and rate limits with a duplicate header are ignored.
 type Limits struct {
-	Date []byte    // the value of the response's Date header, nil without one
+	Date []byte    // value of the response's Date header, or nil
 	Now  time.Time // the local time, for a response without Date
 
 	values [len(limitRows)][parts]singleHeader
 	rules  headerLines
-	Any    bool // one of the headers was there
+	Any    bool // at least one such header was present
 }
 
-// Add notes a header of the response if it says something about a rate limit.
+// Add records a header of the response if it says something about a rate limit.
 func (l *Limits) Add(name, value []byte) {
 	if !mayMatter(name) {
 		return
@@ -116,8 +115,8 @@ func (l *Limits) Add(name, value []byte) {
 	l.Any = true
 }
 
-// Each returns the i-th rate limit, for i in [0, len(LimitRows())). ok is false if the response says
-// nothing about it.
+// Each returns the i-th rate limit, for i in [0, len(LimitRows())). ok is false if the response
+// says nothing about it.
 func (l *Limits) Each(i int) (r ratelimit.Reading, ok bool) {
 	row := &limitRows[i]
 	r = ratelimit.Reading{Row: uint8(i), Kind: row.Kind, Model: row.Model}
@@ -135,8 +134,8 @@ func (l *Limits) Each(i int) (r ratelimit.Reading, ok bool) {
 	return r, ok1 && ok2 && ok3 && limit > 0
 }
 
-// limitNumber reads a number of requests or tokens. What follows it after a comma or semicolon is
-// for people (draft-ietf-httpapi-ratelimit-headers-03 section 3.1).
+// limitNumber parses a number of requests or tokens. Text after a comma or semicolon is for humans
+// (draft-ietf-httpapi-ratelimit-headers-03 section 3.1).
 func limitNumber(b []byte) (float64, bool) {
 	for i, c := range b {
 		if c == ',' || c == ';' {
@@ -151,7 +150,7 @@ func limitNumber(b []byte) (float64, bool) {
 	return float64(n), ok
 }
 
-// structured reads RateLimit, and of several rate limits the one of which least is left.
+// structured reads RateLimit. Of several rate limits it returns the one with the least left.
 func (l *Limits) structured(r ratelimit.Reading) (ratelimit.Reading, bool) {
 	v := &l.values[structuredRow][partRemaining]
 	if v.n != 1 || len(v.value) > maxList {
@@ -186,7 +185,7 @@ func (l *Limits) structured(r ratelimit.Reading) (ratelimit.Reading, bool) {
 	return r, found && !s.bad
 }
 
-// quota returns q of the policy of that name; below 0 without one.
+// quota returns q of the policy with that name; below 0 if there is none.
 func (l *Limits) quota(name []byte) int64 {
 	q := int64(unset)
 	for _, line := range l.rules.all() {

@@ -10,7 +10,7 @@ import (
 
 var limitsNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// limitsOf reads headers, alternately a name and a value.
+// limitsOf reads headers, names and values in turn.
 func limitsOf(headers ...string) (all []ratelimit.Reading) {
 	l := Limits{Now: limitsNow}
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -99,7 +99,7 @@ func TestLimitsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// FuzzLimits reads any headers; what comes out is within bounds.
+// FuzzLimits reads arbitrary headers; the results are within their ranges.
 func FuzzLimits(f *testing.F) {
 	for i, r := range limitRows {
 		f.Add(uint8(i), "100", "7", "30")

@@ -1,6 +1,6 @@
-// Package retryafter reads how long a response's headers ask the client to wait: Retry-After and its
-// relatives, and the headers of rate limits. Headers takes all of a response; Rows lists what is
-// known, each with its source. What error bodies say is read by package apierror.
+// Package retryafter reads how long the headers of a response ask the client to wait: Retry-After
+// and similar headers, and those of rate limits. Headers reads a response; Rows lists the known
+// headers, each with its source. Package apierror reads error bodies.
 package retryafter
 
 import (
@@ -10,17 +10,14 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// Parse reads the value of a Retry-After field (RFC 9110 section
-// 10.2.3): seconds, or a date in one of the three HTTP formats. Seconds may have
-// a fraction, which the RFC does not know but APIs send. A date is
-// measured against date, the value of the same response's Date field, so that
-// a clock that runs wrong does no harm; where that is missing or no date,
-// against now, the local time. Both are truncated to seconds at their source,
-// so the result is never earlier than what was asked.
+// Parse parses the value of a Retry-After header (RFC 9110 section 10.2.3): seconds, or a date in
+// one of the three HTTP formats. Seconds may have a fraction, which is not in the RFC but which
+// APIs send. A date is relative to date, the Date header of the same response, so that wrong clocks
+// do no harm. If that is missing or invalid, it is relative to now, the local time. Upstreams
+// truncate both to seconds, so the result is never earlier than what was asked.
 //
-// The result is never negative: a date that is over gives 0. What is too large
-// for a Duration gives the largest. Anything else gives false: signs, words, an
-// empty value. It does not allocate.
+// The result is never negative: a past date returns 0. A value too large for a Duration returns the
+// largest one. Anything else returns false: signs, words, an empty value. It does not allocate.
 func Parse(value, date []byte, now time.Time) (time.Duration, bool) {
 	value = trimSpace(value)
 	if len(value) > 0 && isDigit(value[0]) {
@@ -36,7 +33,7 @@ func Parse(value, date []byte, now time.Time) (time.Duration, bool) {
 	return max(time.Unix(until, 0).Sub(now), 0), true
 }
 
-// parseSeconds reads delay-seconds = 1*DIGIT, with or without a fraction.
+// parseSeconds parses delay-seconds = 1*DIGIT, with or without a fraction.
 func parseSeconds(b []byte) (time.Duration, bool) {
 	var n int64
 	for i, c := range b {
@@ -56,9 +53,8 @@ func parseSeconds(b []byte) (time.Duration, bool) {
 	return secondsToDuration(n), true
 }
 
-// parseFraction reads the digits after the point of a number of seconds. What
-// is finer than a nanosecond is rounded up, so that the wait is never shorter
-// than what was asked.
+// parseFraction parses the digits after the point of a number of seconds. It rounds up to a
+// nanosecond, so the wait is never shorter than what was asked.
 func parseFraction(b []byte) (d time.Duration, ok bool) {
 	unit, finer := time.Second/10, false
 	for _, c := range b {
@@ -86,7 +82,7 @@ func secondsToDuration(s int64) time.Duration {
 	return time.Duration(s) * time.Second
 }
 
-// trimSpace drops optional white space (RFC 9110 section 5.6.3) at both ends.
+// trimSpace removes optional white space (RFC 9110 section 5.6.3) at both ends.
 func trimSpace(b []byte) []byte {
 	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
 		b = b[1:]

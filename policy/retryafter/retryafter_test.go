@@ -86,7 +86,7 @@ func TestParseRetryAfter(t *testing.T) {
 	}
 }
 
-// RFC 9110 section 5.6.7: a two-digit year more than 50 years ahead is past.
+// RFC 9110 section 5.6.7: a two-digit year more than 50 years ahead is in the past.
 func TestTwoDigitYearIsWithinFiftyYears(t *testing.T) {
 	for _, tc := range []struct {
 		now  int
@@ -160,8 +160,8 @@ func checkSeconds(t *testing.T, value []byte, got time.Duration, ok bool) {
 	}
 }
 
-// checkDate compares with net/http: we may refuse more, but what we take must
-// be the same instant. Leap seconds, and the century of a short year, are ours.
+// checkDate compares with net/http: we may reject more, but accepted dates must be the same
+// instant. Leap seconds and the century of a short year are our own rules.
 func checkDate(t *testing.T, value []byte, now time.Time) {
 	t.Helper()
 	got, ok := parseDate(value, now)

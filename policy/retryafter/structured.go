@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// structured is what the headers RateLimit and RateLimit-Policy tell, the longest wait of several
-// rate limits. A header that is malformed anywhere tells nothing (RFC 9651 section 4.2).
+// structured returns the longest wait of the headers RateLimit and RateLimit-Policy. A header that
+// is malformed anywhere is ignored (RFC 9651 section 4.2).
 func (h *Headers) structured() (longest time.Duration, told bool) {
 	var older dictionary
 	for _, line := range h.current.all() {
@@ -39,7 +39,7 @@ func (h *Headers) structured() (longest time.Duration, told bool) {
 	return longest, told
 }
 
-// window is w of the policy of that name; below 0 when it is not told.
+// window returns w of the policy with that name; below 0 if it is unknown.
 func (h *Headers) window(name []byte) int64 {
 	w := int64(unset)
 	for _, line := range h.rules.all() {
@@ -56,7 +56,7 @@ func (h *Headers) window(name []byte) int64 {
 	return w
 }
 
-// dictionary is what draft -07 said in one field.
+// dictionary is the content of a header in draft -07.
 type dictionary struct {
 	remaining, reset int64
 	seen             uint8
@@ -73,23 +73,23 @@ func (d *dictionary) note(m *rateLimitItem) {
 	}
 }
 
-// unset is a number that was not given, or was no integer of 0 or more.
+// unset stands for a number that is missing or is not an integer of 0 or more.
 const unset = -1
 
 // maxDigits bounds an integer (RFC 9651 section 3.3.1), so that none overflows.
 const maxDigits = 15
 
-// rateLimitItem is one of a list (a name with parameters), or of a dictionary (a name
-// with a value).
+// rateLimitItem is a member of a list (a name with parameters) or of a dictionary (a name with a
+// value).
 type rateLimitItem struct {
 	name       []byte // without quotes; a name with an escape keeps it
 	dictionary bool
-	value      int64 // of a dictionary's
+	value      int64 // of a dictionary member
 	q, r, t, w int64
 }
 
-// rateLimitItems goes through the members of a list or dictionary (RFC 9651 sections
-// 3.1 and 3.2). Inner lists, which these fields never have, make it bad.
+// rateLimitItems iterates over the members of a list or dictionary (RFC 9651 sections 3.1 and 3.2).
+// Inner lists, which these headers never have, make it bad.
 type rateLimitItems struct {
 	rest  []byte
 	item  rateLimitItem
@@ -97,7 +97,7 @@ type rateLimitItems struct {
 	bad   bool
 }
 
-// next reads the next member; no at the end, or when it is bad.
+// next reads the next member; false at the end, or if it is bad.
 func (s *rateLimitItems) next() bool {
 	if s.bad {
 		return false
@@ -112,7 +112,7 @@ func (s *rateLimitItems) next() bool {
 		}
 		s.skip(" \t")
 	} else if len(s.rest) == 0 {
-		return false // an empty field is an empty list
+		return false // an empty header is an empty list
 	}
 	s.begun = true
 	s.item = rateLimitItem{value: unset, q: unset, r: unset, t: unset, w: unset}
@@ -161,7 +161,7 @@ func (s *rateLimitItems) readName() bool {
 	return true
 }
 
-// readParameters reads ;key and ;key=value, of which the last of a name counts.
+// readParameters reads ;key and ;key=value; the last of equal keys counts.
 func (s *rateLimitItems) readParameters() bool {
 	for s.take(';') {
 		s.skip(" ")
@@ -189,8 +189,8 @@ func (s *rateLimitItems) readParameters() bool {
 	return true
 }
 
-// word takes the characters of a key or token. It takes those of both, so a
-// few more keys than are allowed are read.
+// word reads the characters of a key or token. It accepts those of both, so it also accepts a few
+// invalid keys.
 func (s *rateLimitItems) word() []byte {
 	i := 0
 	for i < len(s.rest) && (isTokenByte(s.rest[i]) || s.rest[i] == ':' || s.rest[i] == '/') {
@@ -219,8 +219,7 @@ func (s *rateLimitItems) quoted() ([]byte, bool) {
 	return nil, s.fail()
 }
 
-// bare reads a value: an integer of 0 or more gives its number, any other
-// value unset.
+// bare reads a value: an integer of 0 or more returns its number, any other value unset.
 func (s *rateLimitItems) bare() (int64, bool) {
 	if len(s.rest) == 0 {
 		return unset, s.fail()
@@ -270,7 +269,7 @@ func (s *rateLimitItems) number() (int64, bool) {
 	return n, true
 }
 
-// isTokenByte reports a character of a token (RFC 9110 section 5.6.2).
+// isTokenByte reports whether c may be in a token (RFC 9110 section 5.6.2).
 func isTokenByte(c byte) bool {
 	switch {
 	case 'a' <= c|0x20 && c|0x20 <= 'z', isDigit(c):

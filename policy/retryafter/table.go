@@ -1,6 +1,6 @@
 package retryafter
 
-// Form is how the value of a header tells a wait.
+// Form is how the value of a header states a wait.
 type Form uint8
 
 // The forms, a closed set.
@@ -19,7 +19,8 @@ var formTexts = [numForms]string{
 	FormStructured:   "`\"name\";r=0;t=30`, or `limit=10, remaining=0, reset=30` of draft 7",
 }
 
-// String describes the form for a reader of documentation. A value outside the set gives "invalid".
+// String describes the form for readers of the documentation, or returns "invalid" for a value
+// outside the set.
 func (f Form) String() string {
 	if f >= numForms {
 		return "invalid"
@@ -27,22 +28,21 @@ func (f Form) String() string {
 	return formTexts[f]
 }
 
-// Row is one header that tells a wait, and where that is said.
+// Row is one header that states a wait, and its source.
 type Row struct {
-	Header string // its name; a * stands for any text of one byte or more
-	// Left is the header with the count that has to be 0 for Header to say something: it is
-	// renewed after the wait. "" if Header is an order to wait. A * stands for the same text as
-	// the one in Header.
+	Header string // its name; * stands for any text of one byte or more
+	// Left is the header whose count must be 0 for Header to apply: it is replenished after the
+	// wait. "" if Header is an order to wait. A * stands for the same text as in Header.
 	Left   string
 	Form   Form
-	Source string // the document or client library that says so
+	Source string // the document or client library
 }
 
-// Order reports whether the header is an order to wait. It goes before those that only tell when
-// a rate limit is renewed.
+// Order reports whether the header is an order to wait. Orders take precedence over headers that
+// only state when a rate limit is replenished.
 func (r *Row) Order() bool { return r.Left == "" && r.Form != FormStructured }
 
-// rows are all headers that tell a wait. Orders come first.
+// rows are all headers that state a wait. Orders come first.
 var rows = [...]Row{
 	{Header: "Retry-After", Form: FormRetryAfter,
 		Source: "RFC 9110 section 10.2.3; fractions: openai-python `_base_client.py`, Discord"},
@@ -73,10 +73,10 @@ var rows = [...]Row{
 		Source: "Anthropic, \"Rate limits\" (`requests`, `tokens`, `input-tokens`, `output-tokens`; RFC 3339)"},
 }
 
-// Rows are all headers that tell a wait, orders first. The slice belongs to the caller.
+// Rows returns all headers that state a wait, orders first. The slice belongs to the caller.
 func Rows() []Row { return append([]Row(nil), rows[:]...) }
 
-// pattern is a header name as it is compared: in lower case, cut at its *.
+// pattern is a header name prepared for comparison: in lower case, cut at its *.
 type pattern struct {
 	before, after string
 	star          bool
@@ -101,7 +101,7 @@ func lower(s string) string {
 	return string(b)
 }
 
-// match reports whether name, in lower case, fits, and where what its * stands for ends.
+// match reports whether name, in lower case, matches, and where the text for its * ends.
 func (p *pattern) match(name []byte) (end int, ok bool) {
 	if !p.star {
 		return len(p.before), string(name) == p.before

@@ -9,10 +9,10 @@ import (
 // DefaultRejected is the default retry-rejected setting.
 const DefaultRejected = "429"
 
-// Set is the set of statuses by which an upstream tells that it did not do the work. A
-// failure with one of them is policy.Rejected, and a request of any method may be sent
-// again. The zero value is DefaultRejected: a rate limiter refuses a request before the
-// work begins. It does not change after it was made, so copies are safe for concurrent use.
+// Set is the set of statuses that mean that the upstream did not do the work. A failure with one of
+// them is policy.Rejected, and a request of any method may be retried. The zero value is
+// DefaultRejected: a rate limiter rejects a request before the work begins. It does not change
+// after it was made, so copies are safe for concurrent use.
 type Set struct {
 	Codes Codes
 	given bool // Codes replaces the default, even if it is empty

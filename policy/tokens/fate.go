@@ -1,19 +1,19 @@
 package tokens
 
-// Fate is what became of tokens that a response used.
+// Fate is what happened to the tokens that a response used.
 type Fate uint8
 
 // The fates, a closed set.
 const (
-	Delivered Fate = iota // the client got the response whole
-	Wasted                // it got a part of it, or none
-	Retried               // another attempt took the place of the response
+	Delivered Fate = iota // the client got the complete response
+	Wasted                // the client got a part of it, or nothing
+	Retried               // another attempt replaced the response
 	NumFates
 )
 
 var fateNames = [NumFates]string{Delivered: "delivered", Wasted: "wasted", Retried: "retried"}
 
-// String returns the label. A value outside the set gives "invalid".
+// String returns the label, or "invalid" for a value outside the set.
 func (f Fate) String() string {
 	if f >= NumFates {
 		return "invalid"
@@ -34,7 +34,7 @@ const (
 
 var partNames = [NumParts]string{PartInput: "input", PartOutput: "output", PartCached: "cached"}
 
-// String returns the label. A value outside the set gives "invalid".
+// String returns the label, or "invalid" for a value outside the set.
 func (p Part) String() string {
 	if p >= NumParts {
 		return "invalid"

@@ -1,21 +1,21 @@
-// Package tokens reads what a request to a language model's API asks for, and what its response
-// says that it used. It looks at bodies as they pass and keeps nothing of them.
+// Package tokens reads what a request to a language model's API asks for, and how many tokens its
+// response reports as used. It reads bodies as they pass and keeps nothing of them.
 //
-// Request reads the body of a request: the model, and how much output it allows. Usage reads the
-// body of a response, JSON or an event stream. Both know the APIs of OpenAI (Chat Completions,
-// Responses) and Anthropic (Messages), and all that speak one of them. What they cannot read says
-// nothing; nothing here is an error.
+// Request reads the body of a request: the model, and the maximum output. Usage reads the body of a
+// response, JSON or an event stream. Both know the APIs of OpenAI (Chat Completions, Responses) and
+// Anthropic (Messages), and compatible ones. Nothing here is an error: what cannot be read is
+// ignored.
 package tokens
 
 import "github.com/retryproxy/retryproxy/policy/jsonscan"
 
-// MaxLook is how far Request looks into a body, in bytes.
+// MaxLook is how many bytes of a body Request reads.
 const MaxLook = 64 << 10
 
-// bytesPerToken estimates tokens of input: OpenAI, "What are tokens", 4 characters of English.
+// bytesPerToken estimates input tokens. Source: OpenAI, "What are tokens": 4 characters of English.
 const bytesPerToken = 4
 
-// Estimate returns about how many tokens so many bytes of a request are.
+// Estimate returns the approximate number of tokens in that many bytes of a request.
 func Estimate(bytes int64) int64 { return (max(bytes, 0) + bytesPerToken - 1) / bytesPerToken }
 
 // The members of a request that are read.
@@ -46,18 +46,18 @@ func requestNames(parent jsonscan.ID, key []byte) jsonscan.ID {
 	return 0
 }
 
-// MaxModel is how long the name of a model may be, in bytes.
+// MaxModel is the maximum length of a model name in bytes.
 const MaxModel = jsonscan.MaxText
 
-// Request looks into the body of a request. Of a member that comes twice, the first counts. It is
-// not safe for concurrent use. Call Reset before each body.
+// Request reads the body of a request. Of equal members the first counts. It is not safe for
+// concurrent use. Call Reset before each body.
 type Request struct {
 	scan     jsonscan.Scanner
 	model    [MaxModel]byte
 	modelLen uint8
 	read     int
-	Output   int64 // tokens of output that the request allows at most; 0: it does not say
-	Stream   bool  // an event stream is asked for
+	Output   int64 // maximum output tokens; 0: not stated
+	Stream   bool  // the request asks for an event stream
 	done     bool
 	want     Want
 }
@@ -65,19 +65,20 @@ type Request struct {
 // Want is what a Request looks for.
 type Want uint8
 
-// What a Request can look for. It stops once that is known.
+// What a Request can look for. It stops once it has found that.
 const (
 	WantModel  Want = 1 << iota // the model
-	WantOutput                  // the bound of the output
+	WantOutput                  // the maximum output
 )
 
-// Reset prepares for a body.
+// Reset prepares for a new body.
 func (r *Request) Reset(want Want) {
 	r.scan = jsonscan.New(requestNames)
 	r.modelLen, r.read, r.Output, r.Stream, r.done, r.want = 0, 0, 0, false, false, want
 }
 
-// Model returns the name of the model, nil if the body does not say. It is valid until Reset.
+// Model returns the name of the model, or nil if the body does not state it. It is valid until
+// Reset.
 func (r *Request) Model() []byte {
 	if r.modelLen == 0 {
 		return nil
@@ -85,10 +86,10 @@ func (r *Request) Model() []byte {
 	return r.model[:r.modelLen]
 }
 
-// Done reports whether more of the body would say no more.
+// Done reports whether the rest of the body is of no interest.
 func (r *Request) Done() bool { return r.done }
 
-// Read takes the next piece of the body.
+// Read processes the next piece of the body.
 func (r *Request) Read(piece []byte) {
 	if r.done {
 		return

@@ -129,7 +129,7 @@ func BenchmarkUsage(b *testing.B) {
 	}
 }
 
-// FuzzRequest compares with encoding/json, for a body whose members come once.
+// FuzzRequest compares with encoding/json, for a body without equal members.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"model":"m","max_tokens":5,"stream":true}`), uint8(3))
 	f.Fuzz(func(t *testing.T, body []byte, size uint8) {
@@ -145,7 +145,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzUsage reads any body: the numbers are within bounds, and pieces make no difference.
+// FuzzUsage reads arbitrary bodies: the numbers are in range and do not depend on the pieces.
 func FuzzUsage(f *testing.F) {
 	f.Add([]byte("data: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}\r\n\r\n"), true, uint8(5))
 	f.Add([]byte(`{"usage":{"input_tokens":3,"cache_read_input_tokens":4}}`), false, uint8(0))

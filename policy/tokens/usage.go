@@ -2,10 +2,10 @@ package tokens
 
 import "github.com/retryproxy/retryproxy/policy/jsonscan"
 
-// Count is what a response used, as its upstream counts.
+// Count is what a response used, as counted by its upstream.
 type Count struct {
 	Input  int64 // without Cached
-	Cached int64 // of the input, read from a cache
+	Cached int64 // input that was read from a cache
 	Output int64
 }
 
@@ -15,7 +15,7 @@ func (c Count) Any() bool { return c != Count{} }
 // Total returns all tokens.
 func (c Count) Total() int64 { return c.Input + c.Cached + c.Output }
 
-// MaxCount bounds each number of a Count: an upstream that says more says nothing.
+// MaxCount limits each number of a Count; larger values are ignored.
 const MaxCount = 10_000_000
 
 // The members of a response that are read.
@@ -32,9 +32,9 @@ const (
 	idCachedTokens
 )
 
-// usageNames are the members of usage: OpenAI "The chat completion object", "The response object";
-// Anthropic "Messages". In a stream usage is a member of an event, of its message (Anthropic's
-// message_start) or of its response (OpenAI's response.completed).
+// usageNames returns the members of usage: OpenAI "The chat completion object", "The response
+// object"; Anthropic "Messages". In a stream, usage is a member of an event, of its message
+// (Anthropic's message_start) or of its response (OpenAI's response.completed).
 func usageNames(parent jsonscan.ID, key []byte) jsonscan.ID {
 	switch parent {
 	case jsonscan.Root:
@@ -73,10 +73,10 @@ func usageNames(parent jsonscan.ID, key []byte) jsonscan.ID {
 	return 0
 }
 
-// Usage reads the usage of one response from its body. It is not safe for concurrent use. Call Reset
-// before each body.
+// Usage reads the usage of one response from its body. It is not safe for concurrent use. Call
+// Reset before each body.
 //
-// Of an event stream, the last number of each kind counts: Anthropic's message_start has the input,
+// In an event stream the last number of each kind counts: Anthropic's message_start has the input,
 // and its message_delta the output so far.
 type Usage struct {
 	scan   jsonscan.Scanner
@@ -84,30 +84,30 @@ type Usage struct {
 	line   lineState
 	prefix uint8 // bytes of dataField that were read
 
-	input, creation, cacheRead, cachedOf, output int64 // -1: not said
+	input, creation, cacheRead, cachedOf, output int64 // -1: not stated
 }
 
-// lineState is where in a line of an event stream the next byte is.
+// lineState is the position of the next byte in a line of an event stream.
 type lineState uint8
 
 const (
 	lineBegin lineState = iota
-	lineField           // in the name of a field that may be data
+	lineField           // in a field name that may be data
 	lineSpace           // before the one space that may precede the value
 	lineData            // in the value of data
-	lineOther           // in another line
+	lineOther           // in any other line
 )
 
 const dataField = "data:"
 
-// Reset prepares for a body.
+// Reset prepares for a new body.
 func (u *Usage) Reset(events bool) {
 	u.scan = jsonscan.New(usageNames)
 	u.events, u.line, u.prefix = events, lineBegin, 0
 	u.input, u.creation, u.cacheRead, u.cachedOf, u.output = -1, -1, -1, -1, -1
 }
 
-// Read takes the next piece of the body.
+// Read processes the next piece of the body.
 func (u *Usage) Read(piece []byte) {
 	if !u.events {
 		u.readJSON(piece)
@@ -118,12 +118,12 @@ func (u *Usage) Read(piece []byte) {
 	}
 }
 
-// Count returns what was used, as far as the body has said. Numbers that cannot be are 0.
+// Count returns what was used, as far as the body states it. Impossible numbers are 0.
 func (u *Usage) Count() (c Count) {
 	c.Output = max(u.output, 0)
 	c.Cached = max(u.cacheRead, u.cachedOf, 0)
 	c.Input = max(u.input, 0) + max(u.creation, 0)
-	if u.cachedOf >= 0 && u.cacheRead < 0 { // OpenAI counts them as input too
+	if u.cachedOf >= 0 && u.cacheRead < 0 { // OpenAI includes them in the input
 		c.Cached = min(c.Cached, c.Input)
 		c.Input -= c.Cached
 	}
@@ -160,7 +160,7 @@ func (u *Usage) take(v *jsonscan.Value) {
 	}
 }
 
-// readLine reads a part of a line of an event stream, and returns how long it is.
+// readLine reads a part of a line of an event stream, and returns its length.
 func (u *Usage) readLine(b []byte) int {
 	switch u.line {
 	case lineData, lineOther:
@@ -192,7 +192,8 @@ func (u *Usage) readLine(b []byte) int {
 	return u.readField(b[0])
 }
 
-// readField reads a byte of the name of a field. Each data begins a text: no vendor breaks one into lines.
+// readField reads a byte of a field name. Each data field begins a JSON text: no vendor splits one
+// over several lines.
 func (u *Usage) readField(c byte) int {
 	if c != dataField[u.prefix] {
 		u.line = lineOther

@@ -36,11 +36,11 @@ func (s *sender) connect(fresh bool) policy.Cause {
 	pool := s.r.Dest.UpstreamState.Pool
 	s.att.Unchecked = s.upload.IsBuffered()
 	if s.att.Fault.Breaks() {
-		s.use(attempt.StandIn(pool, s.att.Fault.Fault))
+		s.use(attempt.FaultConn(pool, s.att.Fault.Fault))
 		return policy.CauseStatus
 	}
 	choice := s.choice()
-	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: s.avoid, Key: choice.Key, Endpoint: pool.Choose(choice), Unchecked: s.att.Unchecked, HTTP1: s.r.HTTP.Upgrade != nil}
+	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: s.avoid, Key: choice.Key, Endpoint: pool.Choose(choice), Unchecked: s.att.Unchecked, HTTP1: s.r.HTTP.Upgrade != nil, DialTimeout: s.r.Route.DialTimeout}
 	if !s.retriesReset() {
 		o.MaxIdle = freshFor
 	}
