@@ -158,7 +158,7 @@ func TestReasonsComeInTheirOrder(t *testing.T) {
 	p := testPolicy(t)
 	b := budget.New(budget.Config{})
 	a := Attempt{Status: 503, Final: true, RetryAfter: time.Hour, HasRetryAfter: true}
-	s := Situation{Retries: 3, MaxRetries: 3, Replay: ReplayBufferFull, Left: -1, Elapsed: time.Hour, Draining: true, Layered: true}
+	s := Situation{Retries: 3, MaxRetries: 3, Replay: ReplayBufferFull, Left: -1, Draining: true, Layered: true}
 	for _, step := range []struct {
 		want   Reason
 		remove func()
@@ -166,7 +166,6 @@ func TestReasonsComeInTheirOrder(t *testing.T) {
 		{ReasonUpstreamGaveUp, func() { a.Final = false }},
 		{ReasonNotIdempotent, func() { s.Safe = true }},
 		{ReasonRetriesExhausted, func() { s.Retries = 0 }},
-		{ReasonRetriesExhausted, func() { s.Elapsed = 0 }},
 		{ReasonRetryBufferFull, func() { s.Replay = ReplayWhole }},
 		{ReasonLayered, func() { s.Layered = false }},
 		{ReasonDraining, func() { s.Draining = false }},

@@ -127,7 +127,7 @@ var requestHandling = handlingByName(
 	[]http1.HeaderName{
 		http1.ContentLength, http1.TransferEncoding, http1.Trailer, http1.Host,
 		http1.XForwardedFor, http1.XForwardedProto, http1.XForwardedHost, http1.XForwardedPort, http1.XRealIP, http1.Forwarded,
-		http1.XRequestID, http1.MaxForwards, http1.GRPCPreviousRPCAttempts, http1.Traceparent, http1.Tracestate,
+		http1.Via, http1.XRequestID, http1.MaxForwards, http1.GRPCPreviousRPCAttempts, http1.Traceparent, http1.Tracestate,
 		http1.XRequestTimeout, http1.GRPCTimeout, http1.XEnvoyExpectedTimeout,
 		http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther,
 	},

@@ -105,7 +105,7 @@ func (w *responseWriter) appendHeaders(dst []byte, named [][]byte) []byte {
 
 // responseHandling is the handling of a response's headers.
 var responseHandling = handlingByName(nil, []http1.HeaderName{
-	http1.ContentLength, http1.TransferEncoding, http1.Trailer,
+	http1.ContentLength, http1.TransferEncoding, http1.Trailer, http1.Via,
 	http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther,
 	http1.XShouldRetry, http1.XRequestID,
 })

@@ -97,7 +97,7 @@ func check(err error) {
 
 // inlinable returns the lines, as "file:line", on which functions begin that the compiler inlines.
 func inlinable() (map[string]bool, error) {
-	said, err := exec.Command("go", "build", "-o", os.DevNull, "-gcflags="+module+"...=-m", "./cmd/retryproxy").CombinedOutput()
+	said, err := exec.Command("go", "build", "-trimpath=false", "-o", os.DevNull, "-gcflags="+module+"...=-m", "./cmd/retryproxy").CombinedOutput()
 	lines := map[string]bool{}
 	for line := range strings.Lines(string(said)) {
 		if at, _, is := strings.Cut(line, ": can inline "); is {
