@@ -86,7 +86,7 @@ func (w *promiseWorld) repeatedAfterWork(q *promiseRequest, e *Ended) bool {
 // be known watchAfter later, where the attempt before ended sooner: a connection in
 // memory cannot be looked at as a socket can.
 func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
-	p, deadline := &w.route.Policy, w.deadline(q, e)
+	deadline := w.deadline(q, e)
 	for i, s := range e.Steps {
 		began := e.Began.Add(s.Began)
 		retry := i > 0 && (e.Steps[i-1].Cause != policy.CauseIdleClose || slices.ContainsFunc(e.Steps[:i-1], func(s Step) bool { return s.Cause == policy.CauseIdleClose }))
@@ -95,8 +95,6 @@ func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
 			w.breaks(q, "attempt %d began %v after the client had left", i+1, began.Sub(q.left))
 		case !deadline.IsZero() && i > 0 && (began.After(deadline) || began.Equal(deadline) && w.route.Guard.NoBreaker): // the breaker may let in at the very instant
 			w.breaks(q, "attempt %d began %v after the deadline", i+1, began.Sub(deadline))
-		case retry && p.Window > 0 && w.route.Guard.NoBreaker && s.Began-e.Steps[0].Began > p.Window:
-			w.breaks(q, "retry %d began %v after the first attempt, outside of the window", i, s.Began-e.Steps[0].Began)
 		case retry && w.route.Guard.NoBreaker && !w.drained.IsZero() && began.After(w.drained):
 			w.breaks(q, "retry %d began %v after the drain", i, began.Sub(w.drained))
 		}

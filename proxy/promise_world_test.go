@@ -75,7 +75,7 @@ func (w *promiseWorld) configure(c *Config) {
 		panic(err)
 	}
 	route.Policy = policy.Policy{
-		RetryOn: on, MaxRetries: oneOf(r, 0, 1, 2, 3, 6), Window: oneOf(r, 0, 0, 0, time.Second, 10*time.Second),
+		RetryOn: on, MaxRetries: oneOf(r, 0, 1, 2, 3, 6),
 		Unsafe: r.IntN(8) == 0, Backoff: promiseBackoff(r), Throttled: oneOf(r, nil, promiseBackoff(r)),
 	}
 	route.NoBudget = r.IntN(4) == 0
