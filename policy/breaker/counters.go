@@ -1,0 +1,126 @@
+package breaker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/latency"
+)
+
+// counters holds what the fast paths of a Guard write without its lock: permits taken and
+// released, and latencies. Guard.mu guards the fields after fresh.
+type counters struct {
+	mode   atomic.Uint32 // modeSlow, modeRecentFailures: when the fast paths need the lock
+	tickAt atomic.Int64  // when the counters are next read
+	_      [48]byte      // padding: every request writes the following fields
+
+	// Permits taken and released since the start; the difference is the requests in flight.
+	// They only grow, so each update is one atomic addition.
+	acquired atomic.Int64
+	_        [56]byte
+	released atomic.Int64
+	sending  atomic.Int64   // requests in flight that are not sent completely
+	fresh    latency.Window // latencies of requests released on the fast path
+
+	slowReleased  int64 // permits released other than by the fast path of Release
+	slowResponded int64 // those with a response
+	unsent        int64 // those that were never sent, or whose response cannot come
+	abandoned     abandonedPermits
+}
+
+// Bits of counters.mode.
+const (
+	modeSlow           = 1 << iota // the breaker is not closed, a limit binds, or requests wait: every call takes the lock
+	modeRecentFailures             // there were recent failures: Release takes the lock
+)
+
+// inFlight returns the number of permits taken. It may briefly include a permit that
+// AcquireFast undoes, so it is never too low.
+func (c *counters) inFlight() int64 {
+	left := c.released.Load() // read first: a permit taken in between is then counted, never missed
+	return c.acquired.Load() - left
+}
+
+// awaitingResponse returns the number of requests in flight that the upstream can answer.
+func (c *counters) awaitingResponse() int64 { return c.inFlight() - c.sending.Load() }
+
+// releasedFast returns the number of permits released by the fast path.
+func (c *counters) releasedFast() int64 { return c.released.Load() - c.slowReleased }
+
+// responses and sent return the number of attempts answered and sent so far.
+func (c *counters) responses() int64 { return c.releasedFast() + c.slowResponded }
+func (c *counters) sent() int64      { return c.acquired.Load() - c.unsent - c.sending.Load() }
+
+// undoAcquire keeps the counters consistent after AcquireFast undoes a permit.
+func (c *counters) undoAcquire() {
+	c.slowReleased++
+	c.unsent++
+	c.released.Add(1)
+}
+
+// neverAnswered counts an attempt as not sent, because its response cannot be received.
+func (c *counters) neverAnswered() { c.unsent++ }
+
+// release counts a permit as released and reports whether there was one. A permit of a
+// freed batch was already counted.
+func (c *counters) release(p Permit, kind EndKind) bool {
+	switch {
+	case p.kind == permitNone:
+		return false
+	case p.kind == permitAbandoned && !c.abandoned.release(p.batch):
+	default:
+		c.addReleased(1)
+	}
+	switch kind {
+	case Responded:
+		c.slowResponded++
+	case Unsent, Connected:
+		c.unsent++
+	}
+	return true
+}
+
+// releaseUnfinished counts the release of a permit whose request was not sent completely.
+func (c *counters) releaseUnfinished(responded bool) {
+	if responded {
+		c.slowResponded++
+	} else {
+		c.unsent++
+	}
+	c.sending.Add(-1)
+	c.addReleased(1)
+}
+
+// expireAbandoned releases abandoned permits that are older than bound.
+func (c *counters) expireAbandoned(now, bound time.Duration) {
+	if n := c.abandoned.expire(now, bound); n > 0 {
+		c.addReleased(n)
+	}
+}
+
+// freeAbandoned releases all abandoned permits.
+func (c *counters) freeAbandoned() { c.addReleased(c.abandoned.freeAll()) }
+
+func (c *counters) addReleased(n int64) {
+	c.slowReleased += n
+	c.released.Add(n)
+}
+
+// waiting counts the requests in the caller's queue.
+type waiting struct {
+	all        int
+	unfinished int // requests that have not arrived completely
+}
+
+// add adds n waiting requests like r; n may be negative.
+func (w *waiting) add(n int, r Request) {
+	w.all = max(0, w.all+n)
+	if r.Unfinished {
+		w.unfinished += n
+	}
+	w.unfinished = max(0, min(w.unfinished, w.all))
+}
+
+// any reports whether a request waits, anyWhole whether a complete one does.
+func (w *waiting) any() bool      { return w.all > 0 }
+func (w *waiting) anyWhole() bool { return w.all > w.unfinished }

@@ -1,0 +1,117 @@
+package breaker
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/latency"
+)
+
+// learner collects one window of counters and latencies after another.
+type learner struct {
+	counted         int64 // fast releases that evidence has counted
+	foldedSent      int64 // requests sent and answered until the end of the last window
+	foldedResponded int64
+	peak            int64         // most permits taken at any observation since the last window
+	pendingAt       time.Duration // when pending last compared the counters...
+	pendingSent     int64         // ...and the requests sent until then
+	window          latency.Sums  // scratch
+}
+
+// observe observes the permits taken, and returns the number of new fast releases.
+func (l *learner) observe(c *counters) (good int64) {
+	if fast := c.releasedFast(); fast > l.counted {
+		good, l.counted = fast-l.counted, fast
+	}
+	l.peak = max(l.peak, c.inFlight())
+	return good
+}
+
+// observed is what a window showed besides its latencies.
+type observed struct {
+	atOnce          float64 // mean concurrency
+	peak            int64   // maximum concurrency
+	sent, responded int64
+}
+
+// next ends the window and stores its latencies in l.window.
+func (l *learner) next(c *counters, dt time.Duration) observed {
+	c.fresh.Drain(&l.window)
+	// Little's law, capped at the peak: a long poll that ends counts for more than its
+	// window.
+	o := observed{peak: l.peak, atOnce: min(float64(l.window.Sum)/float64(dt), float64(l.peak))}
+	l.peak = c.inFlight()
+	o.sent, o.responded = c.sent()-l.foldedSent, c.responses()-l.foldedResponded
+	l.foldedSent, l.foldedResponded = l.foldedSent+o.sent, l.foldedResponded+o.responded
+	return o
+}
+
+// pending looks for overdue requests after others were answered. At least the requests in
+// flight in excess of those sent recently are overdue.
+func (l *learner) pending(now time.Duration, c *counters, u *latency.Baseline, closed bool) {
+	if now-l.pendingAt < max(latency.FoldEvery, overdue(u)) {
+		return
+	}
+	sent := c.sent()
+	if closed {
+		u.SawPending(c.awaitingResponse() - (sent - l.pendingSent))
+	}
+	l.pendingAt, l.pendingSent = now, sent
+}
+
+// learn processes the window of latencies that ends now. Only windows without trouble
+// change the baseline.
+func (g *core) learn(now, dt time.Duration) {
+	o, w := g.learner.next(g.counters, dt), &g.learner.window
+	switch {
+	case g.breaker.state != Closed, g.limiter.bound && !g.limiter.baselineShifted:
+		g.baseline.FoldedAt = now
+	case g.limiter.baselineShifted:
+		g.limiter.release()
+		g.baseline.Forget(now)
+	case overloaded(&g.baseline, w, o.atOnce), g.limiter.overload.seen && w.Total < latency.EstablishedSamples && g.counters.awaitingResponse() >= minInFlightToBind:
+		g.baseline.FoldedAt = now
+		if g.limiter.overload.grows(o.sent, o.responded, 0.5*g.baseline.Rate*dt.Seconds()) && g.limiter.mode == ConcurrencyLimitAdaptive {
+			g.bindLimit(now, o.peak)
+		}
+	default:
+		g.limiter.overload = overload{}
+		g.baseline.Fold(w, now, dt, o.atOnce, withinBaseline(&g.baseline, w))
+	}
+}
+
+// slower reports whether the quantile q of a window's latencies exceeds times the usual
+// 90th percentile.
+func slower(u *latency.Baseline, w *latency.Sums, q, times float64) bool {
+	return float64(w.Quantile(q)) > times*float64(u.P90)
+}
+
+// withinBaseline reports whether the upstream sustains the concurrency of a window: at
+// least half of its responses took no longer than 5/4 of the usual 90th percentile. Without
+// a baseline it returns true.
+func withinBaseline(u *latency.Baseline, w *latency.Sums) bool {
+	return !u.Known() || !slower(u, w, 0.5, 1.25)
+}
+
+// overloaded reports whether a window looks like overload: even its fast responses took
+// twice the usual 90th percentile, and there were more in flight than ever sustained.
+// Endpoints that differ tenfold do not look like this, whatever their mix. Nor does an
+// upstream that takes more load without becoming slow.
+func overloaded(u *latency.Baseline, w *latency.Sums, atOnce float64) bool {
+	return u.Established() && w.Total >= latency.EstablishedSamples &&
+		atOnce >= minInFlightToBind && atOnce > u.Concurrency && slower(u, w, 0.2, 2)
+}
+
+// recordSlowness records a good response that may show that the upstream recovered slower.
+func (g *core) recordSlowness(p Permit, now time.Duration) {
+	if g.recovery.recordResponse(p.at, now, g.breaker.state == SlowStart, &g.baseline) {
+		g.becameSlower(&g.recovery.seen, now)
+	}
+}
+
+// becameSlower makes the latencies seen the new baseline. The concurrency that sustains the
+// same goodput grows with them (Little's law), so the limit starts there.
+func (g *core) becameSlower(seen *latency.Sums, now time.Duration) {
+	needed := g.baseline.Concurrency * float64(seen.Mean()) / float64(max(g.baseline.Mean, 1))
+	g.baseline.Relearn(seen, now)
+	g.limiter.restartSlowStart(now, needed)
+}
