@@ -82,9 +82,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 func (o *options) length() time.Duration { return o.peace + o.down + o.after }
 
 func (o *options) crowd(seed uint64) *rig.Crowd {
-	return &rig.Crowd{N: o.clients, Every: o.every, Patience: o.patience, Seed: seed, Again: o.pause, Request: func(i int) []byte {
-		return fmt.Appendf(nil, "GET /work/%d HTTP/1.1\r\nHost: storm.example\r\nUser-Agent: storm\r\nAccept: */*\r\n\r\n", i%o.paths)
-	}}
+	return &rig.Crowd{N: o.clients, Every: o.every, Patience: o.patience, Seed: seed, Again: o.pause, Path: func(i int) string { return fmt.Sprint("/work/", i%o.paths) }}
 }
 
 // pause is the time before the next try, after failed+1 in a row: constant, or uniform in
