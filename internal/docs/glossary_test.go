@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// Every page says a thing by its word in the glossary, except the decision that lists the old words.
+// Every page says a thing by its word in the glossary. Decision notes keep the words of their time.
 func TestDocumentsUseTheWordsOfTheGlossary(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*", "*.md"))
 	if err != nil || len(pages) == 0 {
 		t.Fatal(pages, err)
 	}
 	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "SECURITY.md")) {
-		if filepath.Base(page) == "0022-words.md" {
+		if filepath.Base(filepath.Dir(page)) == "decisions" {
 			continue
 		}
 		text, err := os.ReadFile(page)
