@@ -160,7 +160,11 @@ func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
 }
 
 func TestALowWindowSaysHowMuchIsMissing(t *testing.T) {
-	all := text(t, bad(), plot.Screen{})
+	all, legend, _ := strings.Cut(text(t, bad(), plot.Screen{}), "\n\nfirst try: ")
+	all += "\n"
+	if !strings.Contains(legend, "half-open") {
+		t.Errorf("no legend: %s", legend)
+	}
 	var b strings.Builder
 	if err := Write(&b, bad(), plot.Screen{}, Size{Rows: 10}); err != nil {
 		t.Fatal(err)
