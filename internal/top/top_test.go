@@ -140,7 +140,7 @@ func TestNoLineIsWiderThanTheWindow(t *testing.T) {
 // What matters most is there in the narrowest window, whole.
 func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
 	for columns, wants := range map[int][]string{
-		60:  {"requests", "recovered", "failed  ", "p99", "31.0 s", "breaker", "open", "waiting", "44", "connection refused"},
+		60:  {"requests", "recovered", "failed  ", "p99", "31.0 s", "breaker", "open", "queued", "44", "connection refused"},
 		80:  {"in flight", "retries", "31.0 s", "budget left"},
 		120: {"attempt p99", "in flight", "idle"},
 		200: {"attempt p50", "attempt timeout 10.0 s", "GET /a"},
