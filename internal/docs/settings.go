@@ -18,6 +18,7 @@ This page lists every setting. All of them are environment variables, and can st
 configuration file.
 
 - ` + "`retryproxy check`" + ` prints the settings in force and all errors at once, and starts nothing.
+  It reads the environment of the shell in which you run it, as ` + "`explain` and `plan`" + ` do.
 - ` + "`/config`" + ` of the admin listener shows the settings of a running process, to loopback and to those
   whom ` + "`RETRYPROXY_ADMIN_ALLOW` and `RETRYPROXY_ADMIN_TOKEN_FILE`" + ` let.
 
@@ -54,8 +55,8 @@ configuration file.
 
 ## Configuration file
 
-A file whose name ends in .yaml or .yml holds the same settings in lower case and without prefix, and
-the routes as a list:
+A file whose name ends in .yaml or .yml holds the same settings in lower case and without prefix,
+and the routes as a list:
 
 ` + "```yaml" + `
 # yaml-language-server: $schema=retryproxy.schema.json
@@ -70,9 +71,9 @@ routes:
 ` + "```" + `
 
 ` + "`retryproxy config convert`" + ` prints the settings of the environment in this form,
-` + "`retryproxy config convert retryproxy.yaml`" + ` prints the variables, and ` + "`retryproxy config schema`" + ` the JSON Schema
-with which an editor completes names and marks mistakes
-([retryproxy.schema.json](retryproxy.schema.json)).
+` + "`retryproxy config convert retryproxy.yaml`" + ` prints the variables, and
+` + "`retryproxy config schema`" + ` prints the JSON Schema with which an editor completes names and marks
+mistakes ([retryproxy.schema.json](retryproxy.schema.json)).
 
 Any other file holds lines ` + "`NAME=VALUE`" + `. Lines that begin with ` + "`#`" + ` are comments. Within single quotes,
 every character stands for itself. Within double quotes, ` + "`\\n`, `\\t`, `\\\"`, `\\\\` and `\\$`" + ` are escapes.
