@@ -84,8 +84,6 @@ var timeRules = []rule{
 		want:   outOfTime(1, policy.ReasonDeadline)},
 	{name: "a request whose time is over is not sent", call: call{method: "POST", headers: []string{"Grpc-Timeout", "0S"}},
 		want: outOfTime(0, policy.ReasonDeadline)},
-	{name: "without the setting the client's deadline means nothing", acts: []act{later(2*brief, says(200, "ok"))},
-		call: call{headers: []string{"X-Request-Timeout", "100ms"}}, want: want{status: 200, body: "ok", sends: 1, outcome: policy.OutcomeSuccess}},
 	{name: "every attempt is told what is left of the time", set: waits(2 * brief), acts: []act{busy, says(200, "ok")},
 		call: call{headers: []string{"X-Request-Timeout", "20s"}},
 		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {

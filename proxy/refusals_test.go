@@ -11,7 +11,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/route"
-	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
 // refused sends the bytes on a fresh connection and checks all that a refusal
