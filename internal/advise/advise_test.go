@@ -13,10 +13,11 @@ import (
 	"github.com/retryproxy/retryproxy/plot"
 )
 
-// edges are those of the proxy's histograms of durations, in seconds.
+// edges are those of the proxy's duration histograms, in seconds.
 var edges = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 180, 600}
 
-// spread makes a histogram: so many values in the bucket with that upper edge; 0 stands for above all.
+// spread returns a histogram with that many values in the bucket with that upper edge; 0 is the
+// bucket above all edges.
 func spread(values map[float64]float64) Histogram {
 	h := Histogram{Edges: edges, Counts: make([]float64, len(edges)+1)}
 	for edge, n := range values {
@@ -29,7 +30,7 @@ func spread(values map[float64]float64) Histogram {
 	return h
 }
 
-// good are counts of a route whose attempts all went well.
+// good returns counts of a route whose attempts all succeeded.
 func good(values map[float64]float64) *Counts {
 	c := newCounts()
 	c.Attempt, c.Request = spread(values), spread(values)
@@ -41,7 +42,7 @@ func good(values map[float64]float64) *Counts {
 
 func one(c *Counts) *Sample { return &Sample{Routes: map[string]*Counts{"default": c}} }
 
-// outbound is what the defaults are before a remote service.
+// outbound returns the defaults for a remote service.
 func outbound() InForce {
 	f := defaults()
 	f.QueueTimeout = time.Second
@@ -58,7 +59,7 @@ func advise(t *testing.T, c *Counts, now InForce, seconds float64) Route {
 	return r.Routes[0]
 }
 
-// proposed is by the key of the setting.
+// proposed returns the proposed values by setting.
 func proposed(r Route) map[string]string {
 	m := map[string]string{}
 	for _, p := range r.Proposals {
@@ -121,7 +122,7 @@ func TestFailuresDoNotPassForAnswers(t *testing.T) {
 		would   map[string]float64
 		want    string
 	}{
-		// Of 10 500 attempts 500 failed at once; without them p99.9 is in the bucket up to 1 s.
+		// Of 10 500 attempts, 500 failed at once; without them, p99.9 is in the bucket up to 1 s.
 		{"fast ones make nothing faster", map[float64]float64{0.001: 500, 0.1: 9985, 1: 15}, 10_000, 0, map[string]float64{"status_503": 500}, nil, "1s"},
 		{"an upstream that fails as slowly as it answers", map[float64]float64{0.1: 10_400, 0.5: 100}, 10_000, 0, map[string]float64{"status_500": 500}, nil, "500ms"},
 		{"timeouts make nothing slower", map[float64]float64{0.1: 9985, 1: 15, 30: 500}, 10_000, 500, map[string]float64{"attempt_timeout": 500}, nil, "1s"},
@@ -183,7 +184,7 @@ func TestTheRequestHasTimeForItsAttempts(t *testing.T) {
 	now := outbound()
 	now.QueueTimeout = 0
 	if why := advise(t, c, now, 0).Proposals[1].Why; !strings.Contains(why, "at most 0.10 % of the requests took longer") {
-		t.Errorf("%q", why) // those up to 2.5 s may have taken less than 2 s, or more
+		t.Errorf("%q", why) // values up to 2.5 s may be above or below 2 s
 	}
 }
 
@@ -205,7 +206,7 @@ func TestTheBudgetIsTwiceWhatIsNeeded(t *testing.T) {
 	} {
 		c := good(map[float64]float64{0.1: 10_000})
 		c.Retries["status_503"], c.Outcomes["gave_up_budget_exhausted"] = tc.made, tc.refused
-		c.Retries["idle_close"] = 5000 // cost nothing
+		c.Retries["idle_close"] = 5000 // they cost nothing
 		c.Outcomes["success"] -= tc.refused
 		r := advise(t, c, outbound(), tc.seconds)
 		got := proposed(r)
@@ -234,7 +235,7 @@ func TestTheBackoffFollowsAnswersAndClients(t *testing.T) {
 		{"mostly 429", 0.5, "status_429", 50, nil, map[string]string{"BACKOFF": "full-jitter", "BACKOFF_THROTTLED_BASE": "1s"}},
 		{"mostly 429, quick", 0.005, "status_429", 50, nil, map[string]string{"BACKOFF_THROTTLED_BASE": "300ms"}},
 		{"mostly 503", 0.5, "status_503", 200, nil, map[string]string{"BACKOFF_THROTTLED_BASE": ""}},
-		{"429 would be", 0.5, "status_429", 50, func(f *InForce) { f.DryRun = true }, map[string]string{"BACKOFF_THROTTLED_BASE": ""}}, // those were real retries, before
+		{"429 would be", 0.5, "status_429", 50, func(f *InForce) { f.DryRun = true }, map[string]string{"BACKOFF_THROTTLED_BASE": ""}}, // those were real retries, made before
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := good(map[float64]float64{tc.median: 10_000})
@@ -256,7 +257,7 @@ func TestTheBackoffFollowsAnswersAndClients(t *testing.T) {
 	}
 }
 
-// Answers whose bodies are still on their way are of requests that are not done.
+// Requests whose response bodies are still in transit are not completed.
 func TestRequestsUnderWayAreNoDivisor(t *testing.T) {
 	c := good(map[float64]float64{0.1: 10_000})
 	c.Outcomes = map[string]float64{}
@@ -355,7 +356,7 @@ func TestRoutesAreInOrderAndTheirVariablesTheirOwn(t *testing.T) {
 	}
 }
 
-// Whatever the traffic, what is proposed is a configuration without a problem.
+// For any traffic, the proposals are a valid configuration.
 func TestWhatIsProposedCanBeSet(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {

@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/adminclient"
 )
 
-// Observe takes the samples and the settings in force.
+// Observe reads the samples and the current settings.
 func Observe(ctx context.Context, ask adminclient.Ask, window time.Duration) (*Input, error) {
 	in := &Input{}
 	var err error
@@ -50,7 +50,7 @@ func takeSample(ctx context.Context, ask adminclient.Ask) (*Sample, error) {
 	return Parse(text)
 }
 
-// askSettings gives nil where they are not shown: to another machine.
+// askSettings returns nil if the settings are hidden, as they are from other machines.
 func askSettings(ctx context.Context, ask adminclient.Ask) (map[string]InForce, error) {
 	status, text, err := ask(ctx, http.MethodGet, "/config", "")
 	if err != nil || status != http.StatusOK {

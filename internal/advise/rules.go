@@ -9,8 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 )
 
-// adviser makes the proposals for one route. Each rule may look at what those
-// before it proposed.
+// adviser makes the proposals for one route. A rule may use the proposals of earlier rules.
 type adviser struct {
 	c       *Counts
 	now     InForce
@@ -18,10 +17,10 @@ type adviser struct {
 	seconds float64
 	route   *Route
 
-	attempt time.Duration // proposed; 0: none was
-	request time.Duration // proposed, or what is in force; without the time of a hold
+	attempt time.Duration // proposed; 0: none
+	request time.Duration // proposed, or the current one; without the time in the queue
 	base    time.Duration // of the backoff
-	failing float64       // share of requests whose first attempt asked for a retry
+	failing float64       // share of requests whose first attempt failed
 }
 
 func (a *adviser) advise() {
@@ -45,18 +44,18 @@ func (a *adviser) note(text string, args ...any) {
 	a.route.Notes = append(a.route.Notes, fmt.Sprintf(text, args...))
 }
 
-// Bounds of an attempt timeout. Below the first, one lost packet passes for an
-// upstream that is down: Linux sends again after 200 ms at the earliest
-// (TCP_RTO_MIN). An upstream whose answers all take the same time would be cut
-// off by the next small delay; thrice the median is the least room.
+// Limits of an attempt timeout. Below the first, one lost packet looks like an upstream that is
+// down: Linux retransmits after 200 ms at the earliest (TCP_RTO_MIN). If all responses take the
+// same time, the next small delay would exceed the timeout; so it is at least three times the
+// median.
 const (
 	leastAttempt = 250 * time.Millisecond
 	medianRoom   = 3
 	mostAttempt  = 10 * time.Minute // the last edge of the histogram
 )
 
-// attemptTimeout: the time within which nearly all answers come. One response in
-// a thousand asked for twice costs nothing; one in ten would.
+// attemptTimeout proposes a time within which nearly all responses arrive. Sending one request in a
+// thousand again costs nothing; one in ten would.
 func (a *adviser) attemptTimeout() {
 	t, _ := a.latency.best()
 	within := a.latency.at(t.share, 0)
@@ -98,12 +97,12 @@ func steps(n int) string {
 	return strconv.Itoa(n) + " steps"
 }
 
-// slowAttempts are how many attempts that time out a request should have time
-// for, as with the defaults: one that hung is no reason to give up, three are.
+// slowAttempts is how many attempts may time out within a request, as with the defaults: one that
+// hung is no reason to give up, three are.
 const slowAttempts = 3
 
-// requestTimeout: time for those attempts and the waits between them, and before
-// them for an upstream that is down to come back.
+// requestTimeout proposes the time for those attempts and the waits between them, and before them
+// for an upstream that is down to recover.
 func (a *adviser) requestTimeout() {
 	a.request = a.now.RequestTimeout
 	switch {
@@ -124,14 +123,13 @@ func (a *adviser) requestTimeout() {
 		plural(n, "attempt"), config.DurationText(a.attempt), hold, atMost(a.c.Request.beyond(whole)))
 }
 
-// The proportions a budget is chosen from. Below the first it would not last
-// through a partial failure, above the last (the default) it lets retries add
-// load that a struggling upstream cannot take.
+// The ratios of a budget. A smaller one would not last through a partial failure. A larger one than
+// the last (the default) would let retries add load that a struggling upstream cannot take.
 var ratios = []float64{0.1, 0.15, 0.2}
 
-// budget: twice what ordinary failures need.
+// budget proposes twice what ordinary failures need.
 func (a *adviser) budget() {
-	requests := max(1, a.c.Requests()) // answers that are long on their way may be none of a request that is done
+	requests := max(1, a.c.Requests()) // slow responses may belong to requests that are not completed
 	needed := float64(a.route.Retries.Made) + a.c.Outcomes["gave_up_budget_exhausted"]
 	a.failing = needed / requests
 	ratio := ratios[len(ratios)-1]
@@ -154,22 +152,22 @@ func (a *adviser) budget() {
 	a.propose("BUDGET_MIN_PER_SECOND", number(perSecond), "with %s requests a second, the floor adds no more than the proportion does", number(round2(rate)))
 }
 
-// Bounds of a first wait: under the first, all failures of one blip would be
-// repeated within it; the second is that of the cloud vendors' rule.
+// Limits of a first wait. With less, all failures of a short glitch would be retried during it; the
+// second is the first wait of the cloud vendors' rule.
 const (
 	leastWait = 50 * time.Millisecond
 	mostWait  = time.Second
 	mostMax   = 32 * time.Second
-	patience  = time.Minute // clients that wait so long can wait for an outage's end
+	patience  = time.Minute // clients that wait longer can wait for the end of an outage
 )
 
-// firstWait is the usual time of a response: sooner, the trouble that made the
-// first attempt fail is still there.
+// firstWait returns the usual latency: before that, the cause of the first failure is probably
+// still there.
 func (a *adviser) firstWait() time.Duration {
 	return max(leastWait, min(mostWait, a.latency.at(0.5, 0)))
 }
 
-// backoff by what retries are for and how long clients wait.
+// backoff proposes a strategy, by the causes of retries and by how long clients wait.
 func (a *adviser) backoff() {
 	if a.patient() {
 		a.propose("BACKOFF", "additive", "clients wait %s, which is work that should outlast a restart: the cloud vendors' rule, 1s, 2s, 4s and so on with up to a second of chance", config.DurationText(a.now.RequestTimeout))
@@ -188,9 +186,8 @@ func (a *adviser) backoff() {
 	}
 }
 
-// patient: clients that were configured to wait long, as in the profile batch.
-// The proposed request timeout says what the upstream needs, not what the
-// clients can wait.
+// patient reports whether clients are configured to wait long, as in the profile batch. The
+// proposed request timeout is what the upstream needs, not what clients can wait.
 func (a *adviser) patient() bool {
 	return a.now.Values["PROFILE"] == "batch" || a.now.RequestTimeout > patience
 }
@@ -203,14 +200,14 @@ func (a *adviser) mostly429() bool {
 	return why["status_429"] > 0 && why["status_429"] >= sum(why, "")/2
 }
 
-// What makes advice doubtful.
+// Thresholds above which advice is doubtful.
 const (
 	badDay      = 0.1 // of the attempts fail
-	littleUse   = 10  // retries for each request recovered
-	enoughToSay = 20  // retries before their use is judged
+	littleUse   = 10  // retries per recovered request
+	enoughToSay = 20  // retries needed before their use is judged
 )
 
-// remark says what makes the advice doubtful.
+// remark adds notes about doubtful advice.
 func (a *adviser) remark() {
 	r := a.route
 	if share := float64(r.Failed) / float64(max(1, r.Attempts)); share > badDay {

@@ -1,5 +1,5 @@
-// Package boundedlog bounds how many lines of one kind a log gets in a minute,
-// and counts the others in a line of their own.
+// Package boundedlog limits how many lines of one kind are logged per minute, and reports the
+// number of suppressed ones.
 package boundedlog
 
 import (
@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// Limiter lets the first lines of each minute through and counts the others. A
-// minute begins with its first line. Safe for concurrent use; its fields are set
-// before it is used and not changed.
+// Limiter allows the first lines of each minute and counts the others. A minute begins with its
+// first line. It is safe for concurrent use; set its fields before use and do not change them.
 type Limiter struct {
 	PerMinute int
-	// OnSuppressed writes the line that counts suppressed lines. It is called at the end
-	// of each minute that has any, and by Flush; never with 0.
+	// OnSuppressed logs the number of suppressed lines. It is called at the end of each minute with
+	// suppressed lines, and by Flush; never with 0.
 	OnSuppressed func(suppressed int)
 
 	mu         sync.Mutex // guards all below
-	began      time.Time  // of the minute; zero: no line yet
+	began      time.Time  // start of the minute; zero: no line yet
 	lines      int
 	suppressed int
 	timer      *time.Timer // calls Flush at the end of a minute with suppressed lines
 }
 
-// Allow reports whether a line may be written now. If not, it is counted.
+// Allow reports whether a line may be written now. Otherwise it counts the line.
 func (b *Limiter) Allow() bool {
 	now := time.Now()
 	b.mu.Lock()
@@ -42,7 +41,7 @@ func (b *Limiter) Allow() bool {
 	return false
 }
 
-// arm sets the timer. Called with mu held.
+// arm sets the timer. It requires mu.
 func (b *Limiter) arm(after time.Duration) {
 	if b.timer == nil {
 		b.timer = time.AfterFunc(after, b.Flush)
@@ -51,8 +50,8 @@ func (b *Limiter) arm(after time.Duration) {
 	b.timer.Reset(after)
 }
 
-// Flush counts the lines suppressed so far in a line of their own, if there are
-// any. Whoever ends calls it, so that none goes untold.
+// Flush reports the lines suppressed so far, if there are any. Call it at the end, so that none is
+// lost.
 func (b *Limiter) Flush() {
 	b.mu.Lock()
 	n := b.suppressed

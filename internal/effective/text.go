@@ -9,9 +9,9 @@ import (
 	"github.com/retryproxy/retryproxy/internal/text"
 )
 
-// Text writes the settings, route by route, and the problems. Of the process and of the default
-// route it writes those that most people need and those that something has set, of other routes
-// those that differ from the default route's. all: every setting of every route.
+// Text writes the settings, route by route, and the problems. For the process and the default route
+// it writes the usual settings and those that were set; for other routes, those that differ from
+// the default route. all means every setting of every route.
 func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problems, all bool) {
 	v := Of(s, problems)
 	upstream := s.Default.Upstream.String()
@@ -48,10 +48,10 @@ func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problem
 	fmt.Fprintf(w, "%s, %s\n", p.Green("valid"), warnings)
 }
 
-// isWorthShowing reports whether most people want to see a setting of the default route.
+// isWorthShowing reports whether most users want to see a setting of the default route.
 func isWorthShowing(v config.Value) bool { return v.Usual || v.Variable != "" || v.Profile != "" }
 
-// printValues writes those for which show reports true, and returns how many it left out.
+// printValues writes the values for which show returns true, and returns the number of others.
 func printValues(w io.Writer, values []config.Value, show func(config.Value) bool) (left int) {
 	t := text.NewTable(w)
 	for _, v := range values {

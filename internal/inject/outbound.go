@@ -12,9 +12,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// way is one remote service that the outbound sidecar stands before.
+// way is one remote service behind the outbound sidecar.
 type way struct {
-	name     string // for a route's name
+	name     string // for the name of a route
 	listen   int
 	upstream string // scheme://host[:port]
 }
@@ -25,7 +25,7 @@ func (p *pod) injectOutbound() error {
 	}
 	var ways []way
 	var errs []error
-	var edits []func() // done when all of them can be
+	var edits []func() // applied if all of them are possible
 	taken := []int{p.inboundListen}
 	for _, name := range p.OutboundEnv {
 		w := way{name: name, listen: p.free(outboundPort, taken...)}
@@ -64,8 +64,7 @@ func (p *pod) injectOutbound() error {
 	return nil
 }
 
-// keepOutbound leaves a sidecar that is there as it is, provided that it has a
-// way for all that is asked for.
+// keepOutbound leaves an existing sidecar unchanged if it serves everything that is requested.
 func (p *pod) keepOutbound(there *yaml.Node) error {
 	listens := map[int]bool{}
 	for _, e := range items(get(there, "env")) {
@@ -106,10 +105,10 @@ func isLoopback(u *url.URL) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// outboundEnv are the sidecar's settings: the first way is the default route's,
-// each further one a route with a listener of its own.
+// outboundEnv returns the sidecar's settings: the first way is the default route, each further one
+// a route with its own listener.
 func (p *pod) outboundEnv(ways []way, admin int) []Setting {
-	listen := func(w way) string { return fmt.Sprintf("127.0.0.1:%d", w.listen) } // only this Pod may use it
+	listen := func(w way) string { return fmt.Sprintf("127.0.0.1:%d", w.listen) } // reachable only from this Pod
 	env := p.common(listen(ways[0]), admin)
 	env = append(env, Setting{"RETRYPROXY_UPSTREAM", ways[0].upstream})
 	var names []string
@@ -135,7 +134,7 @@ func (p *pod) outboundEnv(ways []way, admin int) []Setting {
 	return merged(env, end, p.mesh.settings(&p.Options), p.Settings, p.OutboundSettings)
 }
 
-// routeName makes a name of letters and digits that is not taken.
+// routeName returns a name of letters and digits that is not taken.
 func routeName(s string, taken []string) string {
 	base := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -153,11 +152,11 @@ func routeName(s string, taken []string) string {
 	return name
 }
 
-// variables are the entries of that name in the environments of the containers
-// that can use the sidecar.
+// variables returns the entries with that name in the environments of the containers that can use
+// the sidecar.
 func (p *pod) variables(name string) []*yaml.Node {
 	containers := p.applications()
-	if p.native() { // it is up before them
+	if p.native() { // it runs before they start
 		for _, c := range items(get(p.spec, "initContainers")) {
 			if n := text(get(c, "name")); n != inboundName && n != outboundName && (p.Container == "" || n == p.Container) {
 				containers = append(containers, c)
@@ -175,8 +174,8 @@ func (p *pod) variables(name string) []*yaml.Node {
 	return found
 }
 
-// pointVariable takes the upstream from the variable's URL. edit points the
-// variable at the sidecar; path, query and user stay.
+// pointVariable reads the upstream from the variable's URL. edit points the variable at the
+// sidecar; path, query and user are kept.
 func (p *pod) pointVariable(name string, listen int) (upstream string, edit func(), err error) {
 	entries := p.variables(name)
 	if len(entries) == 0 {
@@ -218,7 +217,7 @@ func (p *pod) noVariable(name string) error {
 	return fmt.Errorf("no container sets %s", name)
 }
 
-// mayAlias reports why the name cannot be pointed at loopback.
+// mayAlias returns an error if the name cannot be pointed at loopback.
 func (p *pod) mayAlias(h HostAlias, taken []int) error {
 	if err := p.meshCollision("host "+h.Host, h.Port, p.mesh.reserves(h.Port)); err != nil {
 		return err
@@ -255,8 +254,8 @@ func (p *pod) alias(h HostAlias) {
 	}
 }
 
-// unprivileged lets the sidecar, which is not root, listen below 1024. The
-// sysctl is one of Kubernetes' safe ones and concerns this Pod alone.
+// unprivileged lets the sidecar, which does not run as root, listen below 1024. The sysctl is one
+// of Kubernetes' safe ones and affects only this Pod.
 func (p *pod) unprivileged(port int) {
 	const name = "net.ipv4.ip_unprivileged_port_start"
 	list := within(within(p.spec, "securityContext", yaml.MappingNode), "sysctls", yaml.SequenceNode)

@@ -39,7 +39,7 @@ func text(t *testing.T, p *Plan, v View, s plot.Screen) string {
 	return b.String()
 }
 
-// batch is a route of the batch profile.
+// batch returns a route of the batch profile.
 func batch(t *testing.T) Candidate {
 	t.Helper()
 	profile, err := policy.FindProfile("batch")
@@ -175,8 +175,8 @@ func TestWorstOfARouteIsThatOfItsPolicy(t *testing.T) {
 	}
 }
 
-// A user's own strategy has no attempt timeout: its slow case is the attempts
-// that the options speak of with the longest waits.
+// A strategy that the user named has no attempt timeout: its slow case is attempts of
+// Options.Attempt with the longest waits.
 func TestWorstOfAStrategy(t *testing.T) {
 	for name, c := range map[string]struct {
 		wish    Wish
@@ -197,8 +197,8 @@ func TestWorstOfAStrategy(t *testing.T) {
 
 func TestMadeWithinTheBounds(t *testing.T) {
 	l := Make(parse(t, Wish{Backoffs: []string{"equal-jitter:base=1s"}, Retries: 4, RequestTimeout: 4 * time.Second}), Options{}).Lines[0]
-	// The longest waits are 1 2 4 8 s and the shortest half of them, so the
-	// retries begin within 0.5..1, 1.5..3, 3.5..7 and 7.5..15 s.
+	// The longest waits are 1, 2, 4 and 8 s and the shortest are half of them. So the retries begin
+	// within 0.5..1, 1.5..3, 3.5..7 and 7.5..15 s.
 	for i, want := range []making{always, always, maybe, never} {
 		if got := l.made(l.Rows[i]); got != want {
 			t.Errorf("retry %d: %s, expected %s", i+1, got, want)
@@ -234,8 +234,8 @@ func TestReachOfARandomStrategy(t *testing.T) {
 	}
 	o := Options{Elapsed: time.Hour, Seed: 3}
 	r := reach(b, o)
-	// Renewal theory: after a long time the wait in flight is longer than usual
-	// (mean E(w^2)/E(w) = 4/3 s), and half of it is still to come.
+	// Renewal theory: after a long time the current wait is longer than usual (mean E(w^2)/E(w) =
+	// 4/3 s), and half of it remains.
 	for what, c := range map[string][3]float64{
 		"retries":   {r.Retries.Mean, 3600, 10},
 		"next wait": {r.NextWait.Mean, 4.0 / 3, 0.05},

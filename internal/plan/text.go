@@ -13,8 +13,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// Text is the plan for people: a table per strategy, the plot, the worst cases
-// and, when a time was given, what happens until then. The error is that of w.
+// Text writes the plan for people: a table per strategy, the plot, the worst cases and, if a time
+// was given, what happens until then. The error is that of w.
 func (p *Plan) Text(w io.Writer, v View, s plot.Screen) error {
 	out := &printer{w: w, bold: func(text string) string { return text }}
 	if s.Color {
@@ -31,7 +31,7 @@ func (p *Plan) Text(w io.Writer, v View, s plot.Screen) error {
 	return out.err
 }
 
-// printer remembers the first error of its writer.
+// printer keeps the first error of its writer.
 type printer struct {
 	w    io.Writer
 	bold func(string) string
@@ -59,8 +59,8 @@ func (p *printer) line(l *Line) {
 	p.printf("\n")
 }
 
-// table is the rows of the line, under a head; one column of waits where
-// chance has no part.
+// table returns the rows of the line under a header; with a single column of waits if they are not
+// random.
 func (l *Line) table() [][]string {
 	head := []string{"retry", "wait", "begins after"}
 	varies := l.varies()
@@ -84,8 +84,8 @@ func (l *Line) table() [][]string {
 	return rows
 }
 
-// table prints cells two spaces apart and two from the left. They are aligned
-// to the right, except in the first column where that holds names.
+// table prints cells two spaces apart, indented by two. They are right-aligned, except names in the
+// first column.
 func (p *printer) table(rows [][]string, names bool) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -106,7 +106,7 @@ func (p *printer) table(rows [][]string, names bool) {
 	}
 }
 
-// worst prints what can come of each strategy at worst.
+// worst prints the worst case of each strategy.
 func (p *printer) worst(plan *Plan) {
 	p.printf("%s\n", p.bold("At worst"))
 	for i := range plan.Lines {
@@ -116,7 +116,7 @@ func (p *printer) worst(plan *Plan) {
 	}
 }
 
-// inTime says how long the attempts may take.
+// inTime describes how long the attempts may take.
 func (l *Line) inTime() string {
 	w := l.Worst
 	mostly := ""
@@ -158,7 +158,7 @@ func (l *Line) load() string {
 	return with + "; without its retry budget " + alone
 }
 
-// reach prints the answers for the time given.
+// reach prints the answers for the given time.
 func (p *printer) reach(plan *Plan) {
 	t := plan.Options.Elapsed
 	if t > 0 {
@@ -176,7 +176,7 @@ func (p *printer) reach(plan *Plan) {
 	}
 }
 
-// recovery prints who notices it when.
+// recovery prints when each strategy notices a recovery.
 func (p *printer) recovery(plan *Plan, t time.Duration) {
 	p.printf("\n%s\n", p.bold(fmt.Sprintf("If the upstream comes back after %s, and retries go on until then", span(t))))
 	rows := [][]string{{"", "retries", "last begun at", "next wait", "noticed at", "late by"}}
@@ -203,8 +203,8 @@ func (r *Reach) row(label string) []string {
 	return row
 }
 
-// number writes a spread, to a hundredth of its width or better, as more
-// digits would be an accident of the draws; exactly where chance has no part.
+// number formats a spread to a hundredth of its width or better, since further digits are random. A
+// number that is not random is exact.
 func number(s Spread, text func(float64) string) string {
 	if s.Low == s.High {
 		return text(s.Low)
@@ -227,7 +227,7 @@ func (p *printer) ratio(l *Line, t time.Duration) {
 	}
 }
 
-// count is "1 thing" or "2 things".
+// count returns "1 thing" or "2 things".
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -237,8 +237,8 @@ func count(n int, thing string) string {
 
 func seconds(v float64) string { return span(time.Duration(math.Round(v * 1e9))) }
 
-// span writes a duration with what a reader of a table can use: three digits
-// below a second, milliseconds up to an hour, minutes above.
+// span formats a duration for a table: three digits below a second, milliseconds up to an hour,
+// minutes above.
 func span(d time.Duration) string {
 	switch {
 	case d == backoff.Forever:

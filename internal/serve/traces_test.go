@@ -47,7 +47,7 @@ func TestAnEndpointThatIsNoURLIsAWarning(t *testing.T) {
 	}
 }
 
-// An environment made for a whole Pod must not keep the proxy from starting.
+// An environment set for a whole Pod must not keep the proxy from starting.
 func TestWhatIsWrongWithTracesIsAWarning(t *testing.T) {
 	getenv := getenvOf("OTEL_EXPORTER_OTLP_ENDPOINT=http://u:p@c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_TRACES_EXPORTER=zipkin")
 	t.Setenv("PATH", t.TempDir())
