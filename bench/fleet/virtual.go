@@ -17,7 +17,7 @@ import (
 	"github.com/retryproxy/retryproxy/sim"
 )
 
-// virtualSize is that of the picture in docs/how-to/fleet.md.
+// virtualSize is that of the picture in docs/explanation/fleet.md.
 var virtualSize = picture.Size{Width: 900, Height: 900}
 
 // sharings are what is compared.

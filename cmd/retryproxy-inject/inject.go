@@ -26,7 +26,7 @@ and the exit code is 1.
 Without a wish for one side the sidecar stands before the application (inbound):
 clients reach it at the port that the Service targets. With --outbound-env or
 --outbound-host it stands before a remote service; --inbound asks for both.
-Annotations of a Pod template (docs/how-to/kubernetes.md) go before flags.
+Annotations of a Pod template (docs/reference/kubernetes.md) go before flags.
 
 Flags:
 `

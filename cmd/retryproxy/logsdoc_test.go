@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// docs/how-to/logs.md has the fields of a line, in its table and in its example.
+// docs/reference/logs.md has the fields of a line, in its table and in its example.
 func TestTheFieldsOfALogLineAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/how-to/logs.md")
+	page, err := os.ReadFile("../../docs/reference/logs.md")
 	if err != nil {
 		t.Fatal(err)
 	}

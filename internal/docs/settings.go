@@ -161,7 +161,7 @@ func marks(s *config.Setting) string {
 // strategies lists the backoffs with their formulas.
 func strategies(b *strings.Builder) {
 	b.WriteString("## Backoff strategies\n\nn is 0 for the first retry, U(a, b) is uniform in [a, b], N(0, s) normal with deviation s.\n" +
-		"Every strategy also takes `RETRYPROXY_BACKOFF_EXTRA`. Which one when: [tuning.md](../how-to/tuning.md).\n\n")
+		"Every strategy also takes `RETRYPROXY_BACKOFF_EXTRA`. [Choose a backoff](../how-to/backoff.md) says when to take which.\n\n")
 	var rows [][]string
 	for _, name := range backoff.Strategies() {
 		info, _ := backoff.Describe(name)

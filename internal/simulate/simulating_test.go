@@ -59,7 +59,7 @@ func TestWaysEndAsTheyDoLive(t *testing.T) {
 	}
 }
 
-// docs/how-to/tuning.md shows both: the published simulation of backoff.
+// docs/explanation/backoff.md shows both: the published simulation of backoff.
 func TestAStrategyOfClientsGrowsFromTheirPause(t *testing.T) {
 	s := play(t, func(w *Wish) {
 		w.Through, w.Length = []string{"direct"}, 5*time.Minute

@@ -37,7 +37,7 @@ type page struct {
 
 const (
 	upstream = "LISTEN=127.0.0.1:3000 example flaky >upstream.log 2>&1 &\n"
-	pictures = "cmd/retryproxy-plot/tuning_test.go"
+	pictures = "cmd/retryproxy-plot/pages_test.go"
 	running  = upstream + "export RETRYPROXY_UPSTREAM=http://localhost:3000\nretryproxy >retryproxy.log 2>&1 &\n" +
 		"until curl -sf -o ready.txt http://localhost:9797/readyz; do sleep 0.1; done\n"
 	prometheus = "touch p.yaml\nprometheus --config.file=p.yaml --storage.tsdb.path=data --enable-feature=exemplar-storage >p.log 2>&1 &\n" +
@@ -72,20 +72,22 @@ var pages = []page{
 	{path: "docs/tutorials/compose.md", blocks: all(7, how{belongs, "deploy/test/compose/page_test.go"})},
 	{path: "docs/tutorials/kubernetes.md", blocks: all(6, how{belongs, "deploy/test/cluster/page_test.go"})},
 	{path: "docs/how-to/kubernetes.md", tree: true, given: noCluster, blocks: append(all(3, how{kind: runs}), all(4, how{belongs, "deploy/test/cluster/page_test.go"})...)},
-	{path: "docs/how-to/fleet.md", tree: true, blocks: []how{
-		{kind: settings}, {kind: settings}, {kind: measures}, {kind: measures}, {belongs, pictures}}},
+	{path: "docs/how-to/backoff.md", tree: true, given: running, blocks: []how{{kind: runs}, {kind: runs}, {settings, reports}, {kind: runs}}},
+	{path: "docs/how-to/fallback.md", blocks: []how{{kind: serves}, {kind: prints}}},
+	{path: "docs/how-to/fleet.md", blocks: []how{{kind: settings}}},
+	{path: "docs/how-to/hedging.md", blocks: []how{{settings, reports}}},
+	{path: "docs/how-to/rate-limit.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}, {kind: settings}, {kind: settings}}},
 	{path: "docs/how-to/gateway-api.md", blocks: []how{{kind: runs}, {kind: serves}}},
-	{path: "docs/how-to/image.md", blocks: []how{{belongs, "deploy/test/image/page_test.go"}}},
+	{path: "docs/how-to/image.md", blocks: all(2, how{belongs, "deploy/test/image/page_test.go"})},
 	{path: "docs/how-to/llm.md", given: "echo 'X-Api-Key: a' | tee first.txt second.txt >both.txt\n",
 		blocks: []how{{kind: serves}, {kind: runs}, {settings, "RETRYPROXY_PROFILE=llm"}, {settings, "RETRYPROXY_PROFILE=llm"}}},
-	{path: "docs/how-to/logs.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}}},
+	{path: "docs/how-to/logs.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}, {kind: runs}}},
 	{path: "docs/how-to/migrating.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}}},
 	{path: "docs/how-to/traces.md", given: upstream, blocks: []how{{kind: serves}, {kind: prints}}},
-	{path: "docs/how-to/tuning.md", tree: true, given: running, blocks: []how{
-		{kind: runs}, {belongs, pictures}, {settings, reports}, {belongs, pictures}, {belongs, pictures}, {belongs, pictures},
-		{belongs, pictures}, {belongs, pictures}, {belongs, pictures}, {belongs, pictures}, {kind: prints}, {kind: measures},
-		{kind: runs}}},
 	{path: "docs/how-to/try-out.md", given: running, blocks: []how{{settings, reports}, {kind: runs}, {settings, reports}}},
+	{path: "docs/explanation/backoff.md", tree: true, blocks: append(all(8, how{belongs, pictures}), how{kind: prints})},
+	{path: "docs/explanation/fleet.md", blocks: []how{{kind: measures}, {kind: measures}, {belongs, pictures}}},
+	{path: "docs/explanation/hedging.md", blocks: []how{{kind: measures}}},
 	{path: "docs/explanation/storm.md", tree: true, blocks: []how{{kind: measures}, {belongs, pictures}, {kind: prints}}},
 	{path: "docs/reference/queries.md", given: prometheus, blocks: []how{{kind: runs}}},
 }

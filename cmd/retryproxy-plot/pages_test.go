@@ -18,7 +18,7 @@ const root = "../.."
 func commands(t *testing.T) []string {
 	t.Helper()
 	var lines []string
-	for _, guide := range []string{"docs/how-to/tuning.md", "docs/explanation/storm.md", "docs/how-to/fleet.md"} {
+	for _, guide := range []string{"docs/how-to/backoff.md", "docs/explanation/backoff.md", "docs/explanation/storm.md", "docs/explanation/fleet.md"} {
 		lines = append(lines, regexp.MustCompile(`(?m)^(retryproxy (plan|simulate)|go run ./bench/fleet simulate) .*$`).FindAllString(readFile(t, filepath.Join(root, guide)), -1)...)
 	}
 	if len(lines) < 5 {
