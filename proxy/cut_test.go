@@ -200,7 +200,7 @@ func TestClientLeavingEndsADial(t *testing.T) {
 		dialling, ended := make(chan struct{}, 1), make(chan struct{}, 1)
 		u := startUpstream(t, script(ok200))
 		p := startProxy(t, u, func(c *Config) {
-			c.Default.Upstream.DialTimeout = 30 * time.Second
+			c.Default.DialTimeout = 30 * time.Second
 			c.Default.Upstream.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 				dialling <- struct{}{}
 				<-ctx.Done()

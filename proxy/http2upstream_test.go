@@ -232,7 +232,7 @@ func TestHTTP2UpstreamIsDialledOnceForMany(t *testing.T) {
 			<-dialing
 			return (&net.Dialer{}).DialContext(ctx, network, address)
 		}
-		c.Default.Upstream.DialTimeout = time.Minute
+		c.Default.DialTimeout = time.Minute
 	})
 	var all sync.WaitGroup
 	for range many {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/proxy/route"
 )
 
 // manyPooled opens n upstream connections at once and leaves them idle.
@@ -302,7 +303,7 @@ func TestADialThatTakesTooLong(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) { discardBody(c, c.head()); c.reset() })
 	dials := 0
 	p := startProxy(t, u, func(c *Config) {
-		c.Default.Upstream.DialTimeout = 30 * time.Millisecond
+		c.Default.DialTimeout = 30 * time.Millisecond
 		c.Default.Upstream.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if dials++; dials == 6 {
 				return net.Dial(network, addr)
@@ -320,6 +321,33 @@ func TestADialThatTakesTooLong(t *testing.T) {
 	if got := res.Header.Get("X-Retryproxy-Attempts"); got != "2" {
 		t.Errorf("attempts %q, want 2", got)
 	}
+}
+
+// Routes whose requests have less time connect in less time, and share everything else.
+func TestRoutesWithOtherTimeoutsShareTheirUpstream(t *testing.T) {
+	inMemory(t, script(ok200), func(c *Config) {
+		c.Default.Policy.MaxRetries = 0
+		c.Default.DialTimeout = 3 * time.Second
+		c.Default.Upstream.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		hasty := c.Default
+		hasty.Name, hasty.Match, hasty.DialTimeout, hasty.RequestTimeout, hasty.AttemptTimeout = "hasty", route.Match{Path: "/hasty"}, time.Second, 3*time.Second, time.Second
+		c.Routes = []Route{hasty}
+	}, func(t *testing.T, m *memory) {
+		set := m.settings.Load()
+		if set.All[0].UpstreamState != set.All[1].UpstreamState || len(m.Stats().Upstreams) != 1 {
+			t.Error("the routes do not share an upstream's state")
+		}
+		for path, timeout := range map[string]time.Duration{"/": 3 * time.Second, "/hasty": time.Second} {
+			began := time.Now()
+			m.client().send(get(path)).want(504, "*")
+			if took := time.Since(began); took != timeout {
+				t.Errorf("%s: connecting ended after %v, want %v", path, took, timeout)
+			}
+		}
+	})
 }
 
 // An upstream connection is not reused if its response forbids it or if bytes are left over.

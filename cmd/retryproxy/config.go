@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
@@ -60,8 +59,8 @@ func printYAML(c *call, environ []string) error {
 
 func printLines(c *call, path string) error {
 	pairs, err := configfile.Read(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	if problems := config.FileProblems(path, err); problems != nil {
+		return problems.Err()
 	}
 	var lines []byte
 	for _, p := range pairs {

@@ -330,7 +330,7 @@ func TestReloadChangesWhatIsServed(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"outcome":"gave_up_retries_off"`, // from the data path, for the request that failed
-		"is set in the environment and in line 3 of " + file,
+		"is set in the environment and in " + file + ":3;",
 		"the previous one stays in force",
 		`takes effect at the next start only","setting":"RETRYPROXY_ADMIN_ALLOW"`,
 		`"changed":["RETRYPROXY_MAX_RETRIES"]`,

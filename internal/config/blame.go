@@ -33,6 +33,7 @@ func (b *builder) err() error {
 	if len(b.problems) == 0 {
 		return nil
 	}
+	b.settings.Locate(b.problems)
 	return &invalid{b.problems}
 }
 

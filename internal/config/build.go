@@ -107,6 +107,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		Probe:               admission.Probe{Path: r.HealthPath.Path(), Host: r.UpstreamHost.Name()},
 		RequestTimeout:      r.RequestTimeout,
 		AttemptTimeout:      r.AttemptTimeout.Value(),
+		DialTimeout:         r.dialTimeout(),
 		AttemptTimeoutHard:  r.AttemptTimeout.Hard(),
 		FirstContentTimeout: r.FirstContentTimeout,
 		BodyIdleTimeout:     r.BodyIdleTimeout,
@@ -171,7 +172,7 @@ func rateLimit(r *Route) admission.RateLimit {
 	return q
 }
 
-// target adds certificates and the dial timeout to the upstream. An error is reported for
+// target adds certificates to the upstream. An error is reported for
 // the first route that has it.
 func (b *builder) target(r *Route) upstream.Target {
 	return b.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, ServerName: r.UpstreamHost.ServerName()})
@@ -227,7 +228,6 @@ func (b *builder) targetOf(r *Route, to Upstream, files upstream.TLSFiles) upstr
 		}
 		target = made.target
 	}
-	target.DialTimeout = r.dialTimeout()
 	return target
 }
 

@@ -73,7 +73,7 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"rate":        c.MinBodyRate == 256,
 		"total":       c.RetryBufferTotalBytes == 18<<20,
 		"logs":        c.AccessLog && c.GaveUpLogPerMinute == 10,
-		"upstream":    r.Upstream.Address == "app.internal:81" && r.Upstream.DialTimeout == 3*time.Second,
+		"upstream":    r.Upstream.Address == "app.internal:81" && r.DialTimeout == 3*time.Second,
 		"forward":     r.Forward.Host == forward.HostPreserve && r.Forward.UpstreamHost == "app.internal:81" && slices.Contains(r.Forward.OwnHosts, "10.1.1.1:82"),
 		"key":         !r.GenerateKey,
 		"headers":     reflect.DeepEqual(r.ResponseChanges, forward.NewHeaderChanges(nil, []string{"X-Retryproxy-Attempts"})),
@@ -129,7 +129,7 @@ func TestFallbacks(t *testing.T) {
 	c := configOf(t, "UPSTREAM=https://a", "UPSTREAM_HOST=name.of.a", "ATTEMPT_TIMEOUT=2s", "FALLBACK=https://b:82", "ROUTES=x,y", "ROUTE_X_PATH=/x", "ROUTE_X_FALLBACK=none",
 		"ROUTE_Y_PATH=/y/*", "ROUTE_Y_STRIP_PREFIX=/y", "ROUTE_Y_UPSTREAM_HOST=preserve")
 	f := c.Default.Fallbacks[0]
-	if u := f.Upstream; f.Status != 0 || u.Address != "b:82" || u.TLS.ServerName != "b" || u.DialTimeout != 2*time.Second {
+	if u := f.Upstream; f.Status != 0 || u.Address != "b:82" || u.TLS.ServerName != "b" || c.Default.DialTimeout != 2*time.Second {
 		t.Errorf("%+v", u)
 	}
 	if f.Forward.Host != forward.HostUpstream || f.Forward.UpstreamHost != "b:82" {
@@ -293,7 +293,7 @@ func selfSigned(t *testing.T) (cert, key string) {
 // Routes to one upstream share its pool and budget, which requires equal targets. A reload keeps
 // them, which requires targets to stay equal over time.
 func TestSameUpstreamIsTheSameTarget(t *testing.T) {
-	environ := []string{"UPSTREAM=https://a", "UPSTREAM_HOST=n:8443", "ROUTES=x", "ROUTE_X_PATH=/x", "ROUTE_X_MAX_RETRIES=1"}
+	environ := []string{"UPSTREAM=https://a", "UPSTREAM_HOST=n:8443", "ROUTES=x", "ROUTE_X_PATH=/x", "ROUTE_X_MAX_RETRIES=1", "ROUTE_X_REQUEST_TIMEOUT=3s", "ROUTE_X_ATTEMPT_TIMEOUT=2s"}
 	c, again := configOf(t, slices.Clone(environ)...), configOf(t, slices.Clone(environ)...)
 	if c.Default.Upstream.Key() != c.Routes[0].Upstream.Key() || c.Default.Upstream.Key() != again.Default.Upstream.Key() {
 		t.Errorf("%s, %s, %s", c.Default.Upstream.Key(), c.Routes[0].Upstream.Key(), again.Default.Upstream.Key())

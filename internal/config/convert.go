@@ -34,7 +34,7 @@ func (vars variables) yaml(from origins, problems Problems) ([]byte, Problems) {
 	if list := vars[Prefix+"ROUTES"]; list != "" && names.wrong != nil {
 		problems.errorf(Prefix+"ROUTES", list, "%s", oneLine(names.wrong))
 	}
-	from.tell(problems)
+	from.locate(problems)
 	delete(names.global, "ROUTES") // replaced by the list of routes
 	settings := configfile.Settings{Values: fileValues(names.global, globalSettings, sharedSettings)}
 	for _, name := range names.list {

@@ -63,6 +63,22 @@ func TestAProblemNamesTheLineOfTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantLines(t, problemsOf("RETRYPROXY_CONFIG_FILE="+file),
-		"RETRYPROXY_MAX_RETRYS=\"3\": unknown name; did you mean RETRYPROXY_MAX_RETRIES? (line 2 of "+file+")",
-		"RETRYPROXY_ROUTE_A_MAX_RETRIES=\"many\": expected a whole number, from 0 to 100 (line 6 of "+file+")")
+		file+`:2: max_retrys: "3": unknown name; did you mean max_retries?`,
+		file+`:6: routes[0].max_retries: "many": expected a whole number, from 0 to 100`)
+}
+
+// A message about a YAML file names settings as the file does, and those of the environment as the
+// environment does.
+func TestAProblemOfYAMLNamesSettingsAsTheFileDoes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "retryproxy.yaml")
+	if err := os.WriteFile(file, []byte("attempt_timeout: 20s\nupstream_ca: /none.pem\nroutes:\n  - name: a-b\n    request_timeout: 5s\n    strip_prefix: /x\n    path: /y\n    max_retris: 1\n  - name: none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, problemsOf("RETRYPROXY_CONFIG_FILE="+file, "RETRYPROXY_UPSTREAM=http://example.com", "RETRYPROXY_REQUEST_TIMEOUT=10s"),
+		file+`:8: routes[0].max_retris: "1": unknown name; did you mean max_retries?`,
+		file+`:2: upstream_ca: "/none.pem": has no effect on the upstream http://example.com:80, which is not https`,
+		file+`:1: attempt_timeout: "20s": must be less than RETRYPROXY_REQUEST_TIMEOUT=10s,`,
+		file+`:1: attempt_timeout: "20s": must be less than routes[0].request_timeout=5s,`,
+		file+`:6: routes[0].strip_prefix: "/x": routes[0].path="/y" does not begin with it`,
+		file+`:3: routes[1].path: the route has no matcher; set at least one of path, host, methods, header, model and listen, or make it the FALLBACK of another route`)
 }

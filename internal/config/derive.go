@@ -13,7 +13,7 @@ import (
 // setting.
 func derive(s *Settings, problems *Problems) {
 	if !s.Default.Upstream.Set() && s.Default.Variable("UPSTREAM") == "" {
-		problems.errorf(Prefix+"UPSTREAM", "", "must be set: expected %s", units["upstream"])
+		problems.errorf(Prefix+"UPSTREAM", "", "must be set, for example to http://localhost:3000 or https://api.example.com")
 	}
 	if s.Position == "auto" {
 		s.Position = "outbound"

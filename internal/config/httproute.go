@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"strings"
 
@@ -48,11 +47,11 @@ func (v variables) addHTTPRoutes(routes *gatewayapi.Result, path string, from or
 	}
 	for _, p := range routes.Pairs {
 		if value, both := v[p.Name]; both {
-			problems.errorf(p.Name, value, "is set by line %d of %s too; remove one of them", p.Line, path)
+			problems.errorf(p.Name, value, "is set in %s too; remove one of them", placeOf(path, p.Line))
 			continue
 		}
 		v.set(p.Name, p.Value)
-		from[p.Name] = fmt.Sprintf("line %d of %s", p.Line, path)
+		from.add(p, path)
 	}
 	const names = Prefix + "ROUTES"
 	v.set(names, strings.Trim(v[names]+","+strings.Join(routes.Routes, ","), ","))
@@ -101,6 +100,6 @@ func (v variables) check(from origins, needsUpstream bool) Problems {
 	s := parse(sortVariables(all, &problems), &problems)
 	derive(s, &problems)
 	s.check(&problems)
-	from.tell(problems)
+	from.locate(problems)
 	return problems
 }

@@ -1,7 +1,7 @@
 package config
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"sort"
 	"strings"
@@ -24,7 +24,8 @@ func Load(environ []string) (*Settings, Problems) {
 	s := parse(names, &problems)
 	derive(s, &problems)
 	s.check(&problems)
-	from.tell(problems)
+	s.from = from
+	s.Locate(problems)
 	return s, problems
 }
 
@@ -70,37 +71,45 @@ func addFile(vars variables, problems *Problems) origins {
 	}
 	pairs, err := configfile.Read(path)
 	if err != nil {
-		for line := range strings.SplitSeq(err.Error(), "\n") {
-			problems.errorf(variable, path, "%s", line)
-		}
+		addFileErrors(err, problems, variable, path)
 	}
 	fromFile, from := variables{}, origins{}
 	for _, p := range pairs {
 		switch _, both := vars[p.Name]; {
 		case p.Name == variable:
-			problems.errorf(variable, path, "line %d: the file cannot name another file", p.Line)
+			problems.add(Problem{Variable: variable, Place: placeOf(path, p.Line), Key: p.Key, Message: "the file cannot name another file"})
 		case both:
-			problems.errorf(p.Name, vars[p.Name], "is set in the environment and in line %d of %s; remove one of them", p.Line, path)
+			problems.errorf(p.Name, vars[p.Name], "is set in the environment and in %s; remove one of them", placeOf(path, p.Line))
 		case !strings.HasPrefix(p.Name, Prefix):
-			problems.warnf(variable, path, "line %d: %s does not name a setting and is ignored", p.Line, p.Name)
+			problems.add(Problem{Variable: variable, Place: placeOf(path, p.Line), Key: p.Key, Message: "does not name a setting and is ignored", Warning: true})
 		default:
 			fromFile.set(p.Name, p.Value)
-			from[p.Name] = fmt.Sprintf("line %d of %s", p.Line, path)
+			from.add(p, path)
 		}
 	}
 	maps.Copy(vars, fromFile)
 	return from
 }
 
-// origins maps variables of the file to the place that sets them.
-type origins map[string]string
+// FileProblems returns the errors that configfile.Read returned for the file at path.
+func FileProblems(path string, err error) Problems {
+	var problems Problems
+	if err != nil {
+		addFileErrors(err, &problems, path, "")
+	}
+	return problems
+}
 
-// tell adds to each problem the position of its variable in the file.
-func (o origins) tell(problems Problems) {
-	for i := range problems {
-		if place := o[problems[i].Variable]; place != "" {
-			problems[i].Message += " (" + place + ")"
+// addFileErrors adds the errors of reading the file at path, one per line of err. variable names the
+// file.
+func addFileErrors(err error, problems *Problems, variable, path string) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		place, message := placed(cmp.Or(path, variable), line)
+		if place != "" {
+			problems.add(Problem{Variable: variable, Place: place, Message: message})
+			continue
 		}
+		problems.errorf(variable, path, "%s", message)
 	}
 }
 

@@ -103,7 +103,11 @@ func (s *Setting) wrong(err error) string {
 	if s.Unit == "duration" || errors.As(err, &number) {
 		return "expected " + s.Expected()
 	}
-	return "expected " + s.Expected() + ": " + oneLine(err)
+	why := oneLine(err)
+	if s.Unit == "upstream" && strings.HasSuffix(why, "?") { // "did you mean" is all that is needed
+		return why
+	}
+	return "expected " + s.Expected() + ": " + why
 }
 
 // outside returns what is expected if the value is not an allowed word or is out of range,

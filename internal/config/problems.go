@@ -9,13 +9,27 @@ import (
 // Problem is one problem of the configuration, with everything needed to fix it.
 type Problem struct {
 	Variable string // the variable to change, e.g. RETRYPROXY_MAX_RETRIES; never ""
+	Place    string // where a file sets it, as file:line; "" if none does
+	Key      string // what that file calls it: the variable, or routes[1].max_retries in YAML; "" for the file itself
 	Value    string // its value, secrets masked; "" if it is not set
 	Message  string // what is wrong and what was expected
 	Warning  bool   // it does not stop the start
 }
 
-// String returns one line: RETRYPROXY_MAX_RETRIES="many": expected a whole number.
+// String returns one line: RETRYPROXY_MAX_RETRIES="many": expected a whole number. For a setting of a
+// YAML file it is retryproxy.yaml:12: max_retries: "many": expected a whole number.
 func (p Problem) String() string {
+	switch {
+	case p.Place == "":
+	case p.Key == "":
+		return p.Place + ": " + p.Message
+	case p.Value == "":
+		return p.Place + ": " + p.Key + ": " + p.Message
+	case p.Key != p.Variable:
+		return fmt.Sprintf("%s: %s: %q: %s", p.Place, p.Key, p.Value, p.Message)
+	default:
+		return fmt.Sprintf("%s: %s=%q: %s", p.Place, p.Key, p.Value, p.Message)
+	}
 	if p.Value == "" {
 		return p.Variable + ": " + p.Message
 	}

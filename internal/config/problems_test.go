@@ -98,7 +98,7 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 func TestUpstreamIsChecked(t *testing.T) {
 	for value, want := range map[string]string{
 		"example.com":                       "did you mean http://example.com?",
-		"ftp://example.com":                 "must be http://host[:port]",
+		"ftp://example.com":                 "the scheme is not http",
 		"http://":                           "the host is missing",
 		"http://a_b.example":                "",
 		"http://a..b":                       "has a label that is empty",
@@ -106,8 +106,8 @@ func TestUpstreamIsChecked(t *testing.T) {
 		"http://example.com/a/../b":         "must be made of segments of letters",
 		"http://example.com:0":              "not in 1 to 65535",
 		"http://me:geheim@example.com":      "user and password are not supported",
-		"http://me:ge/heim@example.com":     "must be http://host[:port]",
-		"me:geheim@example.com":             "must be http://host[:port]",
+		"http://me:ge/heim@example.com":     "is not a URL",
+		"me:geheim@example.com":             "the scheme is not http",
 		"unix:app.sock":                     "must be absolute",
 		"unix:/" + strings.Repeat("x", 107): "allows 107",
 	} {
@@ -118,6 +118,9 @@ func TestUpstreamIsChecked(t *testing.T) {
 		}
 		if len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("%s: got %q, want %q", value, got, want)
+		}
+		if strings.Count(got[0], "host[:port]") > 1 {
+			t.Errorf("%s: the form is named twice: %s", value, got)
 		}
 		if strings.Contains(strings.Join(got, ""), "heim") {
 			t.Errorf("the message shows the password: %s", got)
@@ -330,7 +333,7 @@ func TestContradictions(t *testing.T) {
 func TestNameInFileAndEnvironmentIsAnError(t *testing.T) {
 	file := writeFile(t, "RETRYPROXY_MAX_RETRIES=5\nRETRYPROXY_BACKOFF_BASE=50ms\n")
 	got := problemsOf(minimal, "RETRYPROXY_CONFIG_FILE="+file, "RETRYPROXY_BACKOFF_BASE=50ms")
-	wantLines(t, got, `RETRYPROXY_BACKOFF_BASE="50ms": is set in the environment and in line 2 of `+file)
+	wantLines(t, got, `RETRYPROXY_BACKOFF_BASE="50ms": is set in the environment and in `+file+":2;")
 	s := mustLoad(t, "RETRYPROXY_CONFIG_FILE="+file)
 	if s.Default.MaxRetries != 5 || s.Default.Variable("MAX_RETRIES") != "RETRYPROXY_MAX_RETRIES" {
 		t.Errorf("%d", s.Default.MaxRetries)
@@ -339,15 +342,15 @@ func TestNameInFileAndEnvironmentIsAnError(t *testing.T) {
 
 func TestFileProblems(t *testing.T) {
 	for content, want := range map[string]string{
-		"RETRYPROXY_MAX_RETRIES": "line 1: expected NAME=VALUE",
-		"\n# x\nA B=1":           `line 3: "A B" is not a variable's name`,
-		"RETRYPROXY_UPSTREAM_HOST=a\nRETRYPROXY_UPSTREAM_HOST=a": "line 2: RETRYPROXY_UPSTREAM_HOST is already set in line 1",
-		"RETRYPROXY_CONFIG_FILE=/x":                              "line 1: the file cannot name another file",
-		"OTHER=1":                                                "warning: RETRYPROXY_CONFIG_FILE",
-		"RETRYPROXY_UPSTREAM_HOST=\"a":                           "line 1: the closing quote is missing",
-		"RETRYPROXY_UPSTREAM_HOST=\"a\\":                         "line 1: the closing quote is missing",
-		"RETRYPROXY_UPSTREAM_HOST=\"a\" b":                       "line 1: only a comment may follow",
-		"RETRYPROXY_UPSTREAM_HOST=\"\\a\"":                       `line 1: \a is not an escape`,
+		"RETRYPROXY_MAX_RETRIES": "env:1: expected NAME=VALUE",
+		"\n# x\nA B=1":           `env:3: "A B" is not a variable's name`,
+		"RETRYPROXY_UPSTREAM_HOST=a\nRETRYPROXY_UPSTREAM_HOST=a": "env:2: RETRYPROXY_UPSTREAM_HOST is already set in line 1",
+		"RETRYPROXY_CONFIG_FILE=/x":                              "env:1: RETRYPROXY_CONFIG_FILE: the file cannot name another file",
+		"OTHER=1":                                                "env:1: OTHER: does not name a setting",
+		"RETRYPROXY_UPSTREAM_HOST=\"a":                           "env:1: the closing quote is missing",
+		"RETRYPROXY_UPSTREAM_HOST=\"a\\":                         "env:1: the closing quote is missing",
+		"RETRYPROXY_UPSTREAM_HOST=\"a\" b":                       "env:1: only a comment may follow",
+		"RETRYPROXY_UPSTREAM_HOST=\"\\a\"":                       `env:1: \a is not an escape`,
 		"RETRYPROXY_UPSTREAM_HOST=a\x00":                         "not a text file",
 		"RETRYPROXY_UPSTREAM_HOST=\xff":                          "not a text file",
 		"RETRYPROXY_BODY_IDLE_TIMEOUTT=x":                        "did you mean RETRYPROXY_BODY_IDLE_TIMEOUT?",

@@ -209,7 +209,8 @@ type Settings struct {
 	Default Route   // for requests that match no route; its Shared are the global settings
 	Routes  []Route // in the order of RETRYPROXY_ROUTES
 
-	own map[string]string // key in Global -> variable that set it
+	own  map[string]string // key in Global -> variable that set it
+	from origins           // of the variables that files set
 }
 
 // Variable returns the variable that set the key of Shared or Matcher for this route:

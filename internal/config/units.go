@@ -49,7 +49,7 @@ var units = map[string]string{
 	"routes":       "names of letters and digits, with dashes between them, separated by commas",
 	"size":         "bytes, such as 65536, 64KiB or 1MiB",
 	"strategy":     "the name of a backoff strategy",
-	"upstream":     "http://host[:port][/path], https://host[:port][/path] (HTTP/2 or HTTP/1.1, as the upstream chooses), h2c://host[:port][/path] or h2://host[:port][/path] (HTTP/2), the same with +srv for a name with SRV records (http+srv://_http._tcp.name), unix:/path, or several of one kind, separated by commas",
+	"upstream":     "http://host[:port][/path], the same with https (HTTP/2 or HTTP/1.1, as the upstream chooses), h2c or h2 (HTTP/2), http+srv://_http._tcp.name and the like for SRV records, unix:/path, or several of one kind, separated by commas",
 	"word":         "one of the words",
 	"tokenlimit":   "tokens a second, minute or hour, such as 200000/m, or off",
 	"models":       "names of models, separated by commas",

@@ -22,6 +22,7 @@ type Config struct {
 type Value struct {
 	Value string `json:"value"`
 	SetBy string `json:"set_by,omitempty"` // the variable; absent for a default
+	Place string `json:"place,omitempty"`  // file:line, if a file sets it
 }
 
 type Route struct {
@@ -56,10 +57,10 @@ func Of(s *config.Settings, problems config.Problems) *Config {
 		v.Listen = append(v.Listen, a.String())
 	}
 	for _, value := range s.Values() {
-		v.Settings[config.Prefix+value.Key] = Value{value.Text, value.Variable}
+		v.Settings[config.Prefix+value.Key] = Value{value.Text, value.Variable, s.Place(value.Variable)}
 	}
 	for _, r := range s.All() {
-		v.Routes = append(v.Routes, viewRoute(r))
+		v.Routes = append(v.Routes, viewRoute(s, r))
 	}
 	for _, p := range problems.Errors() {
 		v.Errors = append(v.Errors, p.String())
@@ -70,10 +71,10 @@ func Of(s *config.Settings, problems config.Problems) *Config {
 	return v
 }
 
-func viewRoute(r *config.Route) Route {
+func viewRoute(s *config.Settings, r *config.Route) Route {
 	v := Route{Name: r.Name, Settings: map[string]Value{}}
 	for _, value := range r.Values() {
-		v.Settings[value.Key] = Value{value.Text, value.Variable}
+		v.Settings[value.Key] = Value{value.Text, value.Variable, s.Place(value.Variable)}
 	}
 	for _, value := range r.MatcherValues() {
 		if v.Match == nil {

@@ -1,6 +1,7 @@
 package effective
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -14,14 +15,17 @@ import (
 // the default route. all means every setting of every route.
 func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problems, all bool) {
 	v := Of(s, problems)
-	upstream := s.Default.Upstream.String()
-	if upstream == "" {
-		upstream = "(no upstream)"
+	switch upstream := s.Default.Upstream.String(); {
+	case upstream == "" && s.Variable("POSITION") == "":
+		fmt.Fprintf(w, "no upstream: what follows is for one elsewhere; one on this host has other defaults. admin at %s\n", v.Admin)
+	case upstream == "":
+		fmt.Fprintf(w, "%s: clients at %s, no upstream, admin at %s\n", s.Position, strings.Join(v.Listen, ", "), v.Admin)
+	default:
+		fmt.Fprintf(w, "%s: clients at %s, upstream %s, admin at %s\n", s.Position, strings.Join(v.Listen, ", "), upstream, v.Admin)
 	}
-	fmt.Fprintf(w, "%s: clients at %s, upstream %s, admin at %s\n", s.Position, strings.Join(v.Listen, ", "), upstream, v.Admin)
 
 	fmt.Fprintf(w, "\n%s\n", p.Bold("process"))
-	left := printValues(w, s.Values(), func(v config.Value) bool { return all || isWorthShowing(v) })
+	left := printValues(w, s, s.Values(), func(v config.Value) bool { return all || isWorthShowing(v) })
 	usual := map[string]string{} // the default route's
 	for i, r := range s.All() {
 		fmt.Fprintf(w, "\n%s%s\n", p.Bold("route "+r.Name), matchText(r))
@@ -30,10 +34,10 @@ func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problem
 			for _, value := range r.Values() {
 				usual[value.Key] = value.Text
 			}
-			left += printValues(w, r.Values(), func(v config.Value) bool { return all || isWorthShowing(v) })
+			left += printValues(w, s, r.Values(), func(v config.Value) bool { return all || isWorthShowing(v) })
 			continue
 		}
-		printValues(w, r.Values(), func(v config.Value) bool { return all || v.Text != usual[v.Key] })
+		printValues(w, s, r.Values(), func(v config.Value) bool { return all || v.Text != usual[v.Key] })
 	}
 	fmt.Fprintln(w)
 	if left > 0 {
@@ -52,7 +56,7 @@ func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problem
 func isWorthShowing(v config.Value) bool { return v.Usual || v.Variable != "" || v.Profile != "" }
 
 // printValues writes the values for which show returns true, and returns the number of others.
-func printValues(w io.Writer, values []config.Value, show func(config.Value) bool) (left int) {
+func printValues(w io.Writer, s *config.Settings, values []config.Value, show func(config.Value) bool) (left int) {
 	t := text.NewTable(w)
 	for _, v := range values {
 		if !show(v) {
@@ -65,7 +69,7 @@ func printValues(w io.Writer, values []config.Value, show func(config.Value) boo
 		}
 		switch {
 		case v.Variable != "":
-			by = v.Variable
+			by = cmp.Or(s.Place(v.Variable), v.Variable)
 		case v.Profile != "":
 			by = "PROFILE=" + v.Profile
 		}

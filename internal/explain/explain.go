@@ -20,6 +20,7 @@ import (
 type View struct {
 	Request  string       `json:"request"`
 	Refused  *refusalView `json:"refused,omitempty"` // then nothing else is set, except Route if the request has one
+	Hint     string       `json:"hint,omitempty"`    // what the user probably meant
 	Route    string       `json:"route,omitempty"`
 	Upstream string       `json:"upstream,omitempty"`
 	DryRun   bool         `json:"dry_run,omitempty"` // nothing is retried; the rest shows what would be retried
@@ -52,8 +53,8 @@ type caseView struct {
 }
 
 // RequestHead returns the request line and headers as a client would send them, for the real
-// parser. whole means that the target keeps its scheme and host. It only rejects characters that
-// would end a line early.
+// parser. whole means that the target keeps its scheme and host. RequestHead only rejects characters
+// that would end a line early.
 func RequestHead(method, target string, headers []string, whole bool) ([]byte, error) {
 	host := "localhost"
 	if u, err := url.Parse(target); err == nil && u.Host != "" {
@@ -87,7 +88,7 @@ func RequestHead(method, target string, headers []string, whole bool) ([]byte, e
 // Explain evaluates the request with these headers, received by that listener; "" is the main one.
 func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 	line, _, _ := strings.Cut(string(head), " HTTP/1.1\r\n")
-	v := &View{Request: line}
+	v := &View{Request: line, Hint: methodHint(line)}
 	var q http1.Request
 	if _, err := q.Parse(head, config.HeaderLimits()); err != nil {
 		var refused *http1.Error
@@ -122,7 +123,17 @@ func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 	return v, v.judge(r, &q)
 }
 
-// hasBasePath reports whether one of the upstreams has a base path.
+// methodHint returns a hint if a method is a common one in lower case, "" otherwise.
+func methodHint(line string) string {
+	method, _, _ := strings.Cut(line, " ")
+	upper := strings.ToUpper(method)
+	if method == upper || !slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}, upper) {
+		return ""
+	}
+	return fmt.Sprintf("methods are case-sensitive, and %s is none that HTTP defines; did you mean %s?", method, upper)
+}
+
+// hasBasePath reports whether one of the upstreams gets its requests below a path.
 func hasBasePath(all []config.Upstream) bool {
 	return slices.ContainsFunc(all, func(u config.Upstream) bool { return u.Target().BasePath != "" })
 }

@@ -11,6 +11,9 @@ import (
 // Text writes v for people.
 func (v *View) Text(w io.Writer, p text.Paint) {
 	fmt.Fprintln(w, p.Bold(v.Request))
+	if v.Hint != "" {
+		fmt.Fprintf(w, "%s        %s\n", p.Yellow("hint"), v.Hint)
+	}
 	if v.Route != "" {
 		fmt.Fprintf(w, "route       %s, to %s\n", v.Route, v.Upstream)
 	}

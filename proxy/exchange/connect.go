@@ -40,7 +40,7 @@ func (s *sender) connect(fresh bool) policy.Cause {
 		return policy.CauseStatus
 	}
 	choice := s.choice()
-	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: s.avoid, Key: choice.Key, Endpoint: pool.Choose(choice), Unchecked: s.att.Unchecked, HTTP1: s.r.HTTP.Upgrade != nil}
+	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: s.avoid, Key: choice.Key, Endpoint: pool.Choose(choice), Unchecked: s.att.Unchecked, HTTP1: s.r.HTTP.Upgrade != nil, DialTimeout: s.r.Route.DialTimeout}
 	if !s.retriesReset() {
 		o.MaxIdle = freshFor
 	}

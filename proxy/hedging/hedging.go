@@ -29,6 +29,7 @@ import (
 type Attempt struct {
 	Att     attempt.Attempt
 	Budget  *budget.Budget // a token of it was taken; nil: none
+	dialing time.Duration  // limits a dial
 	beside  *upstream.Conn // of the first attempt; its reader is woken at the end
 	pool    *upstream.Group
 	request [][]byte
@@ -54,7 +55,7 @@ type Attempt struct {
 // it was sent. throttled means that client-side throttling expects its result.
 func New(r *request.Request, first *upstream.Conn, permit breaker.Permit, throttled bool, b *budget.Budget) *Attempt {
 	h := &Attempt{
-		beside: first, pool: r.Route.UpstreamState.Pool, method: r.HTTP.Method, limits: r.Settings.Limits,
+		beside: first, pool: r.Route.UpstreamState.Pool, dialing: r.Route.DialTimeout, method: r.HTTP.Method, limits: r.Settings.Limits,
 		Budget: b, onFault: r.Process.OnFault, Done: make(chan struct{}),
 	}
 	a := &h.Att
@@ -189,7 +190,7 @@ func (h *Attempt) connect(fresh bool) (*upstream.Conn, error) {
 	if h.Att.Fault.Breaks() {
 		return attempt.StandIn(h.pool, h.Att.Fault.Fault), nil
 	}
-	return h.pool.Get(h.ctx, upstream.GetOptions{Fresh: fresh, Avoid: h.beside.Addr})
+	return h.pool.Get(h.ctx, upstream.GetOptions{Fresh: fresh, Avoid: h.beside.Addr, DialTimeout: h.dialing})
 }
 
 // use makes up the attempt's connection, so that Stop can end it. It reports false if Stop was

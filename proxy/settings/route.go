@@ -51,6 +51,7 @@ type Route struct {
 
 	RequestTimeout      time.Duration // of all attempts and waits, from the request being sent whole to the response headers; 0 means none
 	AttemptTimeout      time.Duration // of one attempt, while a retry is still possible; 0 means none
+	DialTimeout         time.Duration // to connect, TLS handshake included; 0 means upstream.DefaultDialTimeout
 	AttemptTimeoutHard  bool          // AttemptTimeout applies to the last attempt too
 	FirstContentTimeout time.Duration // until the first content of an event stream, from the request being sent whole; 0: streams are not held back
 	BodyIdleTimeout     time.Duration // of a body in either direction, without a byte

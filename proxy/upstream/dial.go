@@ -26,11 +26,12 @@ var dialer = net.Dialer{
 	},
 }
 
-// dial makes a new connection, counted as active. Its error is a *DialError.
-func (p *Pool) dial(ctx context.Context, http1 bool) (*Conn, error) {
+// dial makes a new connection, counted as active. It ends at timeout or with ctx. Its error is a
+// *DialError.
+func (p *Pool) dial(ctx context.Context, timeout time.Duration, http1 bool) (*Conn, error) {
 	p.dialing.Add(1)
 	defer p.dialing.Add(-1)
-	ctx, cancel := context.WithTimeout(ctx, p.target.dialTimeout())
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	c, err := p.dialOne(ctx, http1)
 	if err != nil {

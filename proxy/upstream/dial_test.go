@@ -140,10 +140,10 @@ func TestFullTCPBacklogTimesOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := Target{Network: "tcp", Address: fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port), DialTimeout: 200 * time.Millisecond}
+	target := Target{Network: "tcp", Address: fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)}
 	p := makePool(t, target, Options{})
 	for range 10 {
-		c, err := p.Get(t.Context(), GetOptions{})
+		c, err := p.Get(t.Context(), GetOptions{DialTimeout: 200 * time.Millisecond})
 		if err == nil {
 			t.Cleanup(func() { _ = c.Close() })
 			continue
@@ -346,7 +346,6 @@ func TestTimeIsSharedAmongAddresses(t *testing.T) {
 					ips = append(ips, fmt.Sprintf("10.0.%d.%d", i/250, i%250))
 				}
 				target, tried := resolving(80, ips...), 0
-				target.DialTimeout = c.timeout
 				target.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					tried++
 					if tried-1 == c.answers {
@@ -361,7 +360,7 @@ func TestTimeIsSharedAmongAddresses(t *testing.T) {
 					defer cancel()
 				}
 				began := time.Now()
-				_, err := makeGroup(t, target, Options{}).Get(ctx, GetOptions{})
+				_, err := makeGroup(t, target, Options{}).Get(ctx, GetOptions{DialTimeout: c.timeout})
 				if took := time.Since(began); (err != nil) != c.wantFailed || tried != c.tried || took != c.took {
 					t.Fatalf("tried %d in %v, %v; want %d in %v", tried, took, err, c.tried, c.took)
 				}

@@ -17,7 +17,7 @@ type DialKind uint8
 const (
 	KindOther         DialKind = iota // none of those below, for example no permission on a unix socket
 	KindRefused                       // nothing accepts: refused or reset (even just after the connect), no socket file, a full queue of a unix socket
-	KindTimeout                       // DialTimeout or the context's deadline passed while connecting or in the TLS handshake
+	KindTimeout                       // GetOptions.DialTimeout or the context's deadline passed while connecting or in the TLS handshake
 	KindDNS                           // the name could not be resolved, or not in time
 	KindUnreachable                   // no route to the host or network, or no local address for it
 	KindTLS                           // connected, but the TLS handshake failed: certificate, name, protocol, or cut off

@@ -19,7 +19,6 @@ func byDNS(t *testing.T, s *dnstest.Server, upstream string) *Group {
 		t.Fatal(err)
 	}
 	target.DNS = s.Addr
-	target.DialTimeout = testTimeout
 	g := NewGroup(target, Options{})
 	t.Cleanup(g.Close)
 	return g

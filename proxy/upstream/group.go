@@ -66,7 +66,7 @@ func NewGroup(t Target, o Options) *Group {
 	names := false
 	for _, each := range append([]Target{t}, t.MoreTargets...) {
 		each.MoreTargets = nil
-		each.DialTimeout, each.Dial, each.Resolve, each.DNS = t.DialTimeout, t.Dial, t.Resolve, t.DNS
+		each.Dial, each.Resolve, each.DNS = t.Dial, t.Resolve, t.DNS
 		s := newSource(each)
 		names = names || !s.fixed
 		g.sources = append(g.sources, s)

@@ -28,7 +28,7 @@ type fakeNetwork struct {
 // group stands for app.test:80 in the town.
 func (w *fakeNetwork) group(o Options) *Group {
 	w.t.Helper()
-	target := Target{Network: "tcp", Address: "app.test:80", DialTimeout: 4 * time.Second, Dial: w.dial}
+	target := Target{Network: "tcp", Address: "app.test:80", Dial: w.dial}
 	target.Resolve = resolving(80).Resolve // not asked: find is replaced
 	g := NewGroup(target, o)
 	g.resolve = w.resolve

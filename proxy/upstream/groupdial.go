@@ -20,8 +20,8 @@ type groupDial struct {
 }
 
 // Get returns a pooled connection (see TryPooled) or dials: first the chosen address and,
-// while dials fail, every other. Only lookups and dials use ctx. They end at the target's
-// DialTimeout or with ctx, whichever is first. The error is always a *DialError. Its Kind
+// while dials fail, every other. Only lookups and dials use ctx. They end at
+// GetOptions.DialTimeout or with ctx, whichever is first. The error is always a *DialError. Its Kind
 // is not KindDNS if the name was ever resolved.
 func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	if g.singlePool != nil {
@@ -37,7 +37,7 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 			return c, nil
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.target.dialTimeout())
+	ctx, cancel := context.WithTimeout(ctx, o.dialTimeout())
 	defer cancel()
 	at, _ := ctx.Deadline() // the caller's own, if that is earlier
 	d := &groupDial{ctx: ctx, deadline: at, total: time.Until(at)}

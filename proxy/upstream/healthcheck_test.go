@@ -60,7 +60,7 @@ func (n *checkedNetwork) dial(_ context.Context, _, addr string) (net.Conn, erro
 func (n *checkedNetwork) group(t *testing.T, count int) *Group {
 	t.Helper()
 	n.status = map[string]int{}
-	target := Target{Network: "tcp", Host: "app.test", Dial: n.dial, DialTimeout: time.Second}
+	target := Target{Network: "tcp", Host: "app.test", Dial: n.dial}
 	for i, addr := range addresses(count) {
 		n.status[addr] = 200
 		one := target

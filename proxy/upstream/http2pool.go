@@ -93,7 +93,8 @@ type http2Conn struct {
 // sharedDial is a dial that several requests wait for.
 type sharedDial struct {
 	done chan struct{}
-	err  *DialError // set when done; nil: try openStream again
+	time time.Duration // how long the dial may take; set when done
+	err  *DialError    // set when done; nil: try openStream again
 }
 
 // connKey is the context key for the connection that the transport uses.
@@ -170,28 +171,37 @@ func (s *http2Pool) release(c *Conn) {
 }
 
 // get is Pool.Get for HTTP/2. Once the upstream is known to use it, one dial serves all
-// waiting requests.
+// waiting requests. A dial that times out is no error for a request with more time for its
+// own: that dials again.
 func (s *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.pool.target.dialTimeout())
+	total := o.dialTimeout()
+	if at, bounded := ctx.Deadline(); bounded {
+		total = min(total, time.Until(at))
+	}
+	ctx, cancel := context.WithTimeout(ctx, total)
 	defer cancel()
+	left := total
 	for {
 		if c := s.openStream(&o); c != nil {
 			return c, nil
 		}
 		d, mine := s.joinDial()
 		if mine {
-			c, err := s.pool.dial(ctx, false)
+			d.time = left
+			c, err := s.pool.dial(ctx, left, false)
 			s.finishDial(d, err)
 			return c, err
 		}
 		select {
 		case <-d.done:
-			if d.err != nil {
+			if d.err != nil && (d.err.Kind != KindTimeout || total <= d.time) {
 				return nil, d.err
 			}
 		case <-ctx.Done():
 			return nil, &DialError{Kind: classify(ctx.Err()), Addr: s.pool.target.Address, Err: ctx.Err()}
 		}
+		at, _ := ctx.Deadline()
+		left = time.Until(at)
 	}
 }
 

@@ -40,11 +40,11 @@ func TestListsAndServicesThatAreRefused(t *testing.T) {
 		"http://a,unix:/a":                           "one scheme",
 		"http://a,h2c://a":                           "one scheme",
 		"http://a,b:80":                              `"b:80": has no scheme`,
-		"http://a,":                                  `"": must be`,
+		"http://a,":                                  `"": an address is empty`,
 		"http://a,http://b:0":                        "port 0",
 		"http+srv://_http._tcp.a:80":                 "contain the port",
 		"http+srv://10.0.0.1":                        "belong to a name",
-		"unix+srv://a":                               "must be",
+		"unix+srv://a":                               "the scheme is not http",
 		"http://u:secret@a,http://b":                 "password",
 		strings.Repeat("http://a,", 64) + "http://b": "more than 64",
 	} {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -72,7 +73,7 @@ func (s *server) accept() net.Conn {
 }
 
 func (s *server) target() Target {
-	return Target{Network: s.addr.Network(), Address: s.addr.String(), DialTimeout: testTimeout}
+	return Target{Network: s.addr.Network(), Address: s.addr.String()}
 }
 
 func tcpServer(t *testing.T) *server { return listen(t, "tcp", "127.0.0.1:0") }
@@ -105,6 +106,7 @@ type getter interface {
 // get must succeed.
 func get(t *testing.T, p getter, o GetOptions) *Conn {
 	t.Helper()
+	o.DialTimeout = cmp.Or(o.DialTimeout, testTimeout)
 	c, err := p.Get(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +118,7 @@ func get(t *testing.T, p getter, o GetOptions) *Conn {
 // fail must not succeed and gives the error's kind.
 func fail(t *testing.T, p getter, ctx context.Context, o GetOptions) *DialError {
 	t.Helper()
+	o.DialTimeout = cmp.Or(o.DialTimeout, testTimeout)
 	c, err := p.Get(ctx, o)
 	if err == nil {
 		_ = c.Close()
@@ -151,7 +154,7 @@ func addrs(s ...string) []netip.Addr {
 // resolving gives a target of name:port whose name stands for ips.
 func resolving(port int, ips ...string) Target {
 	return Target{
-		Network: "tcp", Address: net.JoinHostPort("app.test", strconv.Itoa(port)), DialTimeout: testTimeout,
+		Network: "tcp", Address: net.JoinHostPort("app.test", strconv.Itoa(port)),
 		Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
 			if host != "app.test" {
 				return nil, errors.New("asked for " + host)

@@ -70,6 +70,16 @@ type GetOptions struct {
 	// HTTP1 asks for a separate HTTP/1.1 connection if the upstream supports both
 	// protocols: only such a connection can be upgraded.
 	HTTP1 bool
+	// DialTimeout limits resolving, connecting over all addresses and the TLS handshake
+	// together; 0 means DefaultDialTimeout.
+	DialTimeout time.Duration
+}
+
+func (o *GetOptions) dialTimeout() time.Duration {
+	if o.DialTimeout <= 0 {
+		return DefaultDialTimeout
+	}
+	return o.DialTimeout
 }
 
 // Stats is a snapshot of a pool. The counters never decrease.
@@ -164,7 +174,7 @@ func newPool(t Target, o Options, m *Endpoint) *Pool {
 func (p *Pool) Target() Target { return p.target }
 
 // Get returns a pooled connection (see TryPooled) or dials. Only the dial uses ctx. It ends
-// at the target's DialTimeout or with ctx, whichever is first. The error is always a
+// at GetOptions.DialTimeout or with ctx, whichever is first. The error is always a
 // *DialError.
 func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	if c := p.TryPooled(&o); c != nil {
@@ -173,7 +183,7 @@ func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	if p.usesStreams(&o) {
 		return p.http2.get(ctx, o)
 	}
-	return p.dial(ctx, o.HTTP1)
+	return p.dial(ctx, o.dialTimeout(), o.HTTP1)
 }
 
 // TryPooled returns the pooled connection released last that satisfies o and is still open

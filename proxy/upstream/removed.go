@@ -7,13 +7,13 @@ import (
 
 // AddressRemoved looks the names up and reports whether addr, a Conn's, is no longer among
 // their addresses. Then the upstream has moved and its remains there are drained. It
-// returns false if there is no name, and if the lookup fails, which ends with ctx or at the
-// target's DialTimeout.
+// returns false if there is no name, and if the lookup fails, which ends with ctx or at
+// DefaultDialTimeout.
 func (g *Group) AddressRemoved(ctx context.Context, addr string) bool {
 	if g.singlePool != nil || g.fixed {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.target.dialTimeout())
+	ctx, cancel := context.WithTimeout(ctx, DefaultDialTimeout)
 	defer cancel()
 	if g.lookup(ctx) != nil {
 		return false

@@ -15,7 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/godebug"
 )
 
-// DefaultDialTimeout is used if Target.DialTimeout is 0. It is long enough for one lost SYN
+// DefaultDialTimeout limits a dial if GetOptions.DialTimeout is 0. It is long enough for one lost SYN
 // (resent after 1 s, RFC 6298 section 2.1) and a second one, and short enough that a retry
 // still fits the usual request timeout of 30 s.
 const DefaultDialTimeout = 3 * time.Second
@@ -36,7 +36,7 @@ type Target struct {
 	SRV bool
 
 	// MoreTargets are the other targets of a list, without MoreTargets of their own, of the
-	// same scheme. Their DialTimeout, Dial, Resolve and DNS are ignored.
+	// same scheme. Their Dial, Resolve and DNS are ignored.
 	MoreTargets []Target
 
 	// Host is the value of a Host header for this upstream: "host" or "host:port", without
@@ -54,10 +54,6 @@ type Target struct {
 	// TLS is the client configuration, nil for plain text. It must have a ServerName. All
 	// handshakes share it and never change it.
 	TLS *tls.Config
-
-	// DialTimeout limits resolving, connecting over all addresses and the TLS handshake
-	// together; 0 means DefaultDialTimeout.
-	DialTimeout time.Duration
 
 	// Dial replaces net.Dialer; for tests. It gets each resolved address, or Address itself
 	// if Resolve is nil (then nothing is resolved).
@@ -83,12 +79,18 @@ func parseOne(s string) (Target, error) {
 		return Target{}, fmt.Errorf("upstream %q: has no scheme; did you mean http://%[1]s?", s)
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Opaque != "" {
-		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), errForm)
+	switch {
+	case s == "":
+		return Target{}, errors.New(`upstream "": an address is empty`)
+	case err != nil: // not shown, since it may hold a password
+		return Target{}, fmt.Errorf("upstream %q: is not a URL", redact(s))
 	}
 	plain, srv := strings.CutSuffix(u.Scheme, "+srv")
 	if u.Scheme = plain; schemes[plain].port == "" {
-		return Target{}, fmt.Errorf("upstream %q: %w", redact(s), errForm)
+		return Target{}, fmt.Errorf("upstream %q: the scheme is not http, https, h2c or h2", redact(s))
+	}
+	if u.Opaque != "" {
+		return Target{}, fmt.Errorf("upstream %q: // is missing after the scheme", redact(s))
 	}
 	if schemes[plain].protocol == HTTP2 && godebug.Off(godebug.HTTP2Client) {
 		return Target{}, fmt.Errorf("upstream %q: %s is HTTP/2, which GODEBUG=%s=0 turns off", redact(s), plain, godebug.HTTP2Client)
@@ -116,8 +118,6 @@ func isBareHost(s string) bool {
 	return host != "" && strings.Trim(port, "0123456789") == "" &&
 		strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-") == ""
 }
-
-var errForm = errors.New("must be http://host[:port][/path], https://host[:port][/path], h2c://host[:port][/path], h2://host[:port][/path], one of these schemes with +srv://name, unix:/path, or several of one scheme with commas between")
 
 // schemes maps URL schemes to their properties.
 var schemes = map[string]struct {
@@ -269,7 +269,7 @@ func srvTarget(u *url.URL) Target {
 }
 
 // Key returns a string that is equal for targets that may share a pool: same network,
-// address, protocol, TLS settings and dial timeout. The hooks Dial and Resolve are not part
+// address, protocol and TLS settings. The hooks Dial and Resolve are not part
 // of it. A TLS configuration that did not come from this package only equals itself.
 func (t Target) Key() string {
 	id := ""
@@ -279,7 +279,7 @@ func (t Target) Key() string {
 		}
 		id = "tls " + id
 	}
-	key := fmt.Sprintf("%s %q %t %d %q %s", t.Network, t.Address, t.SRV, t.Protocol, id, t.dialTimeout())
+	key := fmt.Sprintf("%s %q %t %d %q", t.Network, t.Address, t.SRV, t.Protocol, id)
 	for i := range t.MoreTargets {
 		key += ", " + t.MoreTargets[i].Key()
 	}
@@ -336,13 +336,6 @@ func (t Target) Local() bool {
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
-}
-
-func (t Target) dialTimeout() time.Duration {
-	if t.DialTimeout <= 0 {
-		return DefaultDialTimeout
-	}
-	return t.DialTimeout
 }
 
 // OneAddress reports whether the target is one address, so that there is never a choice: not a list and

@@ -111,7 +111,6 @@ func (a *authority) secure(s *server, f TLSFiles) Target {
 		a.t.Fatal(err)
 	}
 	target.Address = s.addr.String()
-	target.DialTimeout = testTimeout
 	if err := target.UseTLS(f); err != nil {
 		a.t.Fatal(err)
 	}
@@ -328,15 +327,16 @@ func TestHandshakeCutOffIsTLSAndSilentIsTimeout(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := tcpServer(t)
 			target := a.secure(s, TLSFiles{CA: a.path("ca.pem")})
+			o := GetOptions{}
 			if c.want == KindTimeout {
-				target.DialTimeout = 100 * time.Millisecond
+				o.DialTimeout = 100 * time.Millisecond
 			}
 			acted := make(chan struct{})
 			go func() {
 				defer close(acted)
 				c.act(s.accept())
 			}()
-			d := fail(t, makePool(t, target, Options{}), t.Context(), GetOptions{})
+			d := fail(t, makePool(t, target, Options{}), t.Context(), o)
 			<-acted
 			if d.Kind != c.want {
 				t.Fatalf("%s: %v", d.Kind, d)

@@ -27,7 +27,8 @@ const MaxBytes = 16 << 20
 // Pair is a variable that the file sets.
 type Pair struct {
 	Name, Value string
-	Line        int // where it is set, from 1
+	Line        int    // where it is set, from 1
+	Key         string // what a configuration file calls it: routes[0].path in YAML, else Name
 }
 
 // IsYAML reports whether a file of that name holds YAML. Any other holds lines NAME=VALUE.
@@ -94,7 +95,7 @@ func (p *pairs) add(name, value, shown string, line int) {
 		return
 	}
 	p.lines[name] = line
-	p.pairs = append(p.pairs, Pair{name, value, line})
+	p.pairs = append(p.pairs, Pair{name, value, line, shown})
 }
 
 func (p *pairs) wrong(line int, format string, args ...any) {

@@ -60,18 +60,18 @@ routes:
   - plain
 `
 	want := []Pair{
-		{"RETRYPROXY_UPSTREAM", "http://app:3000", 2},
-		{"RETRYPROXY_MAX_RETRIES", "3", 3},
-		{"RETRYPROXY_BUDGET_RATIO", "20%", 4},
-		{"RETRYPROXY_RETRY_ON", "5xx,connection", 5},
-		{"RETRYPROXY_ACCESS_LOG", "true", 6},
-		{"RETRYPROXY_VIA", "", 7},
-		{"RETRYPROXY_REQUEST_HEADERS_SET", "X-Env: prod, X-Team: search", 8},
-		{"RETRYPROXY_FALLBACK", "503:busy", 11},
-		{"RETRYPROXY_BACKOFF_BASE", "", 12},
-		{"RETRYPROXY_ROUTE_USER_API_PATH", "/users/*,/accounts/*", 15},
-		{"RETRYPROXY_ROUTE_USER_API_MAX_RETRIES", "0", 18},
-		{"RETRYPROXY_ROUTES", "user-api,plain", 13},
+		{"RETRYPROXY_UPSTREAM", "http://app:3000", 2, "upstream"},
+		{"RETRYPROXY_MAX_RETRIES", "3", 3, "max_retries"},
+		{"RETRYPROXY_BUDGET_RATIO", "20%", 4, "budget_ratio"},
+		{"RETRYPROXY_RETRY_ON", "5xx,connection", 5, "retry_on"},
+		{"RETRYPROXY_ACCESS_LOG", "true", 6, "access_log"},
+		{"RETRYPROXY_VIA", "", 7, "via"},
+		{"RETRYPROXY_REQUEST_HEADERS_SET", "X-Env: prod, X-Team: search", 8, "request_headers_set"},
+		{"RETRYPROXY_FALLBACK", "503:busy", 11, "fallback"},
+		{"RETRYPROXY_BACKOFF_BASE", "", 12, "backoff_base"},
+		{"RETRYPROXY_ROUTE_USER_API_PATH", "/users/*,/accounts/*", 15, "routes[0].path"},
+		{"RETRYPROXY_ROUTE_USER_API_MAX_RETRIES", "0", 18, "routes[0].max_retries"},
+		{"RETRYPROXY_ROUTES", "user-api,plain", 13, "routes"},
 	}
 	got, err := Read(write(t, "retryproxy.yaml", content))
 	if err != nil || !slices.Equal(got, want) {
@@ -91,7 +91,7 @@ func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
 		"retry_on:\n  a:\n    b: c": "line 2: retry_on: expected a value",
 		"routes:\n  - path: /a":     "line 2: expected a route with a name, such as - name: search",
 		"routes:\n  - [a]":          "line 2: expected a route with a name",
-		"routes:\n  - name: a\n    via: secret\n    via: b": "line 4: via is already set in line 3",
+		"routes:\n  - name: a\n    via: secret\n    via: b": "line 4: routes[0].via is already set in line 3",
 		"via: &secret":                      "line 1: via: expected a value",
 		"via: !secret":                      "line 1: via: expected a value",
 		"retry_on: [&secret , a]":           "line 1: retry_on: expected a value",

@@ -3,6 +3,7 @@ package configfile
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -50,7 +51,7 @@ func (p *pairs) addYAML(content []byte) {
 		p.wrong(root.Line, "expected settings, such as upstream: http://app:3000")
 		return
 	}
-	p.addSettings(Prefix, root)
+	p.addSettings(Prefix, "", root)
 }
 
 // syntaxError returns the library's error without quotes from the file.
@@ -61,8 +62,9 @@ func syntaxError(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
 }
 
-// addSettings adds the settings of a mapping. prefix is the prefix of their variables.
-func (p *pairs) addSettings(prefix string, mapping *yaml.Node) {
+// addSettings adds the settings of a mapping. prefix is the prefix of their variables, and path of
+// their keys, such as "routes[0]." or "".
+func (p *pairs) addSettings(prefix, path string, mapping *yaml.Node) {
 	named := false
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], deref(mapping.Content[i+1])
@@ -79,24 +81,24 @@ func (p *pairs) addSettings(prefix string, mapping *yaml.Node) {
 			}
 			named = true
 		default:
-			p.addValue(prefix+strings.ToUpper(key.Value), key, value)
+			p.addValue(prefix+strings.ToUpper(key.Value), path+key.Value, key.Line, value)
 		}
 	}
 }
 
-func (p *pairs) addValue(name string, key, value *yaml.Node) {
+func (p *pairs) addValue(name, key string, line int, value *yaml.Node) {
 	text, ok := valueText(value)
 	if !ok {
-		p.wrong(value.Line, "%s: expected a value, a list of values or name: value lines; put quotes around a value that begins with & or !", key.Value)
+		p.wrong(value.Line, "%s: expected a value, a list of values or name: value lines; put quotes around a value that begins with & or !", key)
 		return
 	}
-	p.add(name, text, key.Value, key.Line)
+	p.add(name, text, key, line)
 }
 
 // addRoutes adds the names of the routes as one variable, then the settings of each.
 func (p *pairs) addRoutes(key, list *yaml.Node) {
 	var names []string
-	for _, entry := range list.Content {
+	for i, entry := range list.Content {
 		route := deref(entry)
 		name := routeName(route)
 		if name == "" {
@@ -105,7 +107,7 @@ func (p *pairs) addRoutes(key, list *yaml.Node) {
 		}
 		names = append(names, name)
 		if route.Kind == yaml.MappingNode {
-			p.addSettings(Prefix+"ROUTE_"+RouteWord(name)+"_", route)
+			p.addSettings(Prefix+"ROUTE_"+RouteWord(name)+"_", fmt.Sprintf("routes[%d].", i), route)
 		}
 	}
 	p.add(Prefix+"ROUTES", strings.Join(names, ","), key.Value, key.Line)

@@ -1,0 +1,116 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/config/configfile"
+)
+
+// origin is where a file sets a variable.
+type origin struct {
+	place string // file:line
+	key   string // the name in the file: max_retries, routes[1].max_retries, or the variable's
+}
+
+// origins maps the variables that files set to their origins, and the prefix of a route's variables to
+// that of the route in a YAML file.
+type origins map[string]origin
+
+// add notes a pair of the file at path.
+func (o origins) add(p configfile.Pair, path string) {
+	place := placeOf(path, p.Line)
+	o[p.Name] = origin{place, cmp.Or(p.Key, p.Name)}
+	if p.Name != Prefix+"ROUTES" || !configfile.IsYAML(path) {
+		return
+	}
+	for i, name := range strings.Split(p.Value, ",") {
+		o[routePrefix(name)] = origin{place, fmt.Sprintf("routes[%d]", i)}
+	}
+}
+
+// find returns the origin of a variable. For a variable of a route that is not set, it is that of the
+// route.
+func (o origins) find(variable string) (origin, bool) {
+	if at, inFile := o[variable]; inFile {
+		return at, true
+	}
+	for _, each := range slices.Backward(splitRouteKey(strings.TrimPrefix(variable, Prefix))) { // the longest name first
+		if at, inFile := o[Prefix+"ROUTE_"+each.word+"_"]; inFile {
+			return origin{at.place, at.key + "." + strings.ToLower(each.key)}, true
+		}
+	}
+	return origin{}, false
+}
+
+func placeOf(path string, line int) string { return path + ":" + strconv.Itoa(line) }
+
+// locate gives each problem the place of its variable in a file, and names settings as that file does.
+func (o origins) locate(problems Problems) {
+	for i := range problems {
+		p := &problems[i]
+		at, inFile := o.find(p.Variable)
+		if !inFile || p.Place != "" {
+			continue
+		}
+		p.Place, p.Key = at.place, at.key
+		if at.key != p.Variable {
+			p.Message = o.inYAML(p.Message, p.Variable, at.key)
+		}
+	}
+}
+
+// variableInText matches a variable in a message, and the sign after it.
+var variableInText = regexp.MustCompile(Prefix + `[A-Z0-9_]*[A-Z0-9]=?`)
+
+// inYAML replaces variables in a message about variable by what a YAML file calls them. yamlKey is what
+// it calls variable. One with a
+// value that is not of the file stays, since the environment sets it.
+func (o origins) inYAML(message, variable, yamlKey string) string {
+	route := ""
+	if key := strings.TrimPrefix(variable, Prefix); isRouteVariable(variable) {
+		last := yamlKey[strings.LastIndexByte(yamlKey, '.')+1:]
+		route = Prefix + strings.TrimSuffix(key, strings.ToUpper(last))
+	}
+	return variableInText.ReplaceAllStringFunc(message, func(found string) string {
+		name, hasValue := strings.CutSuffix(found, "=")
+		at, inFile := o[name]
+		switch {
+		case inFile:
+			name = at.key
+		case hasValue || name == Prefix+"CONFIG_FILE":
+			return found
+		case route != "" && strings.HasPrefix(name, route):
+			name = strings.ToLower(strings.TrimPrefix(name, route))
+		case !isRouteVariable(name):
+			name = strings.ToLower(strings.TrimPrefix(name, Prefix))
+		}
+		if hasValue {
+			name += "="
+		}
+		return name
+	})
+}
+
+// lineOfError matches an error that begins with a line's number.
+var lineOfError = regexp.MustCompile(`^line (\d+): `)
+
+// placed returns the place in the file at path that an error about it names, "" if it names none,
+// and the rest of the error.
+func placed(path, message string) (place, rest string) {
+	m := lineOfError.FindStringSubmatch(message)
+	if m == nil {
+		return "", message
+	}
+	return path + ":" + m[1], message[len(m[0]):]
+}
+
+// Place returns where a file sets the variable, as file:line. It returns "" if no file does.
+func (s *Settings) Place(variable string) string { return s.from[variable].place }
+
+// Locate gives each problem the place of its variable in the file that sets it.
+func (s *Settings) Locate(problems Problems) { s.from.locate(problems) }
