@@ -95,15 +95,15 @@ func (o *outside) defaultImage() string { return "retryproxy:" + o.Version }
 // options adds the flags that inject and webhook share.
 func options(f *flag.FlagSet, image string) *inject.Options {
 	o := inject.Default(image)
-	f.StringVar(&o.Image, "image", o.Image, "the sidecar's `image`, as your cluster gets it")
+	f.StringVar(&o.Image, "image", o.Image, "the sidecar's `image`, by its name in your cluster")
 	f.StringVar(&o.PullPolicy, "pull-policy", o.PullPolicy, "Always, IfNotPresent or Never")
-	f.Var(minor{&o.Kubernetes}, "kubernetes", "oldest `version` of Kubernetes that it has to run in: before 1.29 the sidecar is an ordinary container")
-	f.Var(settingsFlag{&o.Settings}, "set", "`NAME=VALUE` of a setting of the sidecars, RETRYPROXY_ may be left out; may be repeated")
-	f.Var(settingsFlag{&o.InboundSettings}, "set-inbound", "`NAME=VALUE` of the inbound sidecar alone")
-	f.Var(settingsFlag{&o.OutboundSettings}, "set-outbound", "`NAME=VALUE` of the outbound sidecar alone")
-	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest, "`quantity` of CPU that a sidecar asks for")
-	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest, "`quantity` of memory that a sidecar asks for")
-	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit, "`quantity` of memory that a sidecar is bound to")
+	f.Var(minor{&o.Kubernetes}, "kubernetes", "oldest `version` of Kubernetes to support; before 1.29 the sidecar is an ordinary container")
+	f.Var(settingsFlag{&o.Settings}, "set", "`NAME=VALUE` sets a setting of the sidecars; the prefix RETRYPROXY_ is optional; may be repeated")
+	f.Var(settingsFlag{&o.InboundSettings}, "set-inbound", "`NAME=VALUE` sets a setting of the inbound sidecar only")
+	f.Var(settingsFlag{&o.OutboundSettings}, "set-outbound", "`NAME=VALUE` sets a setting of the outbound sidecar only")
+	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest, "CPU request of a sidecar, a Kubernetes `quantity`")
+	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest, "memory request of a sidecar, a Kubernetes `quantity`")
+	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit, "memory limit of a sidecar, a Kubernetes `quantity`")
 	return &o
 }
 
@@ -112,15 +112,15 @@ func runInject(out *outside) error {
 	o := options(f, out.defaultImage())
 	var files, env, only list
 	f.Var(&files, "f", "`FILE` of manifests, - for standard input (the default); may be repeated")
-	f.BoolVar(&o.Inbound, "inbound", false, "put a sidecar before the application; what is done without a wish for outbound")
-	f.StringVar(&o.InboundPort, "inbound-port", "", "`name or number` of the application's port; default the one that a Service in the input targets, else the only one")
-	f.BoolVar(&o.ServiceElsewhere, "service-elsewhere", false, "a Service that is not in the input is pointed at the sidecar's port by you")
-	f.BoolVar(&o.LeadServices, "lead-services", false, "point Services that target a port without a name by its number at the sidecar; for when all Pods have one, as those without do not serve its port")
+	f.BoolVar(&o.Inbound, "inbound", false, "put a sidecar in front of the application; this is the default without outbound flags")
+	f.StringVar(&o.InboundPort, "inbound-port", "", "`name or number` of the application's port; default the one that a Service in the input targets, or else the only one")
+	f.BoolVar(&o.ServiceElsewhere, "service-elsewhere", false, "a Service that is not in the input targets the sidecar's port")
+	f.BoolVar(&o.LeadServices, "lead-services", false, "point Services that target an unnamed port at the sidecar; use it once all Pods have a sidecar, because the others do not serve its port")
 	f.Var(&env, "outbound-env", "`NAME` of a variable of the application that holds the URL of a remote service; may be repeated")
-	f.Var(hostsFlag{&o.OutboundHosts}, "outbound-host", "`HOST:PORT=UPSTREAM`: point a name at loopback, where the sidecar takes the port, and send to the upstream; may be repeated")
-	f.StringVar(&o.Container, "container", "", "the application's container, where there are several")
-	f.StringVar(&o.ConfigMap, "config-map", "", "`name` of a ConfigMap whose key env is the settings file, read again when it changes")
-	f.Var(&only, "only", "`kind/name` or name of a workload; others stay as they are; may be repeated")
+	f.Var(hostsFlag{&o.OutboundHosts}, "outbound-host", "`HOST:PORT=UPSTREAM` points a name at loopback, where the sidecar listens on the port and forwards to the upstream; may be repeated")
+	f.StringVar(&o.Container, "container", "", "the application's container, if there are several")
+	f.StringVar(&o.ConfigMap, "config-map", "", "`name` of a ConfigMap whose key env is the settings file, which is reloaded when it changes")
+	f.Var(&only, "only", "`kind/name` or name of a workload to change; others stay unchanged; may be repeated")
 	if err := parse(f, injectUsage, out.Args, out.Stdout); err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func runInject(out *outside) error {
 	}
 	tell(out.Stderr, result)
 	if len(result.Changed) > 0 && o.Image == out.defaultImage() {
-		fmt.Fprintf(out.Stderr, "note: the image is %s; say by --image where your cluster gets it\n", o.Image)
+		fmt.Fprintf(out.Stderr, "note: the image is %s; use --image if your cluster has it under another name\n", o.Image)
 	}
 	_, err = out.Stdout.Write(result.Output)
 	return err

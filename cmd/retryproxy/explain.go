@@ -44,7 +44,7 @@ func runExplain(_ context.Context, c *call) error {
 	f.Var(&header, "H", "a header of the request, as in curl; may be repeated (`'Name: value'`)")
 	proxied := f.Bool("proxied", false, "send the URL as a client with http_proxy does")
 	asJSON := f.Bool("json", false, "print JSON")
-	listener := f.String("listen", "", "the `address` of a route's own listener by which the request comes; default the main one")
+	listener := f.String("listen", "", "the `address` of the listener that gets the request; default the main one")
 	rest, err := c.parse(f, 2)
 	if err != nil {
 		return err
