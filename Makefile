@@ -205,8 +205,8 @@ docs: ## the tables generated from the code
 	go run ./cmd/retryproxy docs
 
 .PHONY: pictures
-pictures: build ## docs/pictures, by the commands in docs/explanation/backoff.md, storm.md and fleet.md
-	grep -hE '^(retryproxy|go run \./bench/fleet) .*--png docs/pictures/' docs/explanation/backoff.md docs/explanation/storm.md docs/explanation/fleet.md | PATH="$(BIN):$$PATH" bash -eux
+pictures: build ## docs/pictures, by the commands in docs/explanation/backoff.md and storm.md
+	grep -hE '^retryproxy .*--png docs/pictures/' docs/explanation/backoff.md docs/explanation/storm.md | PATH="$(BIN):$$PATH" bash -eux
 
 .PHONY: rules
 rules: ## the alert rules, the dashboard's queries and those of docs/reference/queries.md, by promtool: syntax and unit tests

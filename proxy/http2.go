@@ -188,7 +188,7 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // net/http's way to reset a stream
 	}
 	h.watch.Credit(1)
-	h.prematureEnds.AnsweredWhole()
+	h.prematureEnds.RespondedWhole()
 }
 
 // count changes the number of streams by n, and records since when there are none.

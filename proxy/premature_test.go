@@ -174,7 +174,7 @@ func TestEveryPrematureEndOfARequestIsCharged(t *testing.T) {
 			u := startUpstream(t, never)
 			p := startProxy(t, u, func(c *Config) {
 				speakHTTP2(c)
-				c.PrematureEnds = floodguard.Limits{Age: time.Hour, Most: most, Answers: 1000}
+				c.PrematureEnds = floodguard.Limits{Age: time.Hour, Most: most, Responses: 1000}
 			})
 			c := p.frameClient(t)
 			for n := range most {

@@ -8,9 +8,6 @@
 // same Config returns the same Result on any machine. Ten minutes of 100 000 clients take
 // half a minute.
 //
-// [RunFleet] simulates many processes that send to one upstream with a rate limit, and what
-// they share.
-//
 // The package reads no clock and starts no goroutine; runs share no state.
 package sim
 

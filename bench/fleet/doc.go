@@ -21,7 +21,6 @@
 //	ratelimit the same, and RETRYPROXY_RATE_LIMIT=500/s
 //	engine    the same, while the engine is flushed, paused, killed, started again
 //	hold      a single 429 that tells to wait: how long until no process sends
-//	rates     what the engine is asked at several request rates
 //	cost      CPU time per request of one process, with and without sharing
 //
 // The first seconds of each arm are not counted (--settle). A request is failed

@@ -71,67 +71,33 @@ func (e *engine) sharing(scope string) []string {
 	return []string{"RETRYPROXY_SHARED=redis://" + e.addr + "/0?scope=" + scope}
 }
 
-// info reads the whole numbers of a section of INFO, by name.
-func (e *engine) info(ctx context.Context, section string) (map[string]int, error) {
-	text, err := e.client.Info(ctx, section).Result()
-	if err != nil {
-		return nil, err
-	}
-	return parseInfo(text), nil
-}
-
-// parseInfo reads lines name:number, and name:calls=number,... as commandstats has it.
-func parseInfo(text string) map[string]int {
-	values := map[string]int{}
-	for line := range strings.SplitSeq(text, "\r\n") {
-		name, value, ok := strings.Cut(line, ":")
-		if !ok {
-			continue
+// awaitListeners waits until n processes listen on each of so many channels.
+func (e *engine) awaitListeners(ctx context.Context, n, channels int) error {
+	return rig.Await(ctx, fmt.Sprintf("%d processes listening on %d channels of the engine", n, channels), 15*time.Second, func() bool {
+		names, err := e.client.PubSubChannels(ctx, "*").Result()
+		if err != nil || len(names) < channels {
+			return false
 		}
-		value, _, _ = strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-		if n, err := strconv.Atoi(value); err == nil {
-			values[name] = n
-		}
-	}
-	return values
-}
-
-// awaitListeners waits until n processes of one scope listen to what others tell.
-func (e *engine) awaitListeners(ctx context.Context, n int) error {
-	return rig.Await(ctx, fmt.Sprintf("%d processes listening at the engine", n), 15*time.Second, func() bool {
-		have, err := e.listeners(ctx)
-		return err == nil && have >= int64(n)
+		counts, err := e.client.PubSubNumSub(ctx, names...).Result()
+		return err == nil && slices.Min(slices.Collect(maps.Values(counts))) >= int64(n)
 	})
 }
 
-// awaitChannels waits until somebody listens on n channels.
-func (e *engine) awaitChannels(ctx context.Context, n int) error {
-	return rig.Await(ctx, fmt.Sprintf("%d channels of the engine listened to", n), 15*time.Second, func() bool {
-		channels, err := e.client.PubSubChannels(ctx, "*").Result()
-		return err == nil && len(channels) >= n
-	})
-}
-
-// listeners are the subscriptions to the channel that has fewest.
-func (e *engine) listeners(ctx context.Context) (int64, error) {
-	channels, err := e.client.PubSubChannels(ctx, "*").Result()
+// processed is how many commands the server has run since its start.
+func (e *engine) processed(ctx context.Context) (n int, err error) {
+	stats, err := e.client.InfoMap(ctx, "stats").Result()
 	if err != nil {
 		return 0, err
 	}
-	counts, err := e.client.PubSubNumSub(ctx, channels...).Result()
-	if err != nil || len(counts) == 0 {
-		return 0, err
-	}
-	return slices.Min(slices.Collect(maps.Values(counts))), nil
+	return strconv.Atoi(stats["Stats"]["total_commands_processed"])
 }
 
 // count counts what the engine was asked, second by second, until ctx ends. While it does not
 // answer, nothing is counted.
 func (e *engine) count(ctx context.Context, line *rig.Timeline) {
 	for before := -1; ctx.Err() == nil; rig.Sleep(ctx, time.Second) {
-		stats, err := e.info(ctx, "stats")
-		now, ok := stats["total_commands_processed"]
-		if err != nil || !ok {
+		now, err := e.processed(ctx)
+		if err != nil {
 			continue
 		}
 		if now < before { // started again

@@ -12,15 +12,15 @@ import (
 func reached() *document {
 	ok := func(name string, limited int) *armResult {
 		c := rig.Counts{sent: 1000, turnedAway: limited, rig.Good: 980, got429: 20}
-		return &armResult{Name: name, Counts: c, LimitedShare: limitedShare(c), GoodShare: 0.98, Stock: &stock{Keys: 3}}
+		return &armResult{Name: name, Counts: c, LimitedShare: limitedShare(c), GoodShare: 0.98, Time: 10, Stock: &stock{Keys: 3}}
 	}
 	broken := ok("engine", 100)
 	broken.Periods = []period{{Name: "calm"}, {Name: "started again", Counts: rig.Counts{commands: 9}}}
 	return &document{
-		Arms:  []*armResult{ok("alone", 400), ok("ratelimit", 5), broken},
-		Hold:  []pauseResult{{Until: 3}, {Until: 49}},
-		Rates: []rateResult{{}, {}, {RateLimit: 9, Commands: 100}, {RateLimit: 9, Commands: 140}, {RateLimit: 5, Commands: 1}, {RateLimit: 5, Commands: 100}, {RateLimit: 5, Commands: 140}},
-		Cost:  []*costResult{{Name: "alone", To: "alone", Ratio: 9}, {Name: "shared", To: "alone", Ratio: 1.01}},
+		Processes: 2,
+		Arms:      []*armResult{ok("alone", 400), ok("ratelimit", 5), broken},
+		Hold:      []pauseResult{{Until: 3}, {Until: 49}},
+		Cost:      []*costResult{{Name: "alone", To: "alone", Ratio: 9}, {Name: "shared", To: "alone", Ratio: 1.01}},
 	}
 }
 
@@ -48,8 +48,7 @@ func TestGoalsAreMissed(t *testing.T) {
 		"too few answers":          {func(d *document) { d.Arms[1].GoodShare = 0.96 }, "good responses"},
 		"nobody joined again":      {func(d *document) { d.Arms[2].Periods[1].Counts[commands] = 0 }, "commands after"},
 		"the word travels slowly":  {func(d *document) { d.Hold[0].Until = 51 }, "time until all hold"},
-		"commands grow with load":  {func(d *document) { d.Rates[6].Commands = 200 }, "rate limit 5/s"},
-		"and with a plentiful one": {func(d *document) { d.Rates[3].Commands = 200 }, "rate limit 9/s"},
+		"the engine is asked more": {func(d *document) { d.Arms[1].Counts[commands] = 2300 }, "commands a second at the engine for each process, ratelimit"},
 		"sharing costs CPU time":   {func(d *document) { d.Cost[1].Ratio = 1.03 }, "CPU time"},
 	} {
 		d := reached()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/draw"
@@ -33,7 +32,6 @@ type options struct {
 	length, settle time.Duration // of an arm; its first part, which is not counted
 	holds          int           // pauses of which the spreading is timed
 	pause          time.Duration // length of each
-	step           time.Duration // of each request rate
 	rounds         int           // of the comparison of CPU time
 	turn           time.Duration // of each process in a round
 }
@@ -46,7 +44,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f := rig.NewFlags("fleet", stderr, &o.proxy)
 	o.Flags(f)
 	f.Some(&o.parts, "parts", "", partNames(), "what is played; default all")
-	f.BoolVar(&o.short, "short", false, "under a minute: shorter arms, without rates, cost only to see that it runs, and goals that a busy machine reaches")
+	f.BoolVar(&o.short, "short", false, "under a minute: shorter arms, cost only to see that it runs, and goals that a busy machine reaches")
 	f.StringVar(&o.engine, "engine", "redis-server", "the program redis-server or valkey-server")
 	rig.Number(f, &o.proxies, "proxies", 50, 1, 200, "processes of retryproxy")
 	f.Seed(&o.seed, 1)
@@ -67,7 +65,6 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		{&o.length, "for", "length of an arm", 25 * time.Second},
 		{&o.settle, "settle", "the first part of an arm, which is not counted", 3 * time.Second},
 		{&o.pause, "pause", "hold: length of a pause, whole seconds", time.Second},
-		{&o.step, "step", "rates: time for each request rate", 5 * time.Second},
 		{&o.turn, "turn", "cost: time of a turn", 2 * time.Second},
 	} {
 		rig.Number(f, d.p, d.name, d.value, time.Millisecond, 10*time.Minute, d.about)
@@ -107,14 +104,11 @@ func (o *options) crowd() *rig.Crowd {
 var request = []byte("GET /limited HTTP/1.1\r\nHost: fleet.example\r\n\r\n")
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && args[0] == "simulate" {
-		return simulate(ctx, args[1:], stdout, stderr)
-	}
 	o, err := parse(args, stderr)
 	if err != nil {
 		return err
 	}
-	d := &document{Document: rig.NewDocument(args, rig.Version(o.proxy, "version"), rig.Version(o.engine, "--version")), RateLimit: o.rateLimit}
+	d := &document{Document: rig.NewDocument(args, rig.Version(o.proxy, "version"), rig.Version(o.engine, "--version")), RateLimit: o.rateLimit, Processes: o.proxies}
 	told := rig.NewProgress(stderr)
 	for _, p := range parts {
 		if !slices.Contains(o.parts, p.name) {
@@ -135,188 +129,4 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return rig.ErrMissed
 	}
 	return nil
-}
-
-// part is something to play.
-type part struct {
-	name     string
-	about    string
-	settings func(o *options) []string                                                  // of the proxies, besides those of sharing
-	shared   bool                                                                       // by an engine
-	atOnce   bool                                                                       // the upstream answers at once
-	acts     []act                                                                      // on the engine, in order
-	measure  func(ctx context.Context, s *stage, d *document, told *rig.Progress) error // nil: as an arm
-}
-
-// act is something that happens to the engine.
-type act struct {
-	at   float64 // as a part of the counted time
-	name string  // of the time that it begins
-	do   func(ctx context.Context, e *engine) error
-}
-
-const holdAll = "RETRYPROXY_RATE_LIMIT_PAUSE_KEY=route"
-
-func pausing(*options) []string { return []string{holdAll} }
-
-func limited(o *options) []string {
-	return []string{holdAll, fmt.Sprintf("RETRYPROXY_RATE_LIMIT=%d/s", o.rateLimit)}
-}
-
-var parts = []part{
-	{name: "alone", about: "default settings, nothing shared"},
-	{name: "pause", about: "each process holds all of its own requests after a 429, nothing shared", settings: pausing},
-	{name: "shared", about: "rate-limit pauses are shared", shared: true, settings: pausing},
-	{name: "ratelimit", about: "rate-limit pauses are shared, and the rate limit is kept together", shared: true, settings: limited},
-	{name: "engine", about: "the same, and the engine is flushed, paused, killed and started again", shared: true, settings: limited, acts: []act{
-		{0.12, "flushed", func(ctx context.Context, e *engine) error { return e.client.FlushAll(ctx).Err() }},
-		{0.24, "paused", func(_ context.Context, e *engine) error { return e.pause() }},
-		{0.44, "goes on", func(_ context.Context, e *engine) error { return e.goOn() }},
-		{0.56, "killed", func(_ context.Context, e *engine) error { e.child.Kill(); return nil }},
-		{0.76, "started again, empty", func(_ context.Context, e *engine) error { return e.start() }},
-	}},
-	{name: "hold", shared: true, settings: pausing, measure: hold},
-	{name: "rates", measure: rates},
-	{name: "cost", atOnce: true, measure: cost},
-}
-
-func partNames() (names []string) {
-	for _, p := range parts {
-		names = append(names, p.name)
-	}
-	return names
-}
-
-// stage is a part in flight.
-type stage struct {
-	rig.Bed
-	part
-	o      *options
-	up     *upstream
-	engine *engine // nil: nothing is shared
-	all    []*rig.Proxy
-	line   *rig.Timeline
-}
-
-// play plays a part.
-func (p part) play(ctx context.Context, o *options, d *document, told *rig.Progress) error {
-	s := &stage{part: p, o: o, line: rig.NewTimeline()}
-	defer s.End()
-	s.up = &upstream{answer: o.answer, limit: unlimited{}, line: s.line}
-	if p.atOnce {
-		s.up.answer = 0
-	}
-	var err error
-	if s.up.addr, err = s.Serve(s.up); err != nil {
-		return err
-	}
-	if p.measure == nil || p.shared {
-		if err := s.start(ctx); err != nil {
-			return err
-		}
-	}
-	if p.measure == nil {
-		return s.arm(ctx, d, told)
-	}
-	return p.measure(ctx, s, d, told)
-}
-
-// start starts the engine and the fleet, and has every process forward a request, so that none is at
-// its first when the clients begin.
-func (s *stage) start(ctx context.Context) (err error) {
-	var env []string
-	if s.settings != nil {
-		env = s.settings(s.o)
-	}
-	if s.shared {
-		if s.engine, err = startEngine(&s.Bed, s.o.engine); err != nil {
-			return err
-		}
-		env = append(env, s.engine.sharing(s.name)...)
-	}
-	if s.all, err = s.startProxies(ctx, s.o.proxies, env...); err != nil {
-		return err
-	}
-	if s.shared {
-		if err := s.engine.awaitListeners(ctx, s.o.proxies); err != nil {
-			return err
-		}
-	}
-	for _, addr := range s.addrs() {
-		c := rig.Client{Addr: addr, Request: request}
-		status, err := c.Exchange(ctx, time.Now().Add(s.o.patience))
-		if c.HangUp(); err != nil || status != 200 {
-			return fmt.Errorf("the first request through %s: status %d, %w", addr, status, err)
-		}
-	}
-	return nil
-}
-
-// startProxies starts processes that call the same upstream as outbound ones, though it is on loopback.
-func (s *stage) startProxies(ctx context.Context, n int, settings ...string) ([]*rig.Proxy, error) {
-	return s.StartMany(ctx, rig.Spec{Program: s.o.proxy, Upstream: "http://" + s.up.addr, Env: append(settings, "RETRYPROXY_POSITION=outbound")}, n)
-}
-
-func (s *stage) addrs() (addrs []string) {
-	for _, p := range s.all {
-		addrs = append(addrs, p.Addr)
-	}
-	return addrs
-}
-
-// cpu is the time that all processes have run so far. A process that has ended is an error.
-func (s *stage) cpu() (sum time.Duration, err error) {
-	for i, p := range s.all {
-		d, err := p.CPU()
-		if alive := p.Alive(); alive != nil {
-			err = fmt.Errorf("process %d: %w", i, alive)
-		}
-		if err != nil {
-			return 0, err
-		}
-		sum += d
-	}
-	return sum, nil
-}
-
-// until waits for a time since the beginning; false if ctx ended before.
-func (s *stage) until(ctx context.Context, at time.Duration) bool {
-	return rig.Sleep(ctx, at-s.line.Since())
-}
-
-// lastSecond is what happened in it.
-func (s *stage) lastSecond(length time.Duration) string {
-	at := s.line.Since().Truncate(time.Second)
-	t := s.line.Sum(at-time.Second, at)
-	return fmt.Sprintf("%-8s %3.0fs of %.0f  good %4d/s  429 at the upstream %4d/s (%4.1f %%)  failed %d  engine %4d commands/s",
-		s.name, at.Seconds(), length.Seconds(), t[rig.Good], t[turnedAway], 100*limitedShare(t), failed(t), t[commands])
-}
-
-// What is counted besides what a rig.Crowd counts.
-const (
-	sent       = "sent"     // requests that came to the upstream
-	turnedAway = "limited"  // of them, answered 429
-	commands   = "commands" // that the engine got
-	got429     = rig.Bad + "429"
-)
-
-// failed are clients with neither 200 nor 429.
-func failed(c rig.Counts) int { return c.Kinds(rig.Bad) - c[got429] }
-
-// requests are those of clients that ended.
-func requests(c rig.Counts) int { return c[rig.Good] + c.Kinds(rig.Bad) + c[rig.Late] }
-
-func limitedShare(c rig.Counts) float64 { return share(c[turnedAway], c[sent]) }
-
-func share(part, whole int) float64 { return float64(part) / float64(max(whole, 1)) }
-
-// kinds are the kinds of failures.
-func kinds(c rig.Counts) map[string]int {
-	all := map[string]int{}
-	for name, n := range c {
-		if kind, is := strings.CutPrefix(name, rig.Bad); is && name != got429 {
-			all[kind] = n
-		}
-	}
-	return all
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -115,120 +115,6 @@ func hold(ctx context.Context, s *stage, d *document, told *rig.Progress) error 
 	return err
 }
 
-// rateResult is what the engine is asked at one request rate.
-type rateResult struct {
-	RateLimit int                `json:"rate_limit_per_second"` // 0: nothing is shared
-	Requests  float64            `json:"requests_per_second"`   // of clients, answered
-	Commands  float64            `json:"commands_per_second"`
-	By        map[string]float64 `json:"commands_per_second_by_name"`
-	CPU       float64            `json:"engine_cpu_share"`  // of one core
-	Proxies   float64            `json:"proxies_cpu_share"` // of one core, all together
-}
-
-// rates counts the engine's commands at several request rates: with a rate limit that there is always
-// enough of, and with one that is used up. Before that it measures what the processes need when they
-// share nothing.
-func rates(ctx context.Context, s *stage, d *document, told *rig.Progress) error {
-	for _, rateLimit := range []int{0, mostRateLimit, s.o.rateLimit} {
-		o := *s.o
-		o.rateLimit = rateLimit
-		of := part{name: "rates", shared: rateLimit > 0, measure: ratesOf}
-		if of.shared {
-			of.settings = limited
-		}
-		one := &stage{part: of, o: &o, up: s.up, line: s.line}
-		err := one.start(ctx)
-		if err == nil {
-			err = ratesOf(ctx, one, d, told)
-		}
-		one.End()
-		if err != nil {
-			return fmt.Errorf("with a rate limit of %d/s: %w", rateLimit, err)
-		}
-	}
-	return nil
-}
-
-// ratesOf asks with no clients, a tenth, all, and twice as many.
-func ratesOf(ctx context.Context, s *stage, d *document, told *rig.Progress) error {
-	for _, of := range []float64{0, 0.1, 1, 2} {
-		c := s.o.crowd()
-		c.N = int(of * float64(c.N))
-		r, err := s.rate(ctx, c)
-		if err != nil {
-			return err
-		}
-		d.Rates = append(d.Rates, *r)
-		told.Line("rates    rate limit %d/s, %.0f requests/s: %.0f commands/s at the engine", s.o.rateLimit, r.Requests, r.Commands)
-	}
-	return nil
-}
-
-// rate measures one step.
-func (s *stage) rate(ctx context.Context, c *rig.Crowd) (*rateResult, error) {
-	run, stop := context.WithCancel(ctx)
-	line := rig.NewTimeline()
-	clients := c.Run(run, s.addrs(), line)
-	defer func() { stop(); clients.Wait() }()
-	if !rig.Sleep(run, s.o.settle) {
-		return nil, ctx.Err()
-	}
-	before, err := s.usage(run)
-	if err != nil {
-		return nil, err
-	}
-	from := line.Since()
-	if !rig.Sleep(run, s.o.step) {
-		return nil, ctx.Err()
-	}
-	after, err := s.usage(run)
-	if err != nil {
-		return nil, err
-	}
-	took := line.Since() - from
-	done := line.Sum(from, from+took)
-	if failed(done)+done[rig.Late] > 0 {
-		return nil, fmt.Errorf("of %d requests failed: %v", requests(done), kinds(done))
-	}
-	r := after.since(before, float64(requests(done)), took)
-	r.RateLimit = s.o.rateLimit
-	return r, nil
-}
-
-// usage is what was used since the start.
-type usage struct {
-	commands        map[string]int
-	engine, proxies time.Duration
-}
-
-func (s *stage) usage(ctx context.Context) (*usage, error) {
-	proxies, err := s.cpu()
-	u := &usage{proxies: proxies}
-	if err != nil || s.engine == nil {
-		return u, err
-	}
-	if u.commands, err = s.engine.info(ctx, "commandstats"); err == nil {
-		u.engine, err = s.engine.child.CPU()
-	}
-	return u, err
-}
-
-// since is what was used after before. Looking costs one INFO, which is left out.
-func (u *usage) since(before *usage, requests float64, took time.Duration) *rateResult {
-	r := &rateResult{Requests: requests / took.Seconds(), By: map[string]float64{},
-		CPU: (u.engine - before.engine).Seconds() / took.Seconds(), Proxies: (u.proxies - before.proxies).Seconds() / took.Seconds()}
-	for name, n := range u.commands {
-		if n -= before.commands[name]; name == "cmdstat_info" {
-			n--
-		}
-		if n > 0 {
-			r.By[strings.TrimPrefix(name, "cmdstat_")] = float64(n) / took.Seconds()
-			r.Commands += float64(n) / took.Seconds()
-		}
-	}
-	return r
-}
-
 // costResult is the CPU time that a request costs a process, with and without sharing.
 type costResult struct {
 	Name   string    `json:"name"`
@@ -259,7 +145,7 @@ func cost(ctx context.Context, s *stage, d *document, told *rig.Progress) error 
 		}
 		all[costNames[i]] = one[0]
 	}
-	if err := e.awaitChannels(ctx, 2); err != nil { // of two scopes
+	if err := e.awaitListeners(ctx, 1, 2); err != nil { // of two scopes
 		return err
 	}
 	each := map[string][]float64{}
@@ -297,12 +183,10 @@ func (s *stage) turn(ctx context.Context, p *rig.Proxy) (float64, error) {
 	(&rig.Crowd{N: 32, Patience: s.o.patience, Seed: s.o.seed, Request: s.o.crowd().Request}).Run(run, []string{p.Addr}, line).Wait()
 	after, err := p.CPU()
 	done := line.Sum(0, time.Hour)
-	switch {
-	case ctx.Err() != nil:
-		return 0, ctx.Err()
-	case p.Alive() != nil || err != nil:
-		return 0, slices.DeleteFunc([]error{p.Alive(), err}, func(err error) bool { return err == nil })[0]
-	case done[rig.Good] == 0 || done[rig.Good] < requests(done):
+	if err = cmp.Or(ctx.Err(), p.Alive(), err); err != nil {
+		return 0, err
+	}
+	if done[rig.Good] == 0 || done[rig.Good] < requests(done) {
 		return 0, fmt.Errorf("%d of %d requests were answered 200", done[rig.Good], requests(done))
 	}
 	return float64((after - before).Microseconds()) / float64(done[rig.Good]), nil

@@ -18,8 +18,8 @@ const root = "../.."
 func commands(t *testing.T) []string {
 	t.Helper()
 	var lines []string
-	for _, guide := range []string{"docs/how-to/backoff.md", "docs/explanation/backoff.md", "docs/explanation/storm.md", "docs/explanation/fleet.md"} {
-		lines = append(lines, regexp.MustCompile(`(?m)^(retryproxy (plan|simulate)|go run ./bench/fleet simulate) .*$`).FindAllString(readFile(t, filepath.Join(root, guide)), -1)...)
+	for _, guide := range []string{"docs/how-to/backoff.md", "docs/explanation/backoff.md", "docs/explanation/storm.md"} {
+		lines = append(lines, regexp.MustCompile(`(?m)^retryproxy (plan|simulate) .*$`).FindAllString(readFile(t, filepath.Join(root, guide)), -1)...)
 	}
 	if len(lines) < 5 {
 		t.Fatalf("only %d commands", len(lines))
@@ -31,10 +31,10 @@ func commands(t *testing.T) []string {
 func workshop(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("builds three commands")
+		t.Skip("builds two commands")
 	}
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin")+"/", "./cmd/retryproxy", "./cmd/retryproxy-plot", "./bench/fleet")
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin")+"/", "./cmd/retryproxy", "./cmd/retryproxy-plot")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -50,7 +50,7 @@ func TestTheGuideShowsWhatItsCommandsDraw(t *testing.T) {
 	dir := workshop(t)
 	picture := regexp.MustCompile(`--png (docs/pictures/\S+)`)
 	for _, line := range commands(t) {
-		c := exec.Command("sh", "-c", strings.Replace(line, "go run ./bench/fleet", "fleet", 1))
+		c := exec.Command("sh", "-c", line)
 		c.Dir = dir
 		c.Env = []string{"PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH"), "RETRYPROXY_UPSTREAM=http://localhost:3000"}
 		if out, err := c.CombinedOutput(); err != nil {

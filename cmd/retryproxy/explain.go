@@ -13,11 +13,12 @@ import (
 
 var explainCommand = command{
 	name:    "explain",
-	args:    "METHOD URL [-H 'Name: value']... [--proxied] [--json]",
+	args:    "METHOD URL [-H 'Name: value']... [--model NAME] [--proxied] [--json]",
 	summary: "show which route a request takes, and whether and why it would be retried",
 	details: `Takes a request as a client would send it, reads the settings like a start would,
 and opens nothing. URL may be a path such as /search/x; the Host is then localhost,
-or that of -H 'Host: ...'.
+or that of -H 'Host: ...'. --model is the model that its JSON body names, which
+RETRYPROXY_ROUTE_<NAME>_MODEL matches.
 
 Prints the route. For every kind of failure, prints whether the request would be
 retried and why, provided that there is time, retry budget and memory.`,
@@ -42,6 +43,7 @@ func runExplain(_ context.Context, c *call) error {
 	f := c.flags()
 	var header fields
 	f.Var(&header, "H", "a header of the request, as in curl; may be repeated (`'Name: value'`)")
+	model := f.String("model", "", "the `name` of the model in the request's JSON body; default none")
 	proxied := f.Bool("proxied", false, "send the URL as a client with http_proxy does")
 	asJSON := f.Bool("json", false, "print JSON")
 	listener := f.String("listen", "", "the `address` of the listener that gets the request; default the main one")
@@ -61,7 +63,7 @@ func runExplain(_ context.Context, c *call) error {
 		text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
 		return fmt.Errorf("%w %w", errReported, config.ErrInvalid)
 	}
-	v, err := explain.Explain(s, head, *listener)
+	v, err := explain.Explain(s, head, *listener, *model)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 // View is what `explain` prints.
 type View struct {
 	Request  string       `json:"request"`
+	Model    string       `json:"model,omitempty"`   // named by the body, as given by the caller
 	Refused  *refusalView `json:"refused,omitempty"` // then nothing else is set, except Route if the request has one
 	Hint     string       `json:"hint,omitempty"`    // what the user probably meant
 	Route    string       `json:"route,omitempty"`
@@ -85,10 +86,25 @@ func RequestHead(method, target string, headers []string, whole bool) ([]byte, e
 	return []byte(head + "\r\n"), nil
 }
 
+// withModel looks up the headers of a request, and the model named by its body, or "".
+type withModel struct {
+	*http1.Request
+	model string
+}
+
+// Lookup implements route.HeaderLookup.
+func (m withModel) Lookup(name string) ([]byte, bool) {
+	if name == route.ModelKey {
+		return []byte(m.model), m.model != ""
+	}
+	return m.Request.Lookup(name)
+}
+
 // Explain evaluates the request with these headers, received by that listener; "" is the main one.
-func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
+// model is the model named by the body, or "".
+func Explain(s *config.Settings, head []byte, listener, model string) (*View, error) {
 	line, _, _ := strings.Cut(string(head), " HTTP/1.1\r\n")
-	v := &View{Request: line, Hint: methodHint(line)}
+	v := &View{Request: line, Model: model, Hint: methodHint(line)}
 	var q http1.Request
 	if _, err := q.Parse(head, config.HeaderLimits()); err != nil {
 		var refused *http1.Error
@@ -105,7 +121,8 @@ func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 	if listener == s.Default.Listen.String() {
 		listener = ""
 	}
-	r := table.Find(listener, q.Authority, q.Path, q.Method, &q)
+	fields := withModel{&q, model}
+	r := table.Find(listener, q.Authority, q.Path, q.Method, fields)
 	v.Route, v.Upstream, v.DryRun = r.Name, r.Upstream.String(), r.DryRun
 	if s.ForwardProxy() && q.Form == http1.Absolute {
 		if meant, err := isMeant(s, r, &q); err != nil || !meant {
@@ -114,7 +131,7 @@ func Explain(s *config.Settings, head []byte, listener string) (*View, error) {
 			return v, err
 		}
 	}
-	if table.Ambiguous(listener, q.Authority, q.Path, q.Method, &q, r.StripPrefix) ||
+	if table.Ambiguous(listener, q.Authority, q.Path, q.Method, fields, r.StripPrefix) ||
 		hasBasePath(append(s.FallbackUpstreams(r), r.Upstream)) && route.Climbs(q.Path) {
 		why := http1.RefusalAmbiguousPath
 		v.Refused = &refusalView{why.Status(), why.String(), why.Explain()}

@@ -39,10 +39,10 @@ func IsEnd(s os.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGIN
 // the error matches config.ErrInvalid, and config.ProblemsOf returns the problems.
 func Run(ctx context.Context, o Options) error {
 	s, problems := config.Load(o.Env)
+	problems = append(problems, traceProblems(o.Getenv)...)
 	if problems.Err() != nil {
 		return problems.Invalid()
 	}
-	problems = append(problems, traceProblems(o.Getenv)...)
 	memory := memlimit.Apply(o.Getenv("GOMEMLIMIT"))
 	a, err := newApp(&o, s, problems)
 	if err != nil {

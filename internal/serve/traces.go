@@ -66,8 +66,10 @@ func isEndpoint(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
-// traceProblems returns warnings about the variables for traces. They are only warnings, because a
-// variable set for a whole Pod must not keep the proxy from starting.
+// traceProblems returns what is wrong with the variables for traces. Most are warnings, because a
+// variable set for a whole Pod must not keep the proxy from starting. Traces that were asked for by
+// name (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) and cannot be made are an error. See
+// docs/decisions/0038-traces-that-cannot-be-made.md.
 func traceProblems(getenv func(string) string) (found config.Problems) {
 	if tracesOff(getenv) {
 		return nil
@@ -76,15 +78,17 @@ func traceProblems(getenv func(string) string) (found config.Problems) {
 	if name == "" {
 		return nil
 	}
-	warn := func(variable, message string) {
-		found = append(found, config.Problem{Variable: variable, Value: config.Mask(getenv(variable)), Message: message, Warning: true})
+	add := func(variable, message string, warning bool) {
+		found = append(found, config.Problem{Variable: variable, Value: config.Mask(getenv(variable)), Message: message, Warning: warning})
 	}
+	warn := func(variable, message string) { add(variable, message, true) }
+	generic := name == otlpEndpoint
 	if !isEndpoint(getenv(name)) {
-		warn(name, "no spans are made: expected a URL such as http://localhost:4318")
+		add(name, "no spans are made: expected a URL such as http://localhost:4318", generic)
 		return found
 	}
 	if !hasTracing && otherWithTracing() == "" {
-		warn(name, "this program makes no spans; expected "+TracingProgram+" beside it or in PATH, to be run in its place, or the image made by make image-full (docs/how-to/traces.md)")
+		add(name, "this program makes no spans; expected "+TracingProgram+" beside it or in PATH, to be run in its place, or the image made by make image-full (docs/how-to/traces.md)", generic)
 	}
 	for _, variable := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		if getenv(variable) == "grpc" {

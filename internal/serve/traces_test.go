@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/retryproxy/retryproxy/internal/config"
 )
 
 func getenvOf(env ...string) func(string) string {
@@ -44,6 +46,33 @@ func TestAnEndpointThatIsNoURLIsAWarning(t *testing.T) {
 		if len(found) != 1 || !found[0].Warning || !strings.Contains(found[0].String(), "no spans are made") || found[0].Variable != otlpEndpoint {
 			t.Errorf("%s: %v", endpoint, found)
 		}
+	}
+}
+
+// A user who sets the endpoint of traces wants traces. If they are impossible, that is an error that
+// names the program and the image that provide them.
+func TestTracesThatAreAskedForByNameAndCannotBeMadeAreAnError(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	found := traceProblems(getenvOf("OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=localhost:4318"))
+	if len(found) != 1 || found[0].Warning || found[0].Variable != otlpTracesEndpoint {
+		t.Errorf("%v", found)
+	}
+	found = traceProblems(getenvOf("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318/v1/traces"))
+	if hasTracing {
+		if len(found) != 0 {
+			t.Errorf("%v", found)
+		}
+		return
+	}
+	if len(found) != 1 || found[0].Warning || !strings.Contains(found[0].Message, TracingProgram) || !strings.Contains(found[0].Message, "make image-full") {
+		t.Fatalf("%v", found)
+	}
+	err := Run(t.Context(), Options{Env: []string{"RETRYPROXY_UPSTREAM=http://localhost:1"}, Getenv: getenvOf("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318/v1/traces")})
+	if problems := config.ProblemsOf(err); len(problems) != 1 || problems[0].Variable != otlpTracesEndpoint {
+		t.Errorf("started, or failed with %v", err)
+	}
+	if found := traceProblems(getenvOf("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318/v1/traces", "OTEL_TRACES_EXPORTER=none")); found != nil {
+		t.Errorf("off, and yet %v", found)
 	}
 }
 

@@ -13,6 +13,7 @@ type vendor struct {
 	rate, capacity, level float64
 	at                    time.Duration
 	round                 time.Duration // resets are rounded up to a multiple of it
+	clock                 time.Duration // resets are times, rounded up to a multiple of it; Date is rounded down
 	atEnd                 bool          // headers state what is left when the response is sent
 	extra                 float64       // counted for each attempt in addition to the expected cost
 }
@@ -37,6 +38,9 @@ func (v *vendor) reading(now time.Duration) Reading {
 	reset := time.Duration((v.capacity - v.level) / v.rate * float64(time.Second))
 	if v.round > 0 {
 		reset = (reset + v.round - 1) / v.round * v.round
+	}
+	if c := v.clock; c > 0 {
+		reset = (now+reset+c-1)/c*c - now/c*c
 	}
 	return Reading{Row: 1, Kind: Tokens, Model: Refilling, Limit: v.capacity, Remaining: math.Floor(v.level), Reset: reset}
 }
@@ -136,6 +140,7 @@ func (w *world) send(c Cost) {
 // play sends rate jobs per second for that long, in bursts. It returns the fraction of the vendor's
 // limit that was used, and the fraction of attempts that the vendor rejected.
 func (w *world) play(rate float64, long time.Duration) (used, rejected float64) {
+	start := w.v.level
 	for at := time.Duration(0); at < long; {
 		r := rate * 2
 		if at%(5*time.Second) >= 2*time.Second {
@@ -168,7 +173,7 @@ func (w *world) play(rate float64, long time.Duration) (used, rejected float64) 
 			}
 		}
 	}
-	return w.used / (w.v.capacity + w.v.rate*long.Seconds()), float64(w.rejected) / float64(w.sent)
+	return w.used / (start + w.v.rate*long.Seconds()), float64(w.rejected) / float64(w.sent)
 }
 
 func TestBucketsUseTheLimitAndMeetNo429(t *testing.T) {
@@ -176,21 +181,26 @@ func TestBucketsUseTheLimitAndMeetNo429(t *testing.T) {
 		vendor   vendor
 		slow     time.Duration
 		stray    float64
+		seconds  float64 // the limit is refilled in this time; 0 means 1
 		rejected float64 // until the use by others is known
 	}{
-		"headers at once":            {slow: 0},
-		"generations of seconds":     {slow: 3 * time.Second},
-		"headers at the end":         {vendor: vendor{atEnd: true}, slow: 3 * time.Second},
-		"resets in whole seconds":    {vendor: vendor{round: time.Second}},
+		"headers at once":         {slow: 0},
+		"generations of seconds":  {slow: 3 * time.Second},
+		"headers at the end":      {vendor: vendor{atEnd: true}, slow: 3 * time.Second},
+		"resets in whole seconds": {vendor: vendor{round: time.Second}},
+		"resets are times in seconds, as Anthropic's, and generations take half a minute": {
+			vendor: vendor{clock: time.Second, atEnd: true}, seconds: 60, slow: 30 * time.Second},
+		"such resets, and headers at once": {
+			vendor: vendor{clock: time.Second}, seconds: 60, slow: 30 * time.Second},
 		"somebody else uses a third": {stray: 2600, rejected: 0.02},
 		"the vendor counts more":     {vendor: vendor{extra: 40}},
 		"the vendor counts less":     {vendor: vendor{extra: -25}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := tc.vendor
-			v.rate, v.capacity, v.level = 8000, 8000, 8000
+			v.rate, v.capacity, v.level = 8000, 8000*max(1, tc.seconds), 8000
 			w := &world{t: t, v: &v, r: rand.New(rand.NewPCG(1, 2)), slow: tc.slow, stray: tc.stray}
-			used, rejected := w.play(26, time.Minute)
+			used, rejected := w.play(26, 5*time.Minute)
 			t.Logf("used %.3f rejected %.4f of %d", used, rejected, w.sent)
 			if used < 0.97 || rejected > max(tc.rejected, 0.01) {
 				t.Errorf("%.1f %% used, %.2f %% rejected", 100*used, 100*rejected)

@@ -36,7 +36,7 @@ func (s *sender) connect(fresh bool) policy.Cause {
 	pool := s.r.Dest.UpstreamState.Pool
 	s.att.Unchecked = s.upload.IsBuffered()
 	if s.att.Fault.Breaks() {
-		s.use(attempt.StandIn(pool, s.att.Fault.Fault))
+		s.use(attempt.FaultConn(pool, s.att.Fault.Fault))
 		return policy.CauseStatus
 	}
 	choice := s.choice()

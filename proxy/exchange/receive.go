@@ -11,8 +11,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
-// lateAnswer is how long to wait for a response after the upstream stopped reading the request.
-const lateAnswer = time.Second
+// lateResponse is how long to wait for a response after the upstream stopped reading the request.
+const lateResponse = time.Second
 
 // Fill implements attempt.Reader with one read. See read.
 func (at *attempts) Fill(a *attempt.Attempt, idle time.Duration) error {
@@ -131,7 +131,7 @@ func (at *attempts) readUntil(began clock.Instant, idle time.Duration, progress 
 	case idle > 0:
 		return began.Add(idle)
 	case progress == attempt.WriteFailed:
-		return began.Add(lateAnswer)
+		return began.Add(lateResponse)
 	case progress == attempt.Sending:
 		return at.r.Time.ClientLeavesAt // otherwise the upload is bounded by its rate
 	}

@@ -188,7 +188,7 @@ func (h *Attempt) stall() bool {
 // or an injected fault in its place.
 func (h *Attempt) connect(fresh bool) (*upstream.Conn, error) {
 	if h.Att.Fault.Breaks() {
-		return attempt.StandIn(h.pool, h.Att.Fault.Fault), nil
+		return attempt.FaultConn(h.pool, h.Att.Fault.Fault), nil
 	}
 	return h.pool.Get(h.ctx, upstream.GetOptions{Fresh: fresh, Avoid: h.beside.Addr, DialTimeout: h.dialing})
 }

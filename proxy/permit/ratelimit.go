@@ -26,9 +26,7 @@ func (ad *Admitter) waitOutPause(now clock.Instant) (Result, clock.Instant) {
 			ad.rejectedBy, ad.RetryAfter = rejectedByPause, wholeSeconds(left)
 			return Rejected, now
 		}
-		ad.r.Process.Paused.Add(1)
-		end := ad.Await(now.Add(wait), nil)
-		ad.r.Process.Paused.Add(-1)
+		end := ad.awaitPaused(now.Add(wait))
 		ad.report.Queued(now)
 		switch end {
 		case Left:
@@ -39,6 +37,13 @@ func (ad *Admitter) waitOutPause(now clock.Instant) (Result, clock.Instant) {
 		}
 		now = ad.r.Time.Clock // other requests may have met a 429 during the wait
 	}
+}
+
+// awaitPaused waits until t and counts the request as paused, even if the wait ends in a panic.
+func (ad *Admitter) awaitPaused(t clock.Instant) WaitEnd {
+	ad.r.Process.Paused.Add(1)
+	defer ad.r.Process.Paused.Add(-1)
+	return ad.Await(t, nil)
 }
 
 // wholeSeconds rounds up to whole seconds, for a Retry-After.

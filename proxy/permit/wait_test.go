@@ -44,3 +44,34 @@ func TestAWaitThatWasEndedLeavesNoDeadlineBehind(t *testing.T) {
 		t.Errorf("the next read: %v", err)
 	}
 }
+
+// faultyConn panics when a wait sets its deadline.
+type faultyConn struct{ net.Conn }
+
+func (faultyConn) SetReadDeadline(time.Time) error { panic("a fault of the test") }
+
+// A wait for a rate-limit pause that ends in a panic is no longer counted. The server contains the
+// panic, so the count would be too high from then on.
+func TestAPanicInAPauseIsNotCountedAsPaused(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	p := &request.Process{Clock: clock.New()}
+	var c downstream.Conn
+	c.Init(faultyConn{far}, &p.Clock, "", 0)
+	var r request.Request
+	r.Init(&c, p)
+	var ad Admitter
+	ad.Init(&r, nil)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		ad.awaitPaused(p.Clock.Now().Add(time.Minute))
+	}()
+	if paused, waiting := p.Paused.Load(), p.Waiting.Load(); paused != 0 || waiting != 0 {
+		t.Errorf("%d paused and %d waiting, want none", paused, waiting)
+	}
+}

@@ -83,7 +83,7 @@ func TestSpansAreNowAndTheLastMinutes(t *testing.T) {
 	if r.Now.Timed != 2 || r.Last.Timed != 4 || r.Last.TimedAttempts != 4 {
 		t.Errorf("timed %d of %+v, %d and %d attempts of %+v", r.Now.Timed, r.Now, r.Last.Timed, r.Last.TimedAttempts, r.Last)
 	}
-	if len(r.Outcomes) != 2 || r.Outcomes[0].Name != "gave_up_not_idempotent" || r.Outcomes[0].Kind != "failed" || r.Outcomes[1].Kind != "caller_end" {
+	if len(r.Outcomes) != 2 || r.Outcomes[0].Name != "gave_up_not_idempotent" || r.Outcomes[0].Kind != "failed" || r.Outcomes[1].Kind != "client_end" {
 		t.Errorf("outcomes %+v", r.Outcomes)
 	}
 	if len(r.Retried) != 1 || r.Retried[0].Name != "status_503" || r.Retried[0].Count != 1 {

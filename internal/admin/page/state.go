@@ -228,5 +228,5 @@ func (p *upstreamPoint) state() string {
 }
 
 func (k kind) String() string {
-	return [...]string{"first_try", "recovered", "failed", "caller_end"}[k]
+	return [...]string{"first_try", "recovered", "failed", "client_end"}[k]
 }

@@ -18,10 +18,10 @@ type Limits struct {
 	Age       time.Duration // younger requests are premature when they end
 	Most      int           // premature ends at once
 	perSecond int
-	Answers   int // responses that earn one more premature end
+	Responses int // responses that earn one more premature end
 }
 
-var DefaultLimits = Limits{Age: 20 * time.Millisecond, Most: 50, perSecond: 10, Answers: 10}
+var DefaultLimits = Limits{Age: 20 * time.Millisecond, Most: 50, perSecond: 10, Responses: 10}
 
 // PrematureEnds counts the premature ends of one connection. It is safe for concurrent use.
 type PrematureEnds struct {
@@ -29,7 +29,7 @@ type PrematureEnds struct {
 
 	mu        sync.Mutex // guards all fields below
 	allowance allowance
-	answered  int
+	responded int
 	running   int  // requests that passed and have not ended
 	known     bool // the client got a complete response
 }
@@ -88,13 +88,13 @@ func (e *PrematureEnds) pass() bool {
 	return true
 }
 
-// AnsweredWhole counts a request that got its response.
-func (e *PrematureEnds) AnsweredWhole() {
+// RespondedWhole counts a request that got its response.
+func (e *PrematureEnds) RespondedWhole() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.known = true
-	if e.answered++; e.answered >= e.limits.Answers {
-		e.answered = 0
+	if e.responded++; e.responded >= e.limits.Responses {
+		e.responded = 0
 		e.allowance.earn(1)
 	}
 }

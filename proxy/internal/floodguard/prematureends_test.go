@@ -27,8 +27,8 @@ func TestPrematureEndsAreForgiven(t *testing.T) {
 		old()
 		time.Sleep(time.Second)
 		got = append(got, spend())
-		for range 3 * l.Answers {
-			e.AnsweredWhole()
+		for range 3 * l.Responses {
+			e.RespondedWhole()
 		}
 		got = append(got, spend())
 		time.Sleep(time.Hour)
@@ -60,7 +60,7 @@ func TestABurstAfterAPrematureEndWaits(t *testing.T) {
 		for e.running > 0 {
 			e.Ended(time.Second, false)
 		}
-		e.AnsweredWhole()
+		e.RespondedWhole()
 		first := burst()
 		e.Ended(l.Age, true)
 		second := burst()
