@@ -23,7 +23,7 @@ and the exit code is 1.
   retryproxy-inject -f app.yaml | kubectl apply -f -
   retryproxy-inject -f app.yaml --outbound-env API_URL
 
-Without a wish for one side the sidecar stands before the application (inbound):
+Without flags for a side, the sidecar is put in front of the application (inbound):
 clients reach it at the port that the Service targets. With --outbound-env or
 --outbound-host it stands before a remote service; --inbound asks for both.
 Annotations of a Pod template (docs/reference/kubernetes.md) go before flags.

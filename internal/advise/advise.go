@@ -103,7 +103,7 @@ func adviseRoute(name string, c *Counts, now InForce, seconds float64) Route {
 	}
 	l := latencyOf(c)
 	if l.answers < LeastAnswers {
-		r.Notes = append(r.Notes, fmt.Sprintf("too little traffic to advise: %.0f answers that are no failures, at least %d are needed", l.answers, LeastAnswers))
+		r.Notes = append(r.Notes, fmt.Sprintf("too little traffic for advice: %.0f successful responses; at least %d are needed", l.answers, LeastAnswers))
 		return r
 	}
 	r.Enough = true

@@ -77,14 +77,14 @@ func TestTheMoreAnswersTheRarerTheTailThatDecides(t *testing.T) {
 	}{
 		{"nothing", nil, "", ""},
 		{"too few", map[float64]float64{0.05: 199}, "", ""},
-		{"p95 and two steps", map[float64]float64{0.05: 195, 0.5: 5}, "250ms", "p95: 95 % of the responses come within 50ms; 200 answers say little about rarer ones, so 2 steps"},
+		{"p95 and two steps", map[float64]float64{0.05: 195, 0.5: 5}, "250ms", "p95: 95 % of the responses come within 50ms; 200 responses say little about rarer ones, so this adds 2 steps"},
 		{"p95 of 999", map[float64]float64{0.25: 950, 30: 49}, "1s", "p95: 95 % of the responses come within 250ms"},
-		{"p99 and one step", map[float64]float64{0.1: 600, 0.25: 390, 30: 10}, "500ms", "p99: 99 % of the responses come within 250ms; 1000 answers say little about rarer ones, so one step"},
+		{"p99 and one step", map[float64]float64{0.1: 600, 0.25: 390, 30: 10}, "500ms", "p99: 99 % of the responses come within 250ms; 1000 responses say little about rarer ones, so this adds one step"},
 		{"p99 is the next bucket", map[float64]float64{0.1: 989, 0.5: 11}, "1s", "within 500ms"},
 		{"p99.9", map[float64]float64{0.1: 5000, 0.5: 4990, 30: 10}, "500ms", "p99.9: 99.9 % of the responses come within 500ms"},
 		{"one more is too many", map[float64]float64{0.1: 5000, 0.5: 4989, 1: 11}, "1s", "within 1s"},
 		{"a lost packet", map[float64]float64{0.005: 10_000}, "250ms", "not less than 250ms, since a lost packet"},
-		{"all alike", map[float64]float64{0.5: 10_000}, "1.5s", "not less than 3 times the median, 500ms"},
+		{"all alike", map[float64]float64{0.5: 10_000}, "1.5s", "at least 3 times the median, 500ms"},
 		{"above the last edge", map[float64]float64{0.5: 9000, 0: 1000}, "none", ""},
 		{"a step above the last edge", map[float64]float64{600: 1000}, "none", ""},
 	} {
@@ -96,7 +96,7 @@ func TestTheMoreAnswersTheRarerTheTailThatDecides(t *testing.T) {
 			got, has := proposed(r)["ATTEMPT_TIMEOUT"]
 			switch tc.attempt {
 			case "":
-				if len(r.Proposals) != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "too little traffic to advise") || !strings.Contains(r.Notes[0], "200 are needed") {
+				if len(r.Proposals) != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "too little traffic for advice") || !strings.Contains(r.Notes[0], "200 are needed") {
 					t.Errorf("%+v", r)
 				}
 			case "none":
@@ -292,12 +292,12 @@ func TestWhatMakesAdviceDoubtfulIsSaid(t *testing.T) {
 		change func(c *Counts, now *InForce)
 		want   string
 	}{
-		"a bad day":        {func(c *Counts, _ *InForce) { c.Good -= 1001 }, "this was no ordinary time"},
-		"retries in vain":  {func(c *Counts, _ *InForce) { c.Retries["status_500"], c.Outcomes["recovered"] = 30, 3 }, "30 retries recovered 3 requests: what fails keeps failing"},
-		"an empty budget":  {func(c *Counts, _ *InForce) { c.Outcomes["gave_up_budget_exhausted"] = 4 }, "the budget refused retries for 4 requests"},
+		"a bad day":        {func(c *Counts, _ *InForce) { c.Good -= 1001 }, "this period is not typical"},
+		"retries in vain":  {func(c *Counts, _ *InForce) { c.Retries["status_500"], c.Outcomes["recovered"] = 30, 3 }, "30 retries recovered 3 requests: failing requests keep failing"},
+		"an empty budget":  {func(c *Counts, _ *InForce) { c.Outcomes["gave_up_budget_exhausted"] = 4 }, "the budget prevented retries of 4 requests"},
 		"hedges":           {func(c *Counts, _ *InForce) { c.Overtaken = 7 }, "7 attempts were overtaken by their hedges"},
-		"injected faults":  {func(c *Counts, _ *InForce) { c.Faults = 9 }, "9 faults were made up (RETRYPROXY_FAULT_INJECTION)"},
-		"attempts cut off": {func(_ *Counts, now *InForce) { now.AttemptTimeout = 100 * time.Millisecond }, "attempts are given up after 100ms now"},
+		"injected faults":  {func(c *Counts, _ *InForce) { c.Faults = 9 }, "9 faults were injected (RETRYPROXY_FAULT_INJECTION)"},
+		"attempts cut off": {func(_ *Counts, now *InForce) { now.AttemptTimeout = 100 * time.Millisecond }, "attempts currently time out after 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, now := good(map[float64]float64{0.1: 10_000}), outbound()
@@ -396,12 +396,12 @@ func TestTheTextFitsItsScreen(t *testing.T) {
 	}
 	for _, want := range []string{
 		"route default: 10200 requests, 10200 attempts, 0 of them failed, since the start 1h0m0s ago\n",
-		"  100 retries recovered 80 requests (0.78 %): +0.99 % load;\n  0 requests failed all the same\n",
+		"  100 retries recovered 80 requests (0.78 %): +0.99 % load;\n  0 requests still failed\n",
 		"  SETTING                           NOW          PROPOSED\n",
 		"  RETRYPROXY_ATTEMPT_TIMEOUT        10s          500ms\n    p99.9: 99.9 % of the responses come within 500ms\n",
 		"  RETRYPROXY_BACKOFF                full-jitter  full-jitter\n",
 		"  RETRYPROXY_BACKOFF_BASE           -            100ms\n",
-		"  note: 3 faults were made up (RETRYPROXY_FAULT_INJECTION):\n        this advice is about them too\n",
+		"  note: 3 faults were injected (RETRYPROXY_FAULT_INJECTION),\n        and this advice includes them\n",
 	} {
 		if !strings.Contains(plain.String(), want) {
 			t.Errorf("no %q in\n%s", want, plain.String())

@@ -45,7 +45,7 @@ func takeSample(ctx context.Context, ask adminclient.Ask) (*Sample, error) {
 	case err != nil:
 		return nil, err
 	case status != http.StatusOK:
-		return nil, fmt.Errorf("the metrics were not given: %d: %s", status, text)
+		return nil, fmt.Errorf("cannot read the metrics: status %d: %s", status, text)
 	}
 	return Parse(text)
 }

@@ -62,17 +62,17 @@ func (a *adviser) attemptTimeout() {
 	d := a.latency.at(t.share, t.further)
 	median := a.latency.at(0.5, 0)
 	if d > mostAttempt {
-		a.note("no ATTEMPT_TIMEOUT is proposed: the slowest %s of the responses take as long as the histogram tells, or longer", rest(t))
+		a.note("no ATTEMPT_TIMEOUT is proposed: the slowest %s of the responses take as long as the histogram's last bucket, or longer", rest(t))
 		return
 	}
 	why := fmt.Sprintf("%s: %s %% of the responses come within %s", t.name, number(100*t.share), config.DurationText(within))
 	if t.further > 0 {
-		why += fmt.Sprintf("; %.0f answers say little about rarer ones, so %s of the histogram on top", a.latency.answers, steps(t.further))
+		why += fmt.Sprintf("; %.0f responses say little about rarer ones, so this adds %s of the histogram", a.latency.answers, steps(t.further))
 	}
 	switch {
 	case d < medianRoom*median && medianRoom*median >= leastAttempt:
 		d = medianRoom * median
-		why += fmt.Sprintf("; not less than %d times the median, %s", medianRoom, config.DurationText(median))
+		why += fmt.Sprintf("; at least %d times the median, %s", medianRoom, config.DurationText(median))
 	case d < leastAttempt:
 		d = leastAttempt
 		why += "; not less than " + config.DurationText(leastAttempt) + ", since a lost packet is sent again after 200ms"
@@ -84,7 +84,7 @@ func (a *adviser) attemptTimeout() {
 	a.attempt = d
 	a.propose("ATTEMPT_TIMEOUT", config.DurationText(d), "%s", why)
 	if a.now.AttemptTimeout > 0 && within >= a.now.AttemptTimeout && !a.now.DryRun {
-		a.note("attempts are given up after %s now, so the times beyond are not known; RETRYPROXY_DRY_RUN=true waits for them", config.DurationText(a.now.AttemptTimeout))
+		a.note("attempts currently time out after %s, so longer times are unknown; RETRYPROXY_DRY_RUN=true waits for them", config.DurationText(a.now.AttemptTimeout))
 	}
 }
 
@@ -107,7 +107,7 @@ func (a *adviser) requestTimeout() {
 	a.request = a.now.RequestTimeout
 	switch {
 	case a.patient():
-		a.propose("REQUEST_TIMEOUT", config.DurationText(a.request), "clients wait so long, whatever the responses need; it is there to outlast an outage")
+		a.propose("REQUEST_TIMEOUT", config.DurationText(a.request), "clients are configured to wait this long, to outlast an outage")
 		return
 	case a.attempt == 0:
 		return
@@ -142,14 +142,14 @@ func (a *adviser) budget() {
 	a.propose("BUDGET_RATIO", number(ratio), "retries are %s of the requests; twice that is enough for ordinary failures, and an upstream that is down gets at most %s times its load",
 		percent(a.failing), number(1+ratio))
 	if 2*a.failing > ratio {
-		a.note("%s of the requests ask for a retry: that is more than retries should hide, and a larger budget would make a bad day worse", percent(a.failing))
+		a.note("%s of the requests need a retry: that is more than retries should hide, and a larger budget would make an outage worse", percent(a.failing))
 	}
 	if a.seconds <= 0 {
 		return
 	}
 	rate := requests / a.seconds
 	perSecond := min(1, math.Ceil(10*ratio*rate)/10)
-	a.propose("BUDGET_MIN_PER_SECOND", number(perSecond), "with %s requests a second, the floor adds no more than the proportion does", number(round2(rate)))
+	a.propose("BUDGET_MIN_PER_SECOND", number(perSecond), "with %s requests a second, the minimum adds no more than the ratio does", number(round2(rate)))
 }
 
 // Limits of a first wait. With less, all failures of a short glitch would be retried during it; the
@@ -170,19 +170,19 @@ func (a *adviser) firstWait() time.Duration {
 // backoff proposes a strategy, by the causes of retries and by how long clients wait.
 func (a *adviser) backoff() {
 	if a.patient() {
-		a.propose("BACKOFF", "additive", "clients wait %s, which is work that should outlast a restart: the cloud vendors' rule, 1s, 2s, 4s and so on with up to a second of chance", config.DurationText(a.now.RequestTimeout))
-		a.propose("BACKOFF_MAX", config.DurationText(mostMax), "the longest wait that the rule names")
+		a.propose("BACKOFF", "additive", "clients wait %s, so their work should outlast a restart: the cloud vendors' rule, 1s, 2s, 4s and so on plus a random part of a second", config.DurationText(a.now.RequestTimeout))
+		a.propose("BACKOFF_MAX", config.DurationText(mostMax), "the longest wait of that rule")
 		return
 	}
-	a.propose("BACKOFF", "full-jitter", "the least load from clients who failed together")
-	a.propose("BACKOFF_BASE", config.DurationText(a.base), "the median of the responses, within %s and %s: sooner, what failed the first attempt is still there", config.DurationText(leastWait), config.DurationText(mostWait))
+	a.propose("BACKOFF", "full-jitter", "the least load from clients that failed together")
+	a.propose("BACKOFF_BASE", config.DurationText(a.base), "the median latency, limited to %s to %s: before that, the cause of the failure is probably still there", config.DurationText(leastWait), config.DurationText(mostWait))
 	longest := mostMax
 	if a.request > 0 {
 		longest = max(a.base, min(mostMax, roundDown(a.request/slowAttempts)))
 	}
-	a.propose("BACKOFF_MAX", config.DurationText(longest), "a third of the request's time: a longer wait leaves none for the attempt")
+	a.propose("BACKOFF_MAX", config.DurationText(longest), "a third of the request timeout: a longer wait leaves no time for the attempt")
 	if a.mostly429() {
-		a.propose("BACKOFF_THROTTLED_BASE", config.DurationText(max(a.base, min(mostWait, longest))), "most retries are for 429: who is told to slow down waits longer; a Retry-After is kept in any case")
+		a.propose("BACKOFF_THROTTLED_BASE", config.DurationText(max(a.base, min(mostWait, longest))), "most retries are for 429, which asks clients to slow down; a Retry-After is respected in any case")
 	}
 }
 
@@ -211,18 +211,18 @@ const (
 func (a *adviser) remark() {
 	r := a.route
 	if share := float64(r.Failed) / float64(max(1, r.Attempts)); share > badDay {
-		a.note("%s of the attempts failed: this was no ordinary time, ask again on an ordinary day", percent(share))
+		a.note("%s of the attempts failed: this period is not typical; ask again after a typical one", percent(share))
 	}
 	if !a.now.DryRun && r.Retries.Made >= enoughToSay && r.Retries.Made >= littleUse*max(1, r.Retries.Recovered) {
-		a.note("%d retries recovered %d requests: what fails keeps failing, and more retries will not help", r.Retries.Made, r.Retries.Recovered)
+		a.note("%d retries recovered %d requests: failing requests keep failing, so more retries will not help", r.Retries.Made, r.Retries.Recovered)
 	}
 	if n := a.c.Outcomes["gave_up_budget_exhausted"]; n > 0 {
-		a.note("the budget refused retries for %.0f requests", n)
+		a.note("the budget prevented retries of %.0f requests", n)
 	}
 	if a.c.Overtaken > 0 {
-		a.note("%.0f attempts were overtaken by their hedges, so how long they would have taken is not known, and ATTEMPT_TIMEOUT may come out too short", a.c.Overtaken)
+		a.note("%.0f attempts were overtaken by their hedges, so their duration is unknown, and the proposed ATTEMPT_TIMEOUT may be too short", a.c.Overtaken)
 	}
 	if a.c.Faults > 0 {
-		a.note("%.0f faults were made up (RETRYPROXY_FAULT_INJECTION): this advice is about them too", a.c.Faults)
+		a.note("%.0f faults were injected (RETRYPROXY_FAULT_INJECTION), and this advice includes them", a.c.Faults)
 	}
 }

@@ -78,7 +78,7 @@ func newCounts() *Counts {
 }
 
 // ErrNoRoutes means that the metrics are not those of a retryproxy.
-var ErrNoRoutes = errors.New("the metrics are not those of a retryproxy: no route is in them")
+var ErrNoRoutes = errors.New("these are not the metrics of a retryproxy: they contain no route")
 
 // Parse reads a response of /metrics in Prometheus's text format.
 func Parse(text string) (*Sample, error) {

@@ -103,7 +103,7 @@ func (r *Report) time() string {
 func (t Retries) text(r *Route) string {
 	if r.DryRun {
 		if t.Made == 0 {
-			return "retries would have had nothing to do"
+			return "there was nothing to retry"
 		}
 		return fmt.Sprintf("retries would recover at most %d requests (%s), for %d retries or more: +%s load, at most +%s before the budget",
 			t.Recovered, percent(share(t.Recovered, r.Requests)), t.Made, percent(t.Load), percent(t.LoadAtMost))
@@ -111,7 +111,7 @@ func (t Retries) text(r *Route) string {
 	if t.Made == 0 {
 		return fmt.Sprintf("no retries were made; %d requests failed", t.GaveUp)
 	}
-	return fmt.Sprintf("%d retries recovered %d requests (%s): +%s load; %d requests failed all the same",
+	return fmt.Sprintf("%d retries recovered %d requests (%s): +%s load; %d requests still failed",
 		t.Made, t.Recovered, percent(share(t.Recovered, r.Requests)), percent(t.Load), t.GaveUp)
 }
 

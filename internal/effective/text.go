@@ -100,7 +100,7 @@ func printWorst(w io.Writer, v *Worst) {
 	}
 	fmt.Fprintf(w, "  at worst: %s, the response's headers %s; when all are as slow as they may be, %s\n",
 		text.Plural(v.Attempts, "attempt"), total, text.Plural(v.SlowAttempts, "attempt"))
-	fmt.Fprintf(w, "  upstream load when everything fails: x%.3g", v.Amplification)
+	fmt.Fprintf(w, "  upstream load if everything fails: x%.3g", v.Amplification)
 	if v.BurstRetries > 0 {
 		fmt.Fprintf(w, ", and %s more at once", text.Plural(v.BurstRetries, "request"))
 	}

@@ -106,7 +106,7 @@ func (o *Options) annotate(key, value string) error {
 	case "memory-limit":
 		o.MemoryLimit = value
 	default:
-		return fmt.Errorf("annotation %s: there is none of that name", key)
+		return fmt.Errorf("annotation %s: unknown", key)
 	}
 	return nil
 }

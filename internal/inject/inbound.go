@@ -68,7 +68,7 @@ func (p *pod) injectInbound() error {
 func (p *pod) keepInbound(there *yaml.Node) error {
 	listen, app := portOf(variable(there, "RETRYPROXY_LISTEN")), portOf(variable(there, "RETRYPROXY_UPSTREAM"))
 	if listen == 0 || app == 0 {
-		return fmt.Errorf("the container %s has no RETRYPROXY_LISTEN and RETRYPROXY_UPSTREAM with ports: it is not from here", inboundName)
+		return fmt.Errorf("the container %s has no RETRYPROXY_LISTEN and RETRYPROXY_UPSTREAM with ports, so it was not injected by retryproxy", inboundName)
 	}
 	p.inboundListen = listen
 	name := ""
@@ -151,11 +151,11 @@ func (p *pod) findPort() (appPort, error) {
 	}
 	switch len(chosen) {
 	case 0:
-		return appPort{}, errors.New("no container declares a TCP port and no Service in the input targets one: say which by --inbound-port (annotation retryproxy.io/inbound-port)")
+		return appPort{}, errors.New("no container declares a TCP port and no Service in the input targets one: choose one with --inbound-port (annotation retryproxy.io/inbound-port)")
 	case 1:
 		return chosen[0], nil
 	}
-	return appPort{}, fmt.Errorf("there are several ports (%s): say which by --inbound-port (annotation retryproxy.io/inbound-port)", describe(chosen))
+	return appPort{}, fmt.Errorf("there are several ports (%s): choose one with --inbound-port (annotation retryproxy.io/inbound-port)", describe(chosen))
 }
 
 func describe(ports []appPort) string {
@@ -203,10 +203,10 @@ func (p *pod) leadTo(app appPort, listen int) error {
 			continue
 		}
 		if tls := sp.appProtocol; tls == "https" || strings.HasSuffix(tls, "/wss") {
-			return fmt.Errorf("the Service %s says appProtocol: %s, and the sidecar takes plain HTTP", s.name, tls)
+			return fmt.Errorf("the Service %s has appProtocol: %s, but the sidecar accepts plain HTTP only", s.name, tls)
 		}
 		if s.headless {
-			p.note("Service %s is headless: clients who use its name with the application's port %d reach the application and not the sidecar, whose port is %d", s.name, app.number, listen)
+			p.note("Service %s is headless: clients that use its name with the application's port %d bypass the sidecar, whose port is %d", s.name, app.number, listen)
 		}
 		if byNumber {
 			if err := p.leadByNumber(s, sp, app, listen); err != nil {
@@ -217,9 +217,9 @@ func (p *pod) leadTo(app appPort, listen int) error {
 	}
 	switch {
 	case !led && app.name != "":
-		p.note("no Service in the input targets port %s: one that targets the name leads through the sidecar, one that targets the number %d goes past it", app.name, app.number)
+		p.note("no Service in the input targets port %s: one that targets the name uses the sidecar, one that targets the number %d bypasses it", app.name, app.number)
 	case !led && !p.ServiceElsewhere:
-		return fmt.Errorf("port %d has no name and no Service in the input targets it, so nothing would lead through the sidecar: "+
+		return fmt.Errorf("port %d has no name and no Service in the input targets it, so no traffic would use the sidecar: "+
 			"give the port a name that the Service targets, or put the Service into the same input, or point its targetPort at %d yourself and say --service-elsewhere (annotation retryproxy.io/service-elsewhere: \"true\")", app.number, listen)
 	}
 	if app.keepsPlace() {
@@ -267,7 +267,7 @@ func (p *pod) outlast(app appPort, admin int) {
 	hook := fmt.Sprintf("httpGet of /drained on port %d", admin)
 	switch {
 	case c == nil:
-		p.note("the application has to take requests until the sidecar has drained (a preStop: %s): the container of port %d is not known", hook, app.number)
+		p.note("the application must accept requests until the sidecar has drained (a preStop: %s); its container is unknown, because none declares port %d", hook, app.number)
 	case get(c, "lifecycle", "preStop") != nil:
 		p.note("container %s has a preStop already: it has to last %d s, and %d s if the application ends at once at SIGTERM, as the sidecar still passes on requests; "+
 			"the one that is made here, %s, lasts as long as they do", text(get(c, "name")), appLasts, drainLasts, hook)

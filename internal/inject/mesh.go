@@ -104,13 +104,13 @@ func (p *pod) describeMesh() {
 	if m == nil {
 		return
 	}
-	p.note("%s retries too, so a request may be retried by both. %s", m.name, m.retries)
+	p.note("%s also retries, so both may retry a request. %s", m.name, m.retries)
 	if p.ConfigMap != "" {
-		p.note("set RETRYPROXY_LAYERED_RETRIES=%s in the ConfigMap %s: what %s retries is then not retried once more", layeredRetries, p.ConfigMap, m.name)
+		p.note("set RETRYPROXY_LAYERED_RETRIES=%s in the ConfigMap %s: then retries by %s are not retried again", layeredRetries, p.ConfigMap, m.name)
 	}
 	for _, c := range items(get(p.spec, "containers")) {
 		if text(get(c, "name")) == m.proxy && p.native() {
-			p.note("container %s is no native sidecar: it may end before retryproxy has drained. Let %s make it one", m.proxy, m.name)
+			p.note("container %s is not a native sidecar: it may end before retryproxy has drained. Configure %s to make it one", m.proxy, m.name)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (p *pod) describeMeshPorts(app, listen int) {
 	for _, key := range p.mesh.lists {
 		ports := fields(text(get(p.metadata, "annotations", key)))
 		if slices.Contains(ports, strconv.Itoa(app)) && !slices.Contains(ports, strconv.Itoa(listen)) {
-			p.note("annotation %s names port %d: requests now arrive at port %d, so name that too", key, app, listen)
+			p.note("annotation %s lists port %d: requests now arrive at port %d, so list that too", key, app, listen)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func TestAMeshIsRecognised(t *testing.T) {
 					t.Errorf("%s: RETRYPROXY_LAYERED_RETRIES=%q, want %q", name, got, value)
 				}
 			}
-			if warned := slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.HasPrefix(n.Text, c.want+" retries too") }); warned != (c.want != "") {
+			if warned := slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.HasPrefix(n.Text, c.want+" also retries") }); warned != (c.want != "") {
 				t.Errorf("warned: %v, notes %v", warned, r.Notes)
 			}
 			again, err := Stream(r.Output, both())
@@ -138,7 +138,7 @@ func TestTheMeshStaysBeforeTheSidecar(t *testing.T) {
 			if got := strings.Join(names, " "); got != c.want {
 				t.Errorf("%s\nwant %s", got, c.want)
 			}
-			warned := slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.Contains(n.Text, "istio-proxy is no native sidecar") })
+			warned := slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.Contains(n.Text, "istio-proxy is not a native sidecar") })
 			if want := strings.Contains(c.containers, "istio-proxy") && c.kubernetes >= nativeSince; warned != want {
 				t.Errorf("warned of a proxy that ends early: %v, want %v: %v", warned, want, r.Notes)
 			}
@@ -212,7 +212,7 @@ func TestListsOfPortsThatNameOnlyTheApplicationAreNoted(t *testing.T) {
 				t.Fatal(err)
 			}
 			noted := slices.ContainsFunc(r.Notes, func(n Note) bool {
-				return strings.Contains(n.Text, "names port 3000: requests now arrive at port 18080")
+				return strings.Contains(n.Text, "lists port 3000: requests now arrive at port 18080")
 			})
 			if noted != c.want {
 				t.Errorf("noted: %v, want %v: %v", noted, c.want, r.Notes)
@@ -243,7 +243,7 @@ func TestAPodWithAMeshIsInjected(t *testing.T) {
 		if name := list[want].(map[string]any)["name"]; name != inboundName {
 			t.Errorf("%s: %v at place %d, want %s", key, name, want, inboundName)
 		}
-		if !slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "Istio retries too") }) {
+		if !slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "Istio also retries") }) {
 			t.Errorf("%s: notes %q", key, notes)
 		}
 	}

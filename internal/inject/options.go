@@ -129,7 +129,7 @@ func (h *HostAlias) check() error {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("outbound host %s: upstream %q: expected http://host[:port] or https://host[:port]", h.Host, h.Upstream)
 	case strings.TrimSuffix(u.Hostname(), ".") == h.Host:
-		return fmt.Errorf("outbound host %s: the upstream has the same name, which leads to loopback in this Pod: name it otherwise, such as %s.NAMESPACE.svc.cluster.local", h.Host, h.Host)
+		return fmt.Errorf("outbound host %s: the upstream has the same name, which resolves to loopback in this Pod: use another name, such as %s.NAMESPACE.svc.cluster.local", h.Host, h.Host)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ var ours = []string{"LISTEN", "ADMIN_LISTEN", "UPSTREAM", "CONFIG_FILE", "ROUTES
 
 func checkSetting(s Setting) error {
 	if slices.Contains(ours, strings.TrimPrefix(s.Name, config.Prefix)) {
-		return fmt.Errorf("setting %s: it is set by the injection", s.Name)
+		return fmt.Errorf("setting %s: the injection itself sets it", s.Name)
 	}
 	return nil
 }

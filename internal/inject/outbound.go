@@ -78,13 +78,13 @@ func (p *pod) keepOutbound(there *yaml.Node) error {
 			u, err := url.Parse(text(get(e, "value")))
 			port, portErr := strconv.Atoi(urlPort(u))
 			if err != nil || portErr != nil || !isLoopback(u) || !listens[port] {
-				errs = append(errs, fmt.Errorf("%s does not lead to the container %s that is there: take that container out and inject again", name, outboundName))
+				errs = append(errs, fmt.Errorf("%s does not point to the existing container %s: remove that container and inject again", name, outboundName))
 			}
 		}
 	}
 	for _, h := range p.OutboundHosts {
 		if !listens[h.Port] {
-			errs = append(errs, fmt.Errorf("host %s: the container %s that is there does not take port %d: take that container out and inject again", h.Host, outboundName, h.Port))
+			errs = append(errs, fmt.Errorf("host %s: the existing container %s does not listen on port %d: remove that container and inject again", h.Host, outboundName, h.Port))
 		}
 	}
 	return errors.Join(errs...)
@@ -126,7 +126,7 @@ func (p *pod) outboundEnv(ways []way, admin int) []Setting {
 	if !p.native() {
 		// Sidecar and application get SIGTERM at the same time, and the application may still call out.
 		end = append(end, Setting{"RETRYPROXY_DRAIN_DELAY", (drainDelay + drainTimeout).String()})
-		p.note("before Kubernetes 1.29 the Pod takes %v to end, as the sidecar cannot know when the application has", drainDelay+drainTimeout)
+		p.note("before Kubernetes 1.29 the Pod takes %v to terminate, because the sidecar cannot know when the application has ended", drainDelay+drainTimeout)
 		if grace, err := strconv.Atoi(text(get(p.spec, "terminationGracePeriodSeconds"))); err != nil || grace < gracePeriod {
 			put(p.spec, "terminationGracePeriodSeconds", number(gracePeriod))
 		}
@@ -185,19 +185,19 @@ func (p *pod) pointVariable(name string, listen int) (upstream string, edit func
 	for _, e := range entries {
 		switch {
 		case get(e, "valueFrom") != nil:
-			return "", nil, fmt.Errorf("%s has its value from elsewhere (valueFrom), which cannot be seen here: set it to the URL itself, or use --outbound-host", name)
+			return "", nil, fmt.Errorf("%s has a valueFrom, which cannot be read here: set it to the URL itself, or use --outbound-host", name)
 		case text(get(e, "value")) != value:
-			return "", nil, fmt.Errorf("%s differs between the containers: say which is meant by --container (annotation retryproxy.io/container)", name)
+			return "", nil, fmt.Errorf("%s differs between the containers: choose one with --container (annotation retryproxy.io/container)", name)
 		}
 	}
 	u, err := url.Parse(value)
 	switch {
 	case strings.Contains(value, "$("):
-		return "", nil, fmt.Errorf("%s=%s is put together from other variables, which cannot be seen here: set it to the URL itself", name, value)
+		return "", nil, fmt.Errorf("%s=%s refers to other variables, which cannot be read here: set it to the URL itself", name, value)
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return "", nil, fmt.Errorf("%s=%s is no http:// or https:// URL", name, value)
+		return "", nil, fmt.Errorf("%s=%s is not an http:// or https:// URL", name, value)
 	case isLoopback(u):
-		return "", nil, fmt.Errorf("%s=%s leads to this Pod already", name, value)
+		return "", nil, fmt.Errorf("%s=%s already points to this Pod", name, value)
 	}
 	to := *u
 	to.Scheme, to.Host = "http", fmt.Sprintf("127.0.0.1:%d", listen)
@@ -211,7 +211,7 @@ func (p *pod) pointVariable(name string, listen int) (upstream string, edit func
 func (p *pod) noVariable(name string) error {
 	for _, c := range p.applications() {
 		if len(items(get(c, "envFrom"))) > 0 {
-			return fmt.Errorf("no container sets %s; it may come from envFrom, which cannot be seen here: set it to the URL itself, or use --outbound-host", name)
+			return fmt.Errorf("no container sets %s; it may come from envFrom, which cannot be read here: set it to the URL itself, or use --outbound-host", name)
 		}
 	}
 	return fmt.Errorf("no container sets %s", name)
@@ -228,7 +228,7 @@ func (p *pod) mayAlias(h HostAlias, taken []int) error {
 	for _, a := range items(get(p.spec, "hostAliases")) {
 		for _, name := range items(get(a, "hostnames")) {
 			if text(name) == h.Host && text(get(a, "ip")) != "127.0.0.1" {
-				return fmt.Errorf("host %s: hostAliases points it at %s already", h.Host, text(get(a, "ip")))
+				return fmt.Errorf("host %s: hostAliases already points it at %s", h.Host, text(get(a, "ip")))
 			}
 		}
 	}

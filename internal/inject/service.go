@@ -51,7 +51,7 @@ func newService(object *yaml.Node) *service {
 // lead sets the port's target. It is an error if two workloads need different ones.
 func (p *servicePort) lead(s *service, to, by string) error {
 	if p.to != "" && p.to != to {
-		return fmt.Errorf("the Service %s: %s needs the port %s, %s the port %s: give the ports of the containers one name, and let the Service target it", s.name, p.by, p.to, by, to)
+		return fmt.Errorf("the Service %s: %s needs the port %s, %s the port %s: give the containers' ports the same name, and let the Service target that", s.name, p.by, p.to, by, to)
 	}
 	p.to, p.by = to, by
 	return nil

@@ -117,7 +117,7 @@ func injectAll(workloads []*workload, services []*service, o Options, r *Result)
 		}
 	}
 	if len(workloads) == 0 {
-		errs = append(errs, errors.New("there is no Pod template in the input"))
+		errs = append(errs, errors.New("the input has no Pod template"))
 	}
 	errs = append(errs, strayed(workloads, services))
 	return errors.Join(errs...)

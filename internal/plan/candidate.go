@@ -174,7 +174,7 @@ func (w *Wish) unused(specs []spec) error {
 			continue
 		}
 		if !slices.ContainsFunc(specs, func(s spec) bool { return strategy.Uses(s.name, key) }) {
-			errs = append(errs, fmt.Errorf("no strategy here uses %s; %s does", key, strings.Join(strategy.Users(key), ", ")))
+			errs = append(errs, fmt.Errorf("none of these strategies uses %s; %s does", key, strings.Join(strategy.Users(key), ", ")))
 		}
 	}
 	return errors.Join(errs...)

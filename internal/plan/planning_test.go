@@ -150,12 +150,12 @@ func TestParseRefuses(t *testing.T) {
 		"a strategy twice":      {Wish{Backoffs: []string{"fixed,fixed"}}, []string{"fixed is given twice"}},
 		"unknown option":        {Wish{Backoffs: []string{"fixed:bass=1s"}}, []string{`unknown option "bass"`}},
 		"an option not used":    {Wish{Backoffs: []string{"fixed:jitter=0.1"}}, []string{"fixed does not use jitter"}},
-		"a common one not used": {Wish{Backoffs: []string{"fixed,none"}, Options: map[string]string{"jitter": "0.1"}}, []string{"no strategy here uses jitter; normal does"}},
+		"a common one not used": {Wish{Backoffs: []string{"fixed,none"}, Options: map[string]string{"jitter": "0.1"}}, []string{"none of these strategies uses jitter; normal does"}},
 		"not a value":           {Wish{Options: map[string]string{"base": "soon"}}, []string{"base=soon: expected a duration"}},
 		"out of range":          {Wish{Backoffs: []string{"normal:jitter=2"}}, []string{"jitter 2 is not within"}},
 		"base above max":        {Wish{Options: map[string]string{"base": "2s", "max": "1s"}}, []string{"base 2s is above max 1s"}},
 		"not a ratio":           {Wish{Ratios: []string{"1,half"}}, []string{"ratio half: ratio=half: expected a number"}},
-		"everything at once":    {Wish{Backoffs: []string{"bogus,fixed:jitter=0.1"}, Options: map[string]string{"slots": "3"}}, []string{"bogus", "fixed does not use jitter", "no strategy here uses slots"}},
+		"everything at once":    {Wish{Backoffs: []string{"bogus,fixed:jitter=0.1"}, Options: map[string]string{"slots": "3"}}, []string{"bogus", "fixed does not use jitter", "none of these strategies uses slots"}},
 		"too many":              {Wish{Ratios: []string{"1,2,3,4,5,6,7,8,9,10,11,12,13"}}, []string{"13 strategies, expected at most 12"}},
 	} {
 		_, err := Parse(c.wish)

@@ -54,7 +54,7 @@ func (p *printer) line(l *Line) {
 	}
 	p.table(l.table(), false)
 	if !backoff.Bounded(l.Backoff) {
-		p.printf("there is no longest wait: 1 in 1000 is longer than the longest here, and 1 in 1000 shorter than the shortest; likewise when they begin\n")
+		p.printf("the waits have no maximum: 1 in 1000 is longer than the longest shown, and 1 in 1000 shorter than the shortest; likewise for when retries begin\n")
 	}
 	p.printf("\n")
 }
@@ -112,7 +112,7 @@ func (p *printer) worst(plan *Plan) {
 	for i := range plan.Lines {
 		l := &plan.Lines[i]
 		p.printf("  %s: at most %s, %s\n", l.Label, count(l.Worst.Attempts, "attempt"), l.inTime())
-		p.printf("    upstream load when everything fails: %s\n", l.load())
+		p.printf("    upstream load if everything fails: %s\n", l.load())
 	}
 }
 
@@ -123,13 +123,13 @@ func (l *Line) inTime() string {
 	if !backoff.Bounded(l.Backoff) {
 		mostly = " in 999 of 1000 cases"
 	}
-	last := "the last begun after at most " + span(w.LastBegins) + mostly
+	last := "the last one starts within " + span(w.LastBegins) + mostly
 	if w.SlowAttempts != w.Attempts {
-		slow := "with the longest waits "
+		slow := "with the longest waits, "
 		if l.Route != "" {
-			slow = "when all are as slow as they may be "
+			slow = "if each takes as long as it may, "
 		}
-		last = slow + count(w.SlowAttempts, "attempt") + ", the last begun after " + span(w.LastBegins) + mostly
+		last = slow + count(w.SlowAttempts, "attempt") + ", the last one starts after " + span(w.LastBegins) + mostly
 	}
 	switch {
 	case w.Total == backoff.Forever && w.Attempts == 1:
@@ -137,9 +137,9 @@ func (l *Line) inTime() string {
 	case w.Total == backoff.Forever:
 		return last + "; no limit on time"
 	case w.Attempts == 1:
-		return "the response's headers within " + span(w.Total)
+		return "response headers within " + span(w.Total)
 	}
-	return "the response's headers within " + span(w.Total) + "; " + last
+	return "response headers within " + span(w.Total) + "; " + last
 }
 
 func (l *Line) load() string {
@@ -149,7 +149,7 @@ func (l *Line) load() string {
 	}
 	b := l.budget()
 	if b == nil {
-		return alone + ", as there is no retry budget"
+		return alone + ", because there is no retry budget"
 	}
 	with := fmt.Sprintf("x%.3g, and %s more at once", b.Amplification(l.Worst.Attempts, 0), count(b.Burst, "request"))
 	if l.Route == "" {
@@ -178,7 +178,7 @@ func (p *printer) reach(plan *Plan) {
 
 // recovery prints when each strategy notices a recovery.
 func (p *printer) recovery(plan *Plan, t time.Duration) {
-	p.printf("\n%s\n", p.bold(fmt.Sprintf("If the upstream comes back after %s, and retries go on until then", span(t))))
+	p.printf("\n%s\n", p.bold(fmt.Sprintf("If the upstream recovers after %s, and retries continue until then", span(t))))
 	rows := [][]string{{"", "retries", "last begun at", "next wait", "noticed at", "late by"}}
 	random := false
 	for i := range plan.Lines {
@@ -188,7 +188,7 @@ func (p *printer) recovery(plan *Plan, t time.Duration) {
 	}
 	p.table(rows, true)
 	if random {
-		p.printf("  (the mean, and in brackets what 19 of 20 are at or above and what 19 of 20 are at or below)\n")
+		p.printf("  (mean; in brackets, 95 %% of values are at least the first and 95 %% at most the second)\n")
 	}
 }
 
@@ -223,7 +223,7 @@ func (p *printer) ratio(l *Line, t time.Duration) {
 	p.printf("  %s in closed form, with a = %s and r = %g:\n", l.Label, span(r.First), r.Growth())
 	p.printf("    wait after %s: a + (r-1)T = %s\n    tries until then: log_r(1 + (r-1)T/a) = %.4g\n", span(t), span(r.After(t)), r.Tries(t))
 	if r.After(t) > r.Max {
-		p.printf("    but no wait is longer than %s, which this leaves out\n", span(r.Max))
+		p.printf("    this ignores that no wait is longer than %s\n", span(r.Max))
 	}
 }
 
