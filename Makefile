@@ -89,7 +89,7 @@ bench-check: $(BIN)/benchstat-$(BENCHSTAT) ## the same again, and what got more 
 	bash .ci/bench check $<
 
 .PHONY: instructions
-instructions: ## user instructions a request by package and function, which no other load disturbs (needs valgrind and wrk)
+instructions: ## user instructions a request, by function, which no other load disturbs (needs valgrind and wrk)
 	go build -trimpath -o $(BIN)/retryproxy-named ./cmd/retryproxy
 	go run ./bench/peers --cases instructions --rounds 10 --proxy $(BIN)/retryproxy-named
 

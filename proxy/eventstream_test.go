@@ -1,8 +1,11 @@
 package proxy
 
 import (
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -202,6 +205,101 @@ func TestASilentStream(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A comment or ping that arrives later than 10 s is passed on at once, with all that was held back
+// and nothing else. From then on the attempt is final. A stream that is silent for longer is held.
+func TestLateCommentsAndPingsArePassedOn(t *testing.T) {
+	const comment, ping = ": processing\n\n", "event: ping\ndata: {\"type\": \"ping\"}\n\n"
+	for name, tc := range map[string]struct {
+		pieces []string // one every 4 s, the first at once
+		seen   string   // what the client has 13 s after the request
+		want   string   // what it has in the end
+		sends  int
+	}{
+		"comments":                        {[]string{comment, comment, comment, comment, firstText}, strings.Repeat(comment, 4), strings.Repeat(comment, 4) + firstText, 1},
+		"a comment without an empty line": {[]string{prelude, "", "", ":\n", firstText}, prelude + ":\n", prelude + ":\n" + firstText, 1},
+		"pings, then an error":            {[]string{prelude, ping, ping, ping, overloaded}, prelude + ping + ping + ping, prelude + ping + ping + ping + overloaded, 1},
+		"an error after early pings":      {[]string{prelude, ping, ping, overloaded}, firstText, firstText, 2},
+		"an error in two pieces":          {[]string{ping, ping, ping + overloaded[:20], overloaded[20:40], overloaded[40:]}, "", firstText, 2},
+		"silence, then an error":          {[]string{prelude, "", "", "", overloaded}, "", firstText, 2},
+		"a comment behind the error":      {[]string{prelude, "", "", overloaded + comment}, firstText, firstText, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handle := func(c *upConn) {
+				discardBody(c, c.head())
+				if c.n > 1 {
+					c.say("%s", eventStream(firstText))
+					return
+				}
+				c.say("%s", streamHeaders)
+				for i, piece := range tc.pieces {
+					if i > 0 {
+						time.Sleep(4 * time.Second)
+					}
+					if piece != "" {
+						c.say("%s", chunk(piece))
+					}
+				}
+				c.say("0\r\n\r\n")
+			}
+			inMemory(t, handle, func(c *Config) {
+				holdsStreams(t, c)
+				c.Default.RequestTimeout = 0
+			}, func(t *testing.T, m *memory) {
+				b := readBody(m.client().send(postABC))
+				time.Sleep(13 * time.Second)
+				synctest.Wait()
+				if seen := b.text(); seen != tc.seen {
+					t.Errorf("after 13 s the client has %q, want %q", seen, tc.seen)
+				}
+				<-b.ended
+				if body := b.text(); body != tc.want {
+					t.Errorf("body %q, want %q", body, tc.want)
+				}
+				if n := m.up.sends(); n != tc.sends {
+					t.Errorf("%d sent, want %d", n, tc.sends)
+				}
+			})
+		})
+	}
+}
+
+// arriving is the body of a response as far as it has arrived.
+type arriving struct {
+	ended chan struct{}
+
+	mu   sync.Mutex // guards body
+	body []byte
+}
+
+func (a *arriving) text() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return string(a.body)
+}
+
+// readBody reads the body of the next response in the background.
+func readBody(c *client) *arriving {
+	a := &arriving{ended: make(chan struct{})}
+	go func() {
+		defer close(a.ended)
+		res, err := http.ReadResponse(c.r, nil)
+		if err != nil {
+			c.t.Error(err)
+			return
+		}
+		for piece := make([]byte, 1024); ; {
+			n, err := res.Body.Read(piece)
+			a.mu.Lock()
+			a.body = append(a.body, piece[:n]...)
+			a.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return a
 }
 
 // A client that leaves while its stream is held back ends the attempt.

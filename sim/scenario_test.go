@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
 var seeds = flag.Int("seeds", usualSeeds, "how many seeds to play each scenario with; -v shows median and worst")
@@ -188,6 +189,15 @@ func further() []Scenario {
 	goal := Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: stormGoal}
 	late := Goal{Good: 3 * time.Second, Errors: errorsGoal}
 	return []Scenario{
+		{"stop-fixed", "Stopped; a fixed limit of 30, which abandoned attempts do not count for.",
+			through(func(c *Config) {
+				c.Proxy.Guard.ConcurrencyLimit, c.Proxy.Guard.FixedLimit = breaker.ConcurrencyLimitFixed, 30
+			}), Goal{Good: 3 * time.Second, Errors: 6 * time.Second, AtOnce: 60}},
+		{"stop-fixed-no-breaker", "Stopped; a fixed limit of 60 and no breaker, so that abandoned attempts count.",
+			through(func(c *Config) {
+				c.Proxy.Guard.NoBreaker = true
+				c.Proxy.Guard.ConcurrencyLimit, c.Proxy.Guard.FixedLimit = breaker.ConcurrencyLimitFixed, 60
+			}), Goal{Good: 3 * time.Second, Errors: 6 * time.Second, AtOnce: 800}},
 		{"stop-five", "Stopped; five proxies.", through(func(c *Config) { c.Proxies = 5 }), goal},
 		{"stop-spread", "Stopped; times of single answers differ (lognormal, 0.5).",
 			through(func(c *Config) { c.Server.Spread = 0.5 }), goal},

@@ -6,11 +6,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,6 +67,7 @@ type event struct {
 // team is all clients of a proxy.
 type team struct {
 	network, addr string
+	tls           bool
 	wait          atomic.Bool
 	paused        atomic.Bool // no new requests for now
 	stopped       atomic.Bool // no more requests
@@ -152,6 +155,9 @@ func (c *client) send(id string) error {
 		if err != nil {
 			return err
 		}
+		if c.tls {
+			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // whose certificate it is does not matter here
+		}
 		c.conn, c.in = conn, bufio.NewReader(conn)
 	}
 	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
@@ -161,18 +167,19 @@ func (c *client) send(id string) error {
 	if c.method != http.MethodGet {
 		body = strings.Repeat(id, max(c.body/len(id), 1))
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s /%s HTTP/1.1\r\nHost: faults.test\r\n%s: %s\r\n%s: %s\r\n", c.method, id, fieldID, id, fieldSum, sum([]byte(body)))
+	q, err := http.NewRequest(c.method, "http://faults.test/"+id, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	q.Header = http.Header{fieldID: {id}, fieldSum: {sum([]byte(body))}}
 	if c.wait.Load() {
-		fmt.Fprintf(&b, "%s: %v\r\n", fieldWait, inHandFor)
+		q.Header.Set(fieldWait, inHandFor.String())
 	}
 	if c.key {
-		fmt.Fprintf(&b, "Idempotency-Key: %q\r\n", id)
+		q.Header.Set("Idempotency-Key", strconv.Quote(id))
 	}
-	if c.method != http.MethodGet {
-		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(body))
-	}
-	b.WriteString("\r\n" + body)
+	var b bytes.Buffer
+	_ = q.Write(&b)
 	if _, err := c.conn.Write(b.Bytes()); err != nil {
 		c.hangUp()
 		return err

@@ -96,6 +96,8 @@ const (
 	misdated     = "misdated"
 	nowAndThen   = "now-and-then"
 	silence      = "silence"
+	limited      = "limited"
+	noContent    = "no-content"
 )
 
 const (
@@ -123,7 +125,7 @@ var conducts = map[string]conduct{
 		}
 		return nil
 	}},
-	earlyReading: {early: true, met: true, answer: func(x *exchange) error { return join(x.good(), x.read) }},
+	earlyReading: {early: true, met: true, answer: func(x *exchange) error { return errors.Join(x.good(), x.read()) }},
 	earlyLeaving: {early: true, met: true, answer: func(x *exchange) error { _ = x.good(); return errEnded }},
 	resetting:    {answer: (*exchange).reset},
 	silence:      {met: true, answer: func(*exchange) error { select {} }},
@@ -151,6 +153,28 @@ var conducts = map[string]conduct{
 		return x.refuse(now, "Retry-After: "+now.Add(time.Second).Format(http.TimeFormat)+"\r\n")
 	}},
 	nowAndThen: {answer: (*exchange).nowAndThen},
+	// It refuses every third first attempt by its rate limit, whatever the method.
+	limited: {answer: func(x *exchange) error {
+		if !x.first || x.s.nth.Add(1)%3 != 0 {
+			return x.good()
+		}
+		x.s.met.Add(1)
+		return x.write([]byte("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"))
+	}},
+	// Every third first attempt that may be retried gets an event stream in which nothing comes.
+	noContent: {answer: func(x *exchange) error {
+		if !x.first || !x.mayRepeat() || x.s.nth.Add(1)%3 != 0 {
+			return x.good()
+		}
+		x.s.met.Add(1)
+		_ = x.write([]byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"))
+		_, _ = io.Copy(io.Discard, x.c) // until the proxy has enough
+		return errEnded
+	}},
+}
+
+func (x *exchange) mayRepeat() bool {
+	return manner{method: x.q.Method, key: x.q.Header.Get("Idempotency-Key") != ""}.mayRepeat()
 }
 
 func (x *exchange) good() error { return x.write(byLength.render(x.id)) }
@@ -201,7 +225,7 @@ const (
 func (x *exchange) nowAndThen() error {
 	x.s.waits.end(x.id)
 	n := int64(1)
-	if x.first && (manner{method: x.q.Method, key: x.q.Header.Get("Idempotency-Key") != ""}).mayRepeat() {
+	if x.first && x.mayRepeat() {
 		n = x.s.nth.Add(1)
 	}
 	if n%3 != 0 {

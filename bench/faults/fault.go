@@ -19,6 +19,7 @@ type fault struct {
 	name     string
 	how      string // it is made
 	settings []string
+	tls      bool                           // clients speak TLS
 	body     int                            // bytes of the requests that have a body
 	prepare  func(st *stage) error          // before the processes start; nil: nothing
 	begin    func(st *stage) error          // nil: orders and crowd are all
@@ -67,9 +68,14 @@ func faults() []fault {
 			begin: func(st *stage) error { return st.up.Signal(syscall.SIGSTOP) }, end: func(st *stage) error { return st.up.Signal(syscall.SIGCONT) }},
 		{name: "upstream killed and restarted", how: "SIGKILL, then a new process at the same address", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
 			begin: killUpstream, end: (*stage).startUpstream},
+		{name: "upstream killed, TLS clients", how: "the same, and clients connect by TLS", tls: true, what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
+			begin: killUpstream, end: (*stage).startUpstream},
+		{name: "upstream killed, with a fallback", how: "the same, without retries and circuit breaker, but with a second upstream (RETRYPROXY_FALLBACK)", what: "responses of the fallback", fail: ambiguous,
+			settings: []string{"RETRYPROXY_MAX_RETRIES=0", "RETRYPROXY_BREAKER=off"}, prepare: startFallback, begin: killUpstream, end: (*stage).startUpstream,
+			felt: says(func(now, before rig.Series) float64 { return fallbacks(now) - fallbacks(before) })},
 		{name: "restart with 1000 requests in hand", how: "the upstream answers no more, is killed once it has them or a second brings no more, and restarts 2 s later", what: "requests that it had",
 			settings: []string{"RETRYPROXY_ATTEMPT_TIMEOUT=25s"}, mode: silence, crowd: slices.Repeat([]manner{{method: "GET"}, {method: "PUT"}, {method: "POST", key: true}, {method: "POST"}}, 250),
-			fail: ambiguous, reason: "not_idempotent", until: (*stage).killWithAll, felt: func(st *stage) (int64, error) { return st.had, nil }, end: restartUpstream},
+			fail: ambiguous, reason: "not_idempotent", until: (*stage).killWithAll, felt: func(st *stage) (int64, error) { return st.had, nil }, end: inTurn(killUpstream, (*stage).startUpstream)},
 		{name: "full accept queue", how: "connections reset, a backlog of 1, no accept", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
 			begin: order("deaf"), end: order("hear")},
 		{name: "reset at every byte of a response", how: "first attempts cut after 0, 1, 2... bytes, by length, then chunks, then close; retry budget off", what: "answers reset",
@@ -81,6 +87,10 @@ func faults() []fault {
 		{name: "upstream's clock ten years off", how: "503 to first attempts; Date ten years ahead or behind, Retry-After a date one second later; retry budget off", mode: misdated, what: "wrong dates", settings: noBudget, fail: ambiguous},
 		{name: "Content-Length too long", how: "ten bytes more than come; then silence or a close, in turn", mode: tooLong, what: "wrong lengths", cut: math.MaxInt},
 		{name: "Content-Length too short", how: "half of what comes, and a whole answer to somebody else behind it", mode: tooShort, what: "wrong lengths"},
+		{name: "rate limit", how: "429 to every third first attempt, whatever its method, with Retry-After: 1; requests share the pause; retry budget off", mode: limited, what: "429s",
+			settings: append([]string{"RETRYPROXY_RATE_LIMIT_PAUSE_KEY=route"}, noBudget...)},
+		{name: "event stream without content", how: "to every third first attempt that may be retried, with RETRYPROXY_FIRST_CONTENT_TIMEOUT of 300 ms; retry budget off", mode: noContent, what: "such streams", cut: len(manners), // in hand at the SIGTERM: a proxy that drains does not retry them
+			settings: append([]string{"RETRYPROXY_FIRST_CONTENT_TIMEOUT=300ms"}, noBudget...)},
 		dnsGone("DNS gone", "the name server answers nothing", silent),
 		dnsGone("DNS failing", "the name server answers SERVFAIL", servfail),
 		certificateExpired(),
@@ -94,31 +104,45 @@ func faults() []fault {
 		stormy("delay", "100 ms, each way", weather{delay: 100e6}, "packets delayed"),
 		stormy("reordering", fmt.Sprintf("a quarter of the packets %v late, each way", overtakenBy), weather{late: 0.25}, "packets late"),
 		stormy("duplication", "a quarter of the packets twice, each way", weather{twice: 0.25}, "packets twice"),
-		onNetwork(fault{name: "network: partition", how: "iptables drops all packets at the upstream's host", what: attemptsFailed, felt: failedAttempts, fail: ambiguous},
-			func(_ *stage, n *network) error { return n.drop(true) },
-			func(_ *stage, n *network) error { return n.drop(false) }),
+		{name: "network: partition", how: "iptables drops all packets at the upstream's host", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
+			prepare: onNetwork, begin: drop, end: pass},
 		// The host goes without a sign, and comes back knowing nothing of its connections.
-		onNetwork(fault{name: "network: half-open", how: "iptables drops all packets at the upstream's host, then its process is killed; a new one, then no iptables", what: attemptsFailed, felt: failedAttempts, fail: ambiguous},
-			func(st *stage, n *network) error { return join(n.drop(true), func() error { return killUpstream(st) }) },
-			func(st *stage, n *network) error {
-				return join(st.startUpstream(), func() error { return n.drop(false) })
-			}),
+		{name: "network: half-open", how: "iptables drops all packets at the upstream's host, then its process is killed; a new one, then no iptables", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
+			prepare: onNetwork, begin: inTurn(drop, killUpstream), end: inTurn((*stage).startUpstream, pass)},
 	}
 }
 
 const goLimit = 12 << 20
 
-// join goes on where nothing went wrong.
-func join(err error, then func() error) error {
+// inTurn does several things until one goes wrong; nil is nothing to do.
+func inTurn(all ...func(*stage) error) func(*stage) error {
+	return func(st *stage) error {
+		for _, do := range all {
+			if do == nil {
+				continue
+			}
+			if err := do(st); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// startFallback starts a second upstream, which is good to the end.
+func startFallback(st *stage) error {
+	own, err := rig.OwnAddresses(1)
 	if err != nil {
 		return err
 	}
-	return then()
+	st.spec.Env = append(st.spec.Env, "RETRYPROXY_FALLBACK=http://"+own[0])
+	_, err = st.StartRole(roleUpstream, nil, nil, own[0], "")
+	return err
 }
 
-func killUpstream(st *stage) error { st.up.Kill(); return nil }
+func fallbacks(s rig.Series) float64 { return s.By("outcomes_total", "outcome")["fallback"] }
 
-func restartUpstream(st *stage) error { st.up.Kill(); return st.startUpstream() }
+func killUpstream(st *stage) error { st.up.Kill(); return nil }
 
 // killWithAll kills the upstream once all requests that it will get are there, and reports whether
 // it has been down for two seconds. Behind a silent upstream the breaker keeps some requests back.

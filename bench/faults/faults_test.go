@@ -115,7 +115,7 @@ func playedBy(t *testing.T, args ...string) (code int, out, said string) {
 
 // TestAProxyThatRepeatsNothingIsFoundOut plays a fault that the proxy masters, with and without what it masters it by.
 func TestAProxyThatRepeatsNothingIsFoundOut(t *testing.T) {
-	const fault = "upstream killed"
+	const fault = "upstream killed and"
 	if code, out, said := playedBy(t, "--only", fault); code != rig.OK {
 		t.Errorf("code %d\n%s%s", code, out, said)
 	}

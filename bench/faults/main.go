@@ -45,10 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	rig.Number(f, &o.lasts, "for", 3*time.Second, shortestFault, longestFault, "how long each fault lasts")
 	f.StringVar(&only, "only", "", "only faults whose name has this in it")
 	rig.Number(f, &o.tries, "tries", 1, 1, 5, "how often a fault is played, alone, until it is as expected; a request lost or changed, or a proxy that ends badly, has no second try. For machines that are busy with other things")
-	f.Func("set", "NAME=VALUE for the proxy, over what a fault sets; to see an expectation missed, say RETRYPROXY_MAX_RETRIES=0", func(v string) error {
-		o.set = append(o.set, v)
-		return nil
-	})
+	f.Settings(&o.set, "RETRYPROXY_MAX_RETRIES=0")
 	var chosen []fault
 	f.Check(func(c *rig.Check) {
 		chosen = slices.DeleteFunc(faults(), func(f fault) bool { return !strings.Contains(f.name, only) })

@@ -34,14 +34,14 @@ type network struct {
 	upstream []string // the command by way of which a program is started there
 }
 
-// newNetwork makes one for a stage and has its processes start in it.
-func newNetwork(st *stage) (*network, error) {
+// onNetwork makes one for a stage and has its processes start in it.
+func onNetwork(st *stage) error {
 	n := &network{}
 	var inside [2][]string
 	for i, ip := range [][2]string{{proxyIP, upstreamIP}, {upstreamIP, proxyIP}} {
 		tun, space, err := newEnd(wireName)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		st.Later(func() { _ = space.Close() })
 		st.Later(func() { _ = tun.Close() })
@@ -49,17 +49,17 @@ func newNetwork(st *stage) (*network, error) {
 		inside[i] = []string{"nsenter", fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), space.Fd())}
 		for _, args := range []string{"address add " + ip[0] + " peer " + ip[1] + " dev " + wireName, "link set " + wireName + " mtu 1400 up", "link set lo up"} {
 			if err := execute(inside[i], "ip "+args); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
 	n.connect()
 	st.Later(n.close)
-	n.upstream, st.spec.By, st.upBy = inside[1], inside[0], inside[1]
+	st.net, n.upstream, st.spec.By, st.upBy = n, inside[1], inside[0], inside[1]
 	st.upAddr = upstreamIP + ":8080"
 	st.spec.Upstream = "http://" + st.upAddr
 	st.spec.Listen, st.spec.Admin = "unix:"+st.dir+"/clients", "unix:"+st.dir+"/admin"
-	return n, nil
+	return nil
 }
 
 func execute(by []string, line string) error {
@@ -70,32 +70,22 @@ func execute(by []string, line string) error {
 	return nil
 }
 
-// drop has the upstream's host neither take nor send any packet, or again all.
-func (n *network) drop(on bool) error {
-	if !on {
-		return execute(n.upstream, "iptables --flush")
-	}
-	return join(execute(n.upstream, "iptables --append INPUT --jump DROP"), func() error { return execute(n.upstream, "iptables --append OUTPUT --jump DROP") })
+// drop has the upstream's host neither take nor send any packet; pass has it take and send all again.
+func drop(st *stage) error {
+	return inTurn(
+		func(st *stage) error { return execute(st.net.upstream, "iptables --append INPUT --jump DROP") },
+		func(st *stage) error { return execute(st.net.upstream, "iptables --append OUTPUT --jump DROP") })(st)
 }
 
-// onNetwork is a fault that is played on a network of its own.
-func onNetwork(f fault, begin, end func(st *stage, n *network) error) fault {
-	var n *network
-	f.prepare = func(st *stage) (err error) { n, err = newNetwork(st); return err }
-	f.begin = func(st *stage) error { return begin(st, n) }
-	f.end = func(st *stage) error { return end(st, n) }
-	if f.felt == nil {
-		f.felt = func(*stage) (int64, error) { return n.met.Load(), nil }
-	}
-	return f
-}
+func pass(st *stage) error { return execute(st.net.upstream, "iptables --flush") }
 
 // stormy is a wire in some weather.
 func stormy(name, how string, w weather, what string) fault {
-	set := func(w weather) func(*stage, *network) error {
-		return func(_ *stage, n *network) error { n.weather.Store(&w); return nil }
+	set := func(w weather) func(*stage) error {
+		return func(st *stage) error { st.net.weather.Store(&w); return nil }
 	}
-	return onNetwork(fault{name: "network: " + name, how: how, what: what}, set(w), set(weather{}))
+	return fault{name: "network: " + name, how: how, what: what, prepare: onNetwork, begin: set(w), end: set(weather{}),
+		felt: func(st *stage) (int64, error) { return st.net.met.Load(), nil }}
 }
 
 // weather is what a wire does to packets, each by itself and in each direction.

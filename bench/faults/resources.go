@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -58,36 +57,35 @@ func dnsGone(name, how, mode string) fault {
 
 // certificateExpired is an https upstream that shows an expired certificate, until it is renewed.
 func certificateExpired() fault {
-	show := func(st *stage, file string) error {
-		_, err := st.up.order("cert " + filepath.Join(st.dir, file))
-		return err
+	show := func(file string) func(*stage) error {
+		return func(st *stage) error { return order("cert " + filepath.Join(st.dir, file))(st) }
 	}
 	return fault{name: "certificate expired", how: "an https upstream whose certificate is a minute too old, connections reset; then a renewed one", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
-		begin: func(st *stage) error { return join(show(st, "old"), func() error { return order("drop")(st) }) },
-		end:   func(st *stage) error { return show(st, "good") },
+		begin: inTurn(show("old"), order("drop")), end: show("good"),
 		prepare: func(st *stage) error {
-			host, _, err := net.SplitHostPort(st.upAddr)
-			if err != nil {
-				return err
-			}
 			var authorities []byte
 			for name, until := range map[string]time.Time{"good": time.Now().Add(time.Hour), "old": time.Now().Add(-time.Minute)} {
-				file := filepath.Join(st.dir, name)
-				if err := rig.WriteCertificate(file, net.ParseIP(host), until); err != nil {
-					return err
-				}
-				b, err := os.ReadFile(file)
+				b, err := st.certificate(name, until)
 				if err != nil {
 					return err
 				}
-				block, _ := pem.Decode(b)
-				authorities = append(authorities, pem.EncodeToMemory(block)...)
+				authorities = append(authorities, b...)
 			}
 			file := filepath.Join(st.dir, "authorities")
 			st.cert, st.spec.Upstream = filepath.Join(st.dir, "good"), "https://"+st.upAddr
 			st.spec.Env = append(st.spec.Env, "RETRYPROXY_UPSTREAM_CA="+file)
 			return os.WriteFile(file, authorities, 0o600)
 		}}
+}
+
+// certificate writes one for the upstream's address into a file, with its key.
+func (st *stage) certificate(name string, until time.Time) ([]byte, error) {
+	host, _, _ := net.SplitHostPort(st.upAddr)
+	file := filepath.Join(st.dir, name)
+	if err := rig.WriteCertificate(file, net.ParseIP(host), until); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
 }
 
 // descriptorsLowered takes descriptors away that the proxy counted on.

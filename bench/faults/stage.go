@@ -26,6 +26,7 @@ type stage struct {
 	upAddr string   // where the upstream listens
 	cert   string   // file with its certificate and key; "": no TLS
 	upBy   []string // command by way of which it is started
+	net    *network // of its own; nil: loopback
 
 	up     *upstream
 	proxy  *rig.Proxy
@@ -53,12 +54,13 @@ func (st *stage) build() error {
 	}
 	st.upAddr = own[0]
 	st.spec = rig.Spec{Program: st.o.proxy, Upstream: "http://" + own[0], Env: slices.Concat(defaults, st.f.settings)}
-	if st.f.prepare != nil {
-		if err := st.f.prepare(st); err != nil {
+	if st.f.tls {
+		if _, err := st.certificate("clients", time.Now().Add(time.Hour)); err != nil {
 			return err
 		}
+		st.spec.Env = append(st.spec.Env, "RETRYPROXY_TLS_CERT="+st.dir+"/clients")
 	}
-	if err := st.startUpstream(); err != nil {
+	if err := inTurn(st.f.prepare, (*stage).startUpstream)(st); err != nil {
 		return err
 	}
 	st.spec.Env = append(st.spec.Env, st.o.set...)
@@ -68,37 +70,27 @@ func (st *stage) build() error {
 
 // begin makes the fault.
 func (st *stage) begin() error {
-	if st.f.begin != nil {
-		if err := st.f.begin(st); err != nil {
-			return err
-		}
+	crowd := func(st *stage) error {
+		var ctx context.Context
+		ctx, st.leave = context.WithCancel(st.ctx)
+		st.team.call(ctx, st.f.crowd)
+		return nil
 	}
-	var ctx context.Context
-	ctx, st.leave = context.WithCancel(st.ctx)
-	st.team.call(ctx, st.f.crowd)
-	return st.conduct(st.f.mode)
+	return inTurn(st.f.begin, crowd, st.conduct(st.f.mode))(st)
 }
 
 // end ends it.
 func (st *stage) end() error {
 	st.leave()
-	if st.f.end != nil {
-		if err := st.f.end(st); err != nil {
-			return err
-		}
-	}
+	return inTurn(st.f.end, st.conduct(good))(st)
+}
+
+// conduct sets that of an upstream whose fault has one; others may not be there to obey.
+func (st *stage) conduct(mode string) func(*stage) error {
 	if st.f.mode == "" {
 		return nil
 	}
-	return st.conduct(good)
-}
-
-func (st *stage) conduct(mode string) error {
-	if mode == "" {
-		return nil
-	}
-	_, err := st.up.order("mode " + mode)
-	return err
+	return order("mode " + mode)
 }
 
 // within is how long something may take that happens soon on a machine that does nothing else.
@@ -127,7 +119,7 @@ func play(ctx context.Context, f *fault, o *options) (*result, error) {
 		return nil, err
 	}
 	network, addr := rig.Network(st.proxy.Addr)
-	st.team = &team{network: network, addr: addr, open: map[string]time.Time{}}
+	st.team = &team{network: network, addr: addr, tls: f.tls, open: map[string]time.Time{}}
 	clients, cancel := context.WithCancel(ctx)
 	defer func() { st.team.stopped.Store(true); cancel() }()
 	all := slices.Clone(manners)

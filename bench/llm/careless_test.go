@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // careless is a proxy that does what retryproxy must not do. It holds responses back until they are whole.
@@ -20,7 +20,7 @@ type careless struct {
 
 const carelessAttempts = 3
 
-func (c careless) start(_ context.Context, b *testbed.Bed, provider string) ([]string, error) {
+func (c careless) start(_ context.Context, b *rig.Bed, provider string) ([]string, error) {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}
 	b.Later(transport.CloseIdleConnections)
 	addr, err := b.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,18 +1,14 @@
 package main
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"sync"
 	"time"
 )
 
-// sum is the sha256 of a body.
-type sum [sha256.Size]byte
-
 // body is what one side knows of the body of a response.
 type body struct {
-	sum   sum
-	bytes int
+	text  []byte
 	whole bool // false: it was cut off
 }
 
@@ -28,7 +24,12 @@ type record struct {
 
 // ledger is where the provider writes down what it saw and sent. It is safe for concurrent use.
 type ledger struct {
-	mu       sync.Mutex // guards all below
+	mu sync.Mutex // guards all below
+	entries
+}
+
+// entries are what a ledger holds.
+type entries struct {
 	jobs     map[int]*record
 	sent     map[string]body // by X-Response-Id
 	faults   [faults]int     // made on purpose
@@ -37,88 +38,53 @@ type ledger struct {
 	limited  int // by 429, as a rate limit was used up
 	early    int
 	futile   int
-	tokens   int // admitted until the end of the load
-	ended    bool
+	tokens   int  // admitted until the end of the load
+	ended    bool // the load
 }
 
-func newLedger() *ledger { return &ledger{jobs: map[int]*record{}, sent: map[string]body{}} }
+func newLedger() *ledger {
+	return &ledger{entries: entries{jobs: map[int]*record{}, sent: map[string]body{}}}
+}
 
-// arrive judges a request, and returns which attempt of its job it is; the first is 0.
-func (l *ledger) arrive(number int, now time.Time) (attempt int) {
+// enter changes the entries.
+func (l *ledger) enter(change func(*entries)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.job(number)
-	l.requests++
-	if now.Before(r.notBefore) {
-		l.early++
-	}
-	if r.spent {
-		l.futile++
-	}
-	r.attempts++
-	return r.attempts - 1
-}
-
-// job returns the record of a job. Hold mu.
-func (l *ledger) job(number int) *record {
-	r := l.jobs[number]
-	if r == nil {
-		r = &record{}
-		l.jobs[number] = r
-	}
-	return r
+	change(&l.entries)
 }
 
 // note changes the record of a job.
 func (l *ledger) note(number int, change func(*record)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	change(l.job(number))
+	l.enter(func(e *entries) { change(e.job(number)) })
 }
 
-// made counts a fault.
-func (l *ledger) made(f fault) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.faults[f]++
-}
-
-// responded keeps the body that was sent.
-func (l *ledger) responded(id string, status int, b body) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sent[id] = b
-	if status == 429 {
-		l.rejected++
+func (e *entries) job(number int) *record {
+	if e.jobs[number] == nil {
+		e.jobs[number] = &record{}
 	}
+	return e.jobs[number]
 }
 
-// overLimit counts a request that a rate limit rejected.
-func (l *ledger) overLimit() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.limited++
-}
-
-// admit counts tokens that the rate limit let through.
-func (l *ledger) admit(tokens int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.ended {
-		l.tokens += tokens
-	}
-}
-
-// endLoad ends the time in which tokens count.
-func (l *ledger) endLoad() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
+// arrive judges a request, and returns which attempt of its job it is; the first is 0.
+func (l *ledger) arrive(number int, now time.Time) (attempt int) {
+	l.enter(func(e *entries) {
+		r := e.job(number)
+		e.requests++
+		if now.Before(r.notBefore) {
+			e.early++
+		}
+		if r.spent {
+			e.futile++
+		}
+		attempt = r.attempts
+		r.attempts++
+	})
+	return attempt
 }
 
 // twice counts the jobs that were billed more than once.
-func (l *ledger) twice() (n int) {
-	for _, r := range l.jobs {
+func (e *entries) twice() (n int) {
+	for _, r := range e.jobs {
 		if r.billed > 1 {
 			n++
 		}
@@ -128,13 +94,11 @@ func (l *ledger) twice() (n int) {
 
 // changed counts the bodies that a client got otherwise than they were sent. A body that was cut
 // off upstream must be cut off for the client; it may be shorter then.
-func (l *ledger) changed(got map[string]body) (n int) {
+func (e *entries) changed(got map[string]body) (n int) {
 	for id, g := range got {
-		s, known := l.sent[id]
-		switch {
-		case !known, g.whole != s.whole, g.bytes > s.bytes:
-			n++
-		case (g.whole || g.bytes == s.bytes) && g.sum != s.sum:
+		s, known := e.sent[id]
+		as := bytes.HasPrefix(s.text, g.text) && (!g.whole || len(g.text) == len(s.text))
+		if !known || g.whole != s.whole || !as {
 			n++
 		}
 	}

@@ -12,8 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // program is the retryproxy under test, built once.
@@ -50,7 +49,7 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 	unsafe.set = []string{"RETRYPROXY_RETRY_METHODS=any", "RETRYPROXY_BACKOFF_BASE=50ms"}
 	cases := []struct {
 		name  string
-		start func(context.Context, *testbed.Bed, string) ([]string, error)
+		start func(context.Context, *rig.Bed, string) ([]string, error)
 		finds []string // on one of the rows at least; nil: nothing on any
 	}{
 		{"impatient", careless{atOnce: true}.start, []string{"earlier than the provider asked for", "after the account was used up"}},
@@ -95,7 +94,7 @@ func TestRunPrintsATableAndWritesTheRows(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "llm.json")
 	args := []string{"--short", "--pairs", "1", "--rate", "5", "--proxy", program, "--through", "direct,retryproxy", "--json", file}
 	var out, errs bytes.Buffer
-	if code := command.Program(run).Run(t.Context(), "llm", args, &out, &errs); code != command.OK {
+	if code := rig.Program(run).Run(t.Context(), "llm", args, &out, &errs); code != rig.OK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	if lines := strings.Count(out.String(), "\n| "); lines != 2+8 { // header, rule, rows
@@ -106,7 +105,7 @@ func TestRunPrintsATableAndWritesTheRows(t *testing.T) {
 		t.Errorf("%v %v", err, d)
 	}
 	unsafe := append(args, "--errors", "0.25", "--rate", "10", "--through", "retryproxy", "--set", "RETRYPROXY_RETRY_METHODS=any", "--set", "RETRYPROXY_BACKOFF_BASE=50ms")
-	if code := command.Program(run).Run(t.Context(), "llm", unsafe, &out, &errs); code != command.Failed || !strings.Contains(errs.String(), "billed twice") {
+	if code := rig.Program(run).Run(t.Context(), "llm", unsafe, &out, &errs); code != rig.Failed || !strings.Contains(errs.String(), "billed twice") {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }
@@ -163,22 +162,23 @@ func TestABucketSaysWhenItHasEnough(t *testing.T) {
 }
 
 func TestTheLedgerKnowsABodyThatIsNotAsSent(t *testing.T) {
-	whole, short := body{sum: sum{1}, bytes: 5, whole: true}, body{sum: sum{2}, bytes: 3}
-	cut := body{sum: sum{1}, bytes: 5}
+	whole, short, cut := body{[]byte("words"), true}, body{[]byte("wor"), false}, body{[]byte("words"), false}
 	for name, tc := range map[string]struct {
 		sent, got body
 		changed   int
 	}{
 		"as sent":            {whole, whole, 0},
-		"another byte":       {whole, body{sum: sum{2}, bytes: 5, whole: true}, 1},
+		"another byte":       {whole, body{[]byte("Words"), true}, 1},
 		"cut off on the way": {whole, short, 1},
 		"cut off by both":    {cut, cut, 0},
 		"less of a cut one":  {cut, short, 0},
 		"more than was sent": {short, cut, 1},
 		"a cut that is gone": {cut, whole, 1},
+		"another beginning":  {cut, body{[]byte("War"), false}, 1},
+		"less, as a whole":   {whole, body{[]byte("wor"), true}, 1},
 	} {
 		l := newLedger()
-		l.responded("1", 200, tc.sent)
+		l.sent["1"] = tc.sent
 		if n := l.changed(map[string]body{"1": tc.got}); n != tc.changed {
 			t.Errorf("%s: %d changed, want %d", name, n, tc.changed)
 		}
@@ -191,12 +191,12 @@ func TestTheLedgerKnowsABodyThatIsNotAsSent(t *testing.T) {
 func TestArgumentsAreChecked(t *testing.T) {
 	for _, args := range [][]string{{"--through", "nginx"}, {"--through", ""}, {"--load", "0s"}, {"--rate", "0"}, {"--tokens", "1"}, {"--requests", "0"}, {"--errors", "2"}, {"--sigma", "-1"}, {"--median", "-1s"}, {"--pairs", "0"}, {"more"}} {
 		var errs bytes.Buffer
-		if code := command.Program(run).Run(t.Context(), "llm", args, &errs, &errs); code != command.Usage {
-			t.Errorf("%v: exit code %d, want %d", args, code, command.Usage)
+		if code := rig.Program(run).Run(t.Context(), "llm", args, &errs, &errs); code != rig.Usage {
+			t.Errorf("%v: exit code %d, want %d", args, code, rig.Usage)
 		}
 	}
 	var errs bytes.Buffer
-	if code := command.Program(run).Run(t.Context(), "llm", []string{"--short", "--through", "retryproxy", "--proxy", "/nowhere"}, &errs, &errs); code != command.Failed || !strings.Contains(errs.String(), "/nowhere") {
+	if code := rig.Program(run).Run(t.Context(), "llm", []string{"--short", "--through", "retryproxy", "--proxy", "/nowhere"}, &errs, &errs); code != rig.Failed || !strings.Contains(errs.String(), "/nowhere") {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }

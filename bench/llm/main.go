@@ -2,20 +2,18 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
+	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/command"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-func main() { command.Main("llm", run) }
+func main() { rig.Main("llm", run) }
 
 // options are the flags.
 type options struct {
@@ -32,69 +30,48 @@ type options struct {
 	set                      []string // settings of the proxy
 }
 
-// The load is about the token limit, and twice that in its bursts.
-const (
-	defaultRate = 27
-	shortLoad   = 3 * time.Second
-	shortPairs  = 10
-)
-
 func parse(args []string, stderr io.Writer) (*options, error) {
 	o := &options{}
-	f := flag.NewFlagSet("llm", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	f.StringVar(&o.proxy, "proxy", "bin/retryproxy", "the program retryproxy")
-	through := f.String("through", strings.Join(installed(), ","), "the ways to the provider, of direct,haproxy,retryproxy,fleet")
-	f.DurationVar(&o.load, "load", 30*time.Second, "how long jobs come")
-	f.Float64Var(&o.rate, "rate", defaultRate, "jobs a second for each row")
-	f.Float64Var(&o.requestLimit, "requests", 40, "the provider's limit of requests a second, and its burst")
-	f.Float64Var(&o.tokenLimit, "tokens", 8000, "the provider's limit of tokens a second, and its burst")
-	f.Float64Var(&o.errors, "errors", 0.05, "share of attempts that get a fault")
-	f.DurationVar(&o.median, "median", 170*time.Millisecond, "median time for a generation")
-	f.Float64Var(&o.sigma, "sigma", 0.8, "standard deviation of the logarithm of that time")
-	f.Uint64Var(&o.seed, "seed", 1, "the same seed gives the same jobs and faults")
-	f.IntVar(&o.pairs, "pairs", 100, "pairs of streams for the added latency")
-	f.IntVar(&o.processes, "processes", 50, "processes that share through Redis, for fleet")
+	f := rig.NewFlags("llm", stderr, &o.proxy)
+	f.Some(&o.through, "through", installed(), []string{direct, haproxy, retryproxy, fleet}, "the ways to the provider")
+	rig.Number(f, &o.load, "load", 30*time.Second, time.Second, time.Hour, "how long jobs come")
+	rig.Number(f, &o.rate, "rate", 27, 0.1, 1000, "jobs a second for each row: about the token limit, and twice that in bursts")
+	rig.Number(f, &o.requestLimit, "requests", 40, 1, 1e6, "the provider's limit of requests a second, and its burst")
+	rig.Number(f, &o.tokenLimit, "tokens", 8000, mostTokens, 1e9, "the provider's limit of tokens a second, and its burst")
+	rig.Number(f, &o.errors, "errors", 0.05, 0, 1, "share of attempts that get a fault")
+	rig.Number(f, &o.median, "median", 170*time.Millisecond, 0, time.Minute, "median time for a generation")
+	rig.Number(f, &o.sigma, "sigma", 0.8, 0, 3, "standard deviation of the logarithm of that time")
+	f.Seed(&o.seed, 1)
+	rig.Number(f, &o.pairs, "pairs", 100, 1, 10_000, "pairs of streams for the added latency")
+	rig.Number(f, &o.processes, "processes", 50, 2, 500, "processes that share through Redis, for fleet")
 	f.StringVar(&o.json, "json", "", "write everything that was measured to this file")
 	f.BoolVar(&o.short, "short", false, fmt.Sprintf("%v of load and %d pairs, whatever --load and --pairs say; faults that did not happen are no error", shortLoad, shortPairs))
-	f.Func("set", "NAME=VALUE for retryproxy; to see a promise broken, say RETRYPROXY_RETRY_METHODS=any", func(v string) error {
-		o.set = append(o.set, v)
-		return nil
-	})
-	return o, command.Parse(f, args, func() error {
-		if o.through = command.List(*through); o.short {
+	f.Settings(&o.set, "RETRYPROXY_RETRY_METHODS=any")
+	f.Check(func(c *rig.Check) {
+		c.That(len(o.through) > 0, "--through is empty")
+		if o.short {
 			o.load, o.pairs = shortLoad, shortPairs
 		}
-		return o.validate()
+		for way, program := range map[string]string{haproxy: haproxy, fleet: "redis-server"} {
+			if slices.Contains(o.through, way) {
+				c.Installed(program)
+			}
+		}
 	})
+	return o, f.Parse(args)
 }
 
-// installed are the ways that this machine has.
-func installed() []string {
-	if haproxyProgram() == "" {
-		return []string{direct, retryproxy}
-	}
-	return []string{direct, haproxy, retryproxy}
-}
+const (
+	shortLoad  = 3 * time.Second
+	shortPairs = 10
+)
 
-// validate names everything that is out of range.
-func (o *options) validate() error {
-	var c command.Check
-	c.That(len(o.through) > 0, "--through is empty")
-	for _, name := range o.through {
-		c.That(slices.Contains([]string{direct, haproxy, retryproxy, fleet}, name), "--through: %q is none of direct,haproxy,retryproxy,fleet", name)
-		c.That(name != haproxy || haproxyProgram() != "", "not installed: haproxy; on Debian: apt-get install haproxy")
+// installed are the ways that this machine has; a fleet needs more of it than most have to spare.
+func installed() string {
+	if _, err := exec.LookPath(haproxy); err != nil {
+		return direct + "," + retryproxy
 	}
-	c.That(o.processes >= 2 && o.processes <= 500, "--processes must be in 2..500")
-	c.That(o.load >= time.Second && o.load <= time.Hour, "--load must be in 1s..1h")
-	c.That(o.rate >= 0.1 && o.rate <= 1000, "--rate must be in 0.1..1000")
-	c.That(o.requestLimit >= 1 && o.requestLimit <= 1e6, "--requests must be in 1..1000000")
-	c.That(o.tokenLimit >= mostTokens && o.tokenLimit <= 1e9, "--tokens must be in %d..1000000000", mostTokens)
-	c.That(o.errors >= 0 && o.errors <= 1, "--errors must be in 0..1")
-	c.That(o.median >= 0 && o.median <= time.Minute, "--median must be in 0s..1m")
-	c.That(o.sigma >= 0 && o.sigma <= 3, "--sigma must be in 0..3")
-	c.That(o.pairs >= 1 && o.pairs <= 10_000, "--pairs must be in 1..10000")
-	return c.Err()
+	return direct + "," + haproxy + "," + retryproxy
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -109,13 +86,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if d.Rows, err = o.playAll(ctx, o.ways(), stderr); err != nil {
 		return err
 	}
-	if err := d.tell(stdout, o.json); err != nil {
+	d.tell(stdout)
+	if err := rig.WriteJSON(o.json, d); err != nil {
 		return err
 	}
 	for _, r := range d.Rows {
 		for _, b := range r.broken() {
 			fmt.Fprintf(stderr, "llm: %s: %s\n", r.title(), b)
-			err = command.ErrFound
+			err = rig.ErrFound
 		}
 	}
 	return err
@@ -125,7 +103,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // measured first and one row at a time; then the load of all rows of a way comes at once. The buckets
 // hold a second's worth, so a machine that is late by a part of a second shows in them.
 func (o *options) playAll(ctx context.Context, ways []way, stderr io.Writer) ([]*row, error) {
-	var b testbed.Bed
+	var b rig.Bed
 	defer b.End()
 	var all []*play
 	for client := range vendors {

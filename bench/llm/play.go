@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // patience ends a job; nothing that works takes so long.
@@ -31,9 +30,9 @@ type play struct {
 }
 
 // setUp starts what a row needs on b.
-func setUp(ctx context.Context, b *testbed.Bed, o *options, client int, retries int, w way) (*play, error) {
+func setUp(ctx context.Context, b *rig.Bed, o *options, client int, retries int, w way) (*play, error) {
 	v := vendors[client]
-	p := &play{o: o, tee: newTee(), proxied: w.start != nil}
+	p := &play{o: o, proxied: w.start != nil}
 	p.row = row{Client: v.name, Through: w.name, Retries: retries > 0, judged: w.judge, paced: w.paced, short: o.short}
 	p.provider = newProvider(v.wire, &o.fates, o.requestLimit, o.tokenLimit)
 	upstream, err := b.Serve(p.provider)
@@ -46,9 +45,8 @@ func setUp(ctx context.Context, b *testbed.Bed, o *options, client int, retries 
 			return nil, err
 		}
 	}
-	p.tee.addrs = addrs
-	p.through = v.make("http://"+addrs[0], p.tee, retries)
-	p.direct = v.make("http://"+upstream, newTee(), retries)
+	p.tee = newTee(addrs...)
+	p.through, p.direct = v.make(p.tee, retries), v.make(newTee(upstream), retries)
 	return p, nil
 }
 
@@ -63,25 +61,19 @@ func (p *play) compareLatency(ctx context.Context) error {
 		var first [2]time.Duration
 		for k := range 2 {
 			which := (n + k) % 2
-			a := []vendor{p.direct, p.through}[which].ask(ctx, job{number: n, tokens: 10, stream: true}, true)
-			if a.err != nil {
-				return fmt.Errorf("%s: a calm stream fails: %w", p.title(), a.err)
+			r := do(ctx, []vendor{p.direct, p.through}[which], job{number: n, tokens: 10, stream: true}, true)
+			if r.err != nil {
+				return fmt.Errorf("%s: a calm stream fails: %w", p.title(), r.err)
 			}
-			first[which] = a.first
+			first[which] = r.first
 		}
 		if n >= warm {
 			differences = append(differences, float64(first[1]-first[0])/float64(time.Microsecond))
 		}
 	}
-	median := middle(differences)
+	median := rig.Median(differences)
 	p.AddedLatency = &median
 	return nil
-}
-
-// middle returns the median of differences, which it sorts.
-func middle(differences []float64) float64 {
-	slices.Sort(differences)
-	return differences[len(differences)/2]
 }
 
 // warmUps open the connections: so many pairs for each proxy.
@@ -108,28 +100,26 @@ func (p *play) load(ctx context.Context) {
 	var wait sync.WaitGroup
 	start := time.Now()
 	for n, at := range p.o.arrivals() {
-		if !pause(ctx, time.Until(start.Add(at))) {
+		if !rig.Sleep(ctx, time.Until(start.Add(at))) {
 			break
 		}
 		wait.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			j := p.o.fates.jobOf(n)
-			p.take(j, p.through.ask(ctx, j, false))
+			p.take(j, do(ctx, p.through, j, false))
 		})
 	}
-	pause(ctx, time.Until(start.Add(p.o.load)))
-	p.provider.ledger.endLoad()
+	rig.Sleep(ctx, time.Until(start.Add(p.o.load)))
+	p.provider.ledger.enter(func(e *entries) { e.ended = true })
 	wait.Wait()
 	p.Seconds = time.Since(start).Seconds()
 }
 
 // take counts what became of a job.
-func (p *play) take(j job, a answer) {
-	l := p.provider.ledger
-	l.mu.Lock()
-	r := *l.job(j.number)
-	l.mu.Unlock()
+func (p *play) take(j job, a response) {
+	var r record
+	p.provider.ledger.note(j.number, func(known *record) { r = *known })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.Jobs++
@@ -155,17 +145,16 @@ const mostExamples = 5
 // conclude asks the provider's ledger. Call it when the clients are done.
 func (p *play) conclude() *row {
 	p.provider.open.Wait()
-	l := p.provider.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := &p.row
-	r.Requests, r.Rejected, r.Limited, r.Early, r.Futile = l.requests, l.rejected, l.limited, l.early, l.futile
-	got := p.tee.all()
-	r.Twice, r.Changed, r.Compared = l.twice(), l.changed(got), len(got)
-	r.TokenShare = float64(l.tokens) / (p.o.tokenLimit * (1 + p.o.load.Seconds()))
-	r.Faults = map[string]int{}
-	for f := noFault + 1; f < faults; f++ {
-		r.Faults[faultNames[f]] = l.faults[f]
-	}
+	r, got := &p.row, p.tee.got
+	r.Compared = len(got)
+	p.provider.ledger.enter(func(e *entries) {
+		r.Requests, r.Rejected, r.Limited, r.Early, r.Futile = e.requests, e.rejected, e.limited, e.early, e.futile
+		r.Twice, r.Changed = e.twice(), e.changed(got)
+		r.TokenShare = float64(e.tokens) / (p.o.tokenLimit * (1 + p.o.load.Seconds()))
+		r.Faults = map[string]int{}
+		for f := noFault + 1; f < faults; f++ {
+			r.Faults[faultNames[f]] = e.faults[f]
+		}
+	})
 	return r
 }

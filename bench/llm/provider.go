@@ -2,15 +2,15 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
-	"hash"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // The headers by which the clients of this program and the provider understand each other.
@@ -62,8 +62,15 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	attempt := p.ledger.arrive(number, arrived)
-	s := &sending{w: w, sum: sha256.New(), id: strconv.Itoa(number) + "-" + strconv.Itoa(attempt), p: p, number: number}
-	w.Header().Set(responseHeader, s.id)
+	id := strconv.Itoa(number) + "-" + strconv.Itoa(attempt)
+	w.Header().Set(responseHeader, id)
+	s := &sending{w: w, ledger: p.ledger, number: number}
+	defer p.ledger.enter(func(e *entries) {
+		e.sent[id] = body{s.text, !s.broken}
+		if s.status == http.StatusTooManyRequests {
+			e.rejected++
+		}
+	})
 	j := p.fates.jobOf(number)
 	j.stream, j.tokens = q.Stream, q.MaxTokens+q.MaxCompletionTokens
 	p.respond(r.Context(), s, j, p.fates.of(number, attempt))
@@ -72,21 +79,20 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // calm sends a stream at once.
 func (p *provider) calm(w http.ResponseWriter, ctx context.Context) {
 	w.Header().Set("Content-Type", eventStream)
-	s := &sending{w: w, sum: sha256.New()}
+	s := &sending{w: w}
 	s.write(p.wire.prelude())
-	if pause(ctx, calmGeneration) {
+	if rig.Sleep(ctx, calmGeneration) {
 		s.write(p.wire.content("word "), p.wire.end(1))
 	}
 }
 
 func (p *provider) respond(ctx context.Context, s *sending, j job, f fate) {
-	defer s.record()
 	if !j.stream && f.fault == errorEvent {
 		f.fault = overloaded
 	}
 	switch f.fault {
 	case limited, unavailable, overloaded, spent:
-		p.ledger.made(f.fault)
+		p.made(f.fault)
 		if f.fault == limited && f.second {
 			s.askUntil(p.wire.usedUp(s.w.Header(), time.Now().Add(f.wait)))
 			s.respondError(p.wire.refuse(s.w.Header(), limited, 0))
@@ -96,12 +102,12 @@ func (p *provider) respond(ctx context.Context, s *sending, j job, f fate) {
 		return
 	}
 	if wait := p.admit(s.w.Header(), j.tokens); wait > 0 {
-		p.ledger.overLimit()
+		p.ledger.enter(func(e *entries) { e.limited++ })
 		p.refuse(s, limited, wait)
 		return
 	}
 	if f.fault != noFault {
-		p.ledger.made(f.fault)
+		p.made(f.fault)
 	}
 	if j.stream {
 		p.stream(ctx, s, j, f)
@@ -169,6 +175,8 @@ func (p *provider) stream(ctx context.Context, s *sending, j job, f fate) {
 	s.write(p.wire.end(j.tokens))
 }
 
+func (p *provider) made(f fault) { p.ledger.enter(func(e *entries) { e.faults[f]++ }) }
+
 func (p *provider) bill(j job) { p.ledger.note(j.number, func(r *record) { r.billed++ }) }
 
 // admit takes from both buckets, or returns how long it takes until both have enough.
@@ -182,7 +190,11 @@ func (p *provider) admit(h http.Header, tokens int) time.Duration {
 	if wait == 0 {
 		p.requests.level--
 		p.tokens.level -= float64(tokens)
-		p.ledger.admit(tokens)
+		p.ledger.enter(func(e *entries) {
+			if !e.ended {
+				e.tokens += tokens
+			}
+		})
 	}
 	p.wire.limits(h, p.requests, p.tokens, now)
 	return wait
@@ -211,18 +223,16 @@ func asked(h http.Header) time.Duration {
 // sending is one response.
 type sending struct {
 	w      http.ResponseWriter
-	sum    hash.Hash
-	bytes  int
+	ledger *ledger
+	number int // of its job
 	status int
-	id     string
-	p      *provider
-	number int
-	broken bool
+	text   []byte
+	broken bool // text is not all
 }
 
 // askUntil notes that the next attempt of the job must not come before.
 func (s *sending) askUntil(until time.Time) {
-	s.p.ledger.note(s.number, func(r *record) { r.notBefore = until })
+	s.ledger.note(s.number, func(r *record) { r.notBefore = until })
 }
 
 // respondError sends a whole error.
@@ -245,8 +255,7 @@ func (s *sending) header(status int, contentType string, length int) {
 func (s *sending) write(parts ...string) {
 	for _, text := range parts {
 		n, _ := io.WriteString(s.w, text) // a client that has left is seen by its context
-		s.sum.Write([]byte(text[:n]))
-		s.bytes += n
+		s.text = append(s.text, text[:n]...)
 	}
 	_ = http.NewResponseController(s.w).Flush()
 }
@@ -254,30 +263,12 @@ func (s *sending) write(parts ...string) {
 // cut ends the connection. lost reports whether it is before the first content.
 func (s *sending) cut(lost bool) {
 	s.broken = true
-	s.p.ledger.note(s.number, func(r *record) { r.cut, r.lost = true, r.lost || lost })
+	s.ledger.note(s.number, func(r *record) { r.cut, r.lost = true, r.lost || lost })
 	panic(http.ErrAbortHandler)
 }
 
 // pause waits. If the client leaves, the response is not whole.
 func (s *sending) pause(ctx context.Context, d time.Duration) bool {
-	s.broken = !pause(ctx, d)
+	s.broken = !rig.Sleep(ctx, d)
 	return !s.broken
-}
-
-func (s *sending) record() {
-	b := body{bytes: s.bytes, whole: !s.broken}
-	s.sum.Sum(b.sum[:0])
-	s.p.ledger.responded(s.id, s.status, b)
-}
-
-// pause waits, and reports false if the client has left by then.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

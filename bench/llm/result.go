@@ -1,15 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
 
-	"github.com/retryproxy/retryproxy/bench/internal/machine"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // row is what one client did by one way.
@@ -133,41 +131,30 @@ func (r *row) print(w io.Writer) {
 
 // document is everything that was measured.
 type document struct {
-	Args     []string `json:"args"`
-	Commit   string   `json:"commit"`
-	Machine  string   `json:"machine"`
-	Programs []string `json:"programs"` // what they say that they are
-	Rows     []*row   `json:"rows"`
+	rig.Document
+	Rows []*row `json:"rows"`
 }
 
 func newDocument(o *options, args []string) *document {
-	d := &document{Args: args, Commit: machine.Commit(), Machine: machine.Describe()}
-	d.Programs = []string{machine.Version(o.proxy, "version")}
+	programs := []string{rig.Version(o.proxy, "version")}
 	if slices.Contains(o.through, haproxy) {
-		d.Programs = append(d.Programs, machine.Version(haproxyProgram(), "-v"))
+		programs = append(programs, rig.Version(haproxy, "-v"))
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
 			if strings.HasPrefix(m.Path, "github.com/openai/") || strings.HasPrefix(m.Path, "github.com/anthropics/") {
-				d.Programs = append(d.Programs, m.Path+" "+m.Version)
+				programs = append(programs, m.Path+" "+m.Version)
 			}
 		}
 	}
-	return d
+	return &document{Document: rig.NewDocument(args, programs...)}
 }
 
-// tell prints the table, as Markdown, and writes the file.
-func (d *document) tell(w io.Writer, file string) error {
-	fmt.Fprintf(w, "Machine: %s. Commit %s.\n%s.\n\n%s", d.Machine, d.Commit, strings.Join(d.Programs, ".\n"), header)
+// tell prints the table, as Markdown.
+func (d *document) tell(w io.Writer) {
+	d.Head(w)
+	fmt.Fprintf(w, "\n%s", header)
 	for _, r := range d.Rows {
 		r.print(w)
 	}
-	if file == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(d, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o666)
 }

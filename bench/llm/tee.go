@@ -2,37 +2,54 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"hash"
+	"context"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"sync"
 )
 
-// tee is an http.RoundTripper that keeps a digest of each body as it comes from the network,
-// before a client of the vendor reads it. It is safe for concurrent use.
+// asking is the key of a job in the context of a request.
+type asking struct{}
+
+// ask is what the headers of a request say to the provider.
+type ask struct {
+	job  int
+	calm bool
+}
+
+// asks returns a context whose requests are those of a job.
+func asks(ctx context.Context, j job, calm bool) context.Context {
+	return context.WithValue(ctx, asking{}, ask{j.number, calm})
+}
+
+// tee is an http.RoundTripper that keeps each body as it comes from the network, before a client of
+// the vendor reads it. It is safe for concurrent use.
 type tee struct {
 	under http.RoundTripper
-	addrs []string // of several proxies: each request goes to one of them; set before the first request
+	addrs []string // each request goes to one of them
 
 	mu  sync.Mutex // guards got
 	got map[string]body
 }
 
-func newTee() *tee {
+func newTee(addrs ...string) *tee {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableCompression = true // it would change the bodies
 	t.Proxy = nil
 	t.MaxIdleConnsPerHost = 100
-	return &tee{under: t, got: map[string]body{}}
+	return &tee{under: t, addrs: addrs, got: map[string]body{}}
 }
 
 // RoundTrip reads the bodies of errors at once, as the vendors' clients leave those unread that they retry.
 func (t *tee) RoundTrip(r *http.Request) (*http.Response, error) {
-	if len(t.addrs) > 1 {
-		r = r.Clone(r.Context())
-		r.URL.Host = t.addrs[rand.IntN(len(t.addrs))]
+	r = r.Clone(r.Context())
+	r.URL.Host = t.addrs[rand.IntN(len(t.addrs))]
+	a := r.Context().Value(asking{}).(ask)
+	r.Header.Set(jobHeader, strconv.Itoa(a.job))
+	if a.calm {
+		r.Header.Set(calmHeader, "1")
 	}
 	res, err := t.under.RoundTrip(r)
 	if err != nil {
@@ -42,7 +59,11 @@ func (t *tee) RoundTrip(r *http.Request) (*http.Response, error) {
 	if id == "" { // a proxy's own, or a calm one
 		return res, nil
 	}
-	b := &teeBody{in: res.Body, sum: sha256.New(), done: func(b body) { t.keep(id, b) }}
+	b := &teeBody{in: res.Body, keep: func(b body) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.got[id] = b
+	}}
 	res.Body = b
 	if res.StatusCode >= 400 {
 		text, err := io.ReadAll(b)
@@ -55,48 +76,29 @@ func (t *tee) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-func (t *tee) keep(id string, b body) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.got[id] = b
-}
-
-// all returns what was got, by X-Response-Id. Call it after all bodies are closed.
-func (t *tee) all() map[string]body {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.got
-}
-
-// teeBody digests what is read from it. It belongs to one goroutine.
+// teeBody keeps what is read from it. It belongs to one goroutine.
 type teeBody struct {
 	in   io.ReadCloser
-	sum  hash.Hash
-	seen body
+	text []byte
 	err  error
-	done func(body)
+	keep func(body) // nil: it is closed
 }
 
-func (b *teeBody) Read(p []byte) (int, error) {
-	if b.err != nil {
-		return 0, b.err
+func (b *teeBody) Read(p []byte) (n int, err error) {
+	if b.err == nil {
+		n, b.err = b.in.Read(p)
+		b.text = append(b.text, p[:n]...)
 	}
-	n, err := b.in.Read(p)
-	b.sum.Write(p[:n])
-	b.seen.bytes += n
-	b.err = err
-	return n, err
+	return n, b.err
 }
 
 // Close reads the rest first: clients stop at the last event, which may not be the last byte.
 func (b *teeBody) Close() error {
-	if b.done == nil {
+	if b.keep == nil {
 		return nil
 	}
 	_, _ = io.Copy(io.Discard, b) // its error is kept
-	b.seen.whole = b.err == io.EOF
-	b.sum.Sum(b.seen.sum[:0])
-	b.done(b.seen)
-	b.done = nil
+	b.keep(body{b.text, b.err == io.EOF})
+	b.keep = nil
 	return b.in.Close()
 }

@@ -2,14 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 
-	"github.com/retryproxy/retryproxy/bench/internal/process"
-	"github.com/retryproxy/retryproxy/bench/internal/testbed"
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // way is what stands between clients and the provider.
@@ -18,7 +12,7 @@ type way struct {
 	judge bool // its rows must keep the promises
 	paced bool // it must use the rate limits and meet no 429s
 	once  bool // it has a row only for clients with their retries on
-	start func(ctx context.Context, b *testbed.Bed, provider string) (addrs []string, err error)
+	start func(ctx context.Context, b *rig.Bed, provider string) (addrs []string, err error)
 }
 
 const (
@@ -31,28 +25,25 @@ const (
 // ways returns those that were asked for, in their order. direct has no start.
 func (o *options) ways() (all []way) {
 	for _, name := range o.through {
-		w := way{name: name}
-		switch name {
-		case haproxy:
-			w.start = startHAProxy
-		case retryproxy:
-			w.judge, w.paced, w.start = true, true, o.startRetryproxy
-		case fleet:
-			w.judge, w.paced, w.once, w.start = true, true, true, o.startFleet
-		}
-		all = append(all, w)
+		all = append(all, map[string]way{
+			direct:     {name: name},
+			haproxy:    {name: name, start: startHAProxy},
+			retryproxy: {name: name, judge: true, paced: true, start: o.startRetryproxy},
+			fleet:      {name: name, judge: true, paced: true, once: true, start: o.startFleet},
+		}[name])
 	}
 	return all
 }
 
-// settings are those of the rows of retryproxy: what docs/how-to/llm.md recommends.
-func (o *options) settings() []string {
-	return append([]string{"RETRYPROXY_PROFILE=llm", "RETRYPROXY_RATE_LIMIT=auto", "RETRYPROXY_RATE_LIMIT_KEY=json:model"}, o.set...)
+// spec has the settings that docs/how-to/llm.md recommends.
+func (o *options) spec(provider string, more ...string) rig.Spec {
+	env := append([]string{"RETRYPROXY_PROFILE=llm", "RETRYPROXY_RATE_LIMIT=auto", "RETRYPROXY_RATE_LIMIT_KEY=json:model"}, o.set...)
+	return rig.Spec{Program: o.proxy, Upstream: "http://" + provider, Env: append(env, more...)}
 }
 
 // startRetryproxy starts one process.
-func (o *options) startRetryproxy(ctx context.Context, b *testbed.Bed, provider string) ([]string, error) {
-	p, err := b.Start(ctx, testbed.Spec{Program: o.proxy, Upstream: "http://" + provider, Env: o.settings()})
+func (o *options) startRetryproxy(ctx context.Context, b *rig.Bed, provider string) ([]string, error) {
+	p, err := b.Start(ctx, o.spec(provider))
 	if err != nil {
 		return nil, err
 	}
@@ -60,22 +51,12 @@ func (o *options) startRetryproxy(ctx context.Context, b *testbed.Bed, provider 
 }
 
 // startFleet starts many processes that share through a Redis of their own.
-func (o *options) startFleet(ctx context.Context, b *testbed.Bed, provider string) ([]string, error) {
-	free, err := process.OwnAddresses(1)
+func (o *options) startFleet(ctx context.Context, b *rig.Bed, provider string) ([]string, error) {
+	redis, err := b.StartPeer(rig.Peer{Program: "redis-server", Config: "bind {host}\nport {port}\ndir {dir}\nsave \"\"\n"}, "", nil)
 	if err != nil {
 		return nil, err
 	}
-	host, port, _ := strings.Cut(free[0], ":")
-	c, err := process.Start(exec.Command("redis-server", "--bind", host, "--port", port, "--save", "", "--appendonly", "no"), nil)
-	if err != nil {
-		return nil, err
-	}
-	b.Later(c.Kill)
-	if err := c.AwaitPort(free[0]); err != nil {
-		return nil, err
-	}
-	spec := testbed.Spec{Program: o.proxy, Upstream: "http://" + provider, Env: append(o.settings(), "RETRYPROXY_POSITION=outbound", "RETRYPROXY_SHARED=redis://"+free[0]+"/0")}
-	all, err := b.StartMany(ctx, spec, o.processes)
+	all, err := b.StartMany(ctx, o.spec(provider, "RETRYPROXY_POSITION=outbound", "RETRYPROXY_SHARED=redis://"+redis.Addr+"/0"), o.processes)
 	if err != nil {
 		return nil, err
 	}
@@ -100,40 +81,14 @@ defaults
   retry-on conn-failure 503
   http-reuse safe
 listen llm
-  bind %s
-  server s1 %s
+  bind {listen}
+  server s1 {upstream}
 `
 
-func startHAProxy(_ context.Context, b *testbed.Bed, provider string) ([]string, error) {
-	free, err := process.OwnAddresses(1)
+func startHAProxy(_ context.Context, b *rig.Bed, provider string) ([]string, error) {
+	p, err := b.StartPeer(rig.Peer{Program: haproxy, Args: []string{"-db", "-q", "-f"}, Config: haproxyConfig}, provider, nil)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := b.TempDir()
-	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(dir, "haproxy.cfg")
-	if err := os.WriteFile(file, fmt.Appendf(nil, haproxyConfig, free[0], provider), 0o600); err != nil {
-		return nil, err
-	}
-	c, err := process.Start(exec.Command(haproxyProgram(), "-db", "-q", "-f", file), nil)
-	if err != nil {
-		return nil, err
-	}
-	b.Later(c.Kill)
-	if err := c.AwaitPort(free[0]); err != nil {
-		return nil, fmt.Errorf("haproxy: %w; it said:\n%s", err, c.Lines())
-	}
-	return []string{free[0]}, nil
-}
-
-// haproxyProgram returns the path of HAProxy; "" if it is not installed. Debian has it where users have no path.
-func haproxyProgram() string {
-	for _, name := range []string{haproxy, "/usr/sbin/haproxy"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	return ""
+	return []string{p.Addr}, nil
 }

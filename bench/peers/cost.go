@@ -51,16 +51,22 @@ http { access_log off; keepalive_requests 1000000000; keepalive_timeout 600s; cl
 `},
 }
 
-// proxyOn starts one of the proxies on a bed.
-func (s *stage) proxyOn(b *rig.Bed, name string, cores []int, env ...string) (p *rig.Proxy, err error) {
+// begin starts one of the proxies on a bed and does not wait. Who asks the admin listener of
+// retryproxy whether it is ready makes it larger.
+func (s *stage) begin(b *rig.Bed, name string, cores []int, env ...string) (*rig.Proxy, error) {
 	if name == ours {
-		// Who asks its admin listener whether it is ready makes it larger.
-		p, err = b.Start(s.ctx, rig.Spec{Program: s.proxy, Upstream: "http://" + s.upstream, Cores: cores, Env: append(env, s.env...), Now: true})
-		if err == nil {
-			err = p.AwaitPort(p.Addr)
-		}
-	} else {
-		p, err = b.StartPeer(peers[name], s.upstream, cores)
+		return b.Start(s.ctx, rig.Spec{Program: s.proxy, Upstream: "http://" + s.upstream, Cores: cores, Env: append(env, s.env...), Now: true})
+	}
+	p := peers[name]
+	p.Now = true
+	return b.StartPeer(p, s.upstream, cores)
+}
+
+// proxyOn starts one of the proxies and waits until it accepts connections.
+func (s *stage) proxyOn(b *rig.Bed, name string, cores []int, env ...string) (*rig.Proxy, error) {
+	p, err := s.begin(b, name, cores, env...)
+	if err == nil {
+		err = p.AwaitPort(p.Addr)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -294,7 +300,7 @@ func (s *stage) startToAnswer(name string) (time.Duration, error) {
 	var b rig.Bed
 	defer b.End()
 	began := time.Now()
-	p, err := s.startNow(&b, name)
+	p, err := s.begin(&b, name, s.cores.One)
 	for err == nil && time.Since(began) < 15*time.Second {
 		if rig.AnswersOK(p.Addr, "/small") {
 			return time.Since(began), nil
@@ -303,14 +309,4 @@ func (s *stage) startToAnswer(name string) (time.Duration, error) {
 		err = errors.Join(p.Alive(), s.ctx.Err())
 	}
 	return 0, errors.Join(err, errors.New("no response"))
-}
-
-// startNow starts a proxy and does not wait.
-func (s *stage) startNow(b *rig.Bed, name string) (*rig.Proxy, error) {
-	if name == ours {
-		return b.Start(s.ctx, rig.Spec{Program: s.proxy, Upstream: "http://" + s.upstream, Cores: s.cores.One, Now: true})
-	}
-	p := peers[name]
-	p.Now = true
-	return b.StartPeer(p, s.upstream, s.cores.One)
 }

@@ -103,7 +103,7 @@ func (s *stage) grow(d *document) error {
 func (s *stage) point(a *axis, n int, r *result) error {
 	var b rig.Bed
 	defer b.End()
-	mine := s.copy()
+	mine := *s
 	if mine.peers = []string{haproxy}; a.alone {
 		mine.peers = nil
 	}
@@ -116,7 +116,7 @@ func (s *stage) point(a *axis, n int, r *result) error {
 			return err
 		}
 	}
-	return cost(a.load(n))(mine, r)
+	return cost(a.load(n))(&mine, r)
 }
 
 func (g *growth) tell(w io.Writer) {

@@ -2,15 +2,12 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,20 +63,30 @@ func (s *stage) instructions(r *result) error {
 		return errors.New("no request was answered")
 	}
 	p.End() // callgrind writes its file
-	text, err := exec.CommandContext(s.ctx, "callgrind_annotate", "--threshold=100", "--auto=no", out).Output()
+	text, err := exec.CommandContext(s.ctx, "callgrind_annotate", "--auto=no", out).Output()
 	if err != nil {
 		return fmt.Errorf("callgrind_annotate: %w; it said:\n%s", err, p.Lines())
 	}
-	c := annotated(string(text), float64(sent.Requests))
-	total := 0.0
-	for _, n := range c {
-		total += n
-	}
-	r.add(ours, total)
+	total, table, err := annotated(string(text))
+	r.add(ours, total/float64(sent.Requests))
 	r.sent(ours, sent)
-	r.more = fmt.Sprintf("\nby package\n%s\nby function\n%s", table(c, packageOf, len(c), 10), table(c, strings.Clone, functionsTold, 0))
-	return nil
+	r.more = "\n" + table
+	return err
 }
+
+// annotated returns what callgrind_annotate counts in all, and its first lines by function.
+func annotated(text string) (total float64, table string, err error) {
+	m := totals.FindStringSubmatch(text)
+	if m == nil {
+		return 0, "", fmt.Errorf("callgrind_annotate has no total: %.500s", text)
+	}
+	total, err = strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64)
+	_, table, _ = strings.Cut(text, "file:function\n")
+	lines := strings.SplitAfter(table, "\n")
+	return total, strings.Join(lines[:min(functionsTold+1, len(lines))], ""), err
+}
+
+var totals = regexp.MustCompile(`(?m)^ *([\d,]+).*PROGRAM TOTALS$`)
 
 // withoutRDTSCP is a copy of program that reads the processor's counter by RDTSC, since valgrind knows
 // no RDTSCP. The runtime uses it when threads meet at one of its locks.
@@ -92,46 +99,4 @@ func withoutRDTSCP(program, dir string) (string, error) {
 	code = bytes.ReplaceAll(code, []byte{0x0f, 0x01, 0xf9, 0x48, 0xc1, 0xe2, 0x20}, []byte{0x0f, 0x31, 0x90, 0x48, 0xc1, 0xe2, 0x20})
 	copied := filepath.Join(dir, filepath.Base(program))
 	return copied, os.WriteFile(copied, code, 0o755) //nolint:gosec // it is run
-}
-
-// annotation is a line of callgrind_annotate: a count, its share, file:function, and the object.
-var annotation = regexp.MustCompile(`(?m)^ *([\d,]+) +\([^)]*\) +\S*?:(\S+)`)
-
-// annotated are the counts by function, without this module's name, for each request. To callgrind
-// each depth of a recursion is a function.
-func annotated(text string, requests float64) map[string]float64 {
-	all := map[string]float64{}
-	for _, m := range annotation.FindAllStringSubmatch(text, -1) {
-		n, _ := strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64)
-		name, _, _ := strings.Cut(m[2], "'")
-		all[strings.ReplaceAll(name, "github.com/retryproxy/retryproxy/", "")] += n / requests
-	}
-	return all
-}
-
-// packageOf is the import path in a function's name.
-func packageOf(function string) string {
-	plain, _, _ := strings.Cut(function, "[")
-	slash := strings.LastIndexByte(plain, '/') + 1
-	dot := strings.IndexByte(plain[slash:], '.')
-	if dot < 0 {
-		return "others"
-	}
-	return plain[:slash+dot]
-}
-
-// table has the counts added up by what name makes of a function's: at most so many, of at least least.
-func table(counts map[string]float64, name func(string) string, most int, least float64) string {
-	sums := map[string]float64{}
-	for function, n := range counts {
-		sums[name(function)] += n
-	}
-	all := slices.SortedFunc(maps.Keys(sums), func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), strings.Compare(a, b)) })
-	var b strings.Builder
-	for _, k := range all[:min(most, len(all))] {
-		if sums[k] >= least {
-			fmt.Fprintf(&b, "%8.0f  %s\n", sums[k], k)
-		}
-	}
-	return b.String()
 }

@@ -17,7 +17,6 @@ func main() { rig.Main("peers", run) }
 // stage is what every case stands on.
 type stage struct {
 	draw.Files
-	rig.Bed
 	ctx     context.Context
 	proxy   string // the program
 	cases   []string
@@ -33,11 +32,6 @@ type stage struct {
 	cores    rig.Division
 	upstream string
 	told     *rig.Progress
-}
-
-// copy is a stage with the same upstream, of which some may be changed.
-func (s *stage) copy() *stage {
-	return &stage{ctx: s.ctx, proxy: s.proxy, peers: s.peers, rounds: s.rounds, slice: s.slice, cores: s.cores, upstream: s.upstream, told: s.told}
 }
 
 func parse(args []string, stderr io.Writer) (*stage, error) {
@@ -86,9 +80,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer s.End()
+	var b rig.Bed
+	defer b.End()
 	s.ctx, s.cores = ctx, rig.Divide()
-	if s.upstream, err = s.StartUpstream(s.cores.Load); err != nil {
+	if s.upstream, err = b.StartUpstream(s.cores.Load); err != nil {
 		return fmt.Errorf("upstream: %w", err)
 	}
 	d := &document{Document: rig.NewDocument(args, rig.Version(haproxy, "-v"), rig.Version(nginx, "-v"), rig.Version(s.proxy, "version"))}

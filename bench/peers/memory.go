@@ -44,7 +44,7 @@ func memory(measure func(s *stage, p *rig.Proxy) (float64, error), env ...string
 func (s *stage) alone(name string, env []string, measure func(p *rig.Proxy) error) error {
 	var b rig.Bed
 	defer b.End()
-	mine := s.copy()
+	mine := *s
 	if name == ours {
 		dir, err := b.TempDir()
 		if err != nil {

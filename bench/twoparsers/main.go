@@ -14,6 +14,13 @@ import (
 
 func main() { rig.Main("twoparsers", run) }
 
+// What is counted, besides the differences that a rule explains.
+const (
+	connections = "connections" // the proxy's, each shown to all readers
+	requests    = "requests"    // whole ones among the bytes of these
+	cutOff      = "cut off"     // connections that ended within a request
+)
+
 // batch is how many streams are sent before what came of them is looked at.
 const batch = 256
 
@@ -49,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	children = append(children, proxy)
-	r, table, sent := &report{known: map[string]int{}}, usable(), uint64(0)
+	r, table, sent := &rig.Findings{}, usable(), uint64(0)
 	p, told := rig.NewProgress(stderr), time.Now()
 	for end := time.Now().Add(lasts); ctx.Err() == nil && time.Now().Before(end); sent += batch {
 		atOnce(64, batch, func(i int) { _, _, _ = rig.Exchange(proxy.Addr, generate(seed, sent+uint64(i), table), quiet) }) // some are refused
@@ -59,19 +66,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			}
 		}
 		kept := recorder.flush()
-		atOnce(8, len(kept), func(i int) { r.compare(readers, kept[i]) })
+		atOnce(8, len(kept), func(i int) { compare(r, readers, kept[i]) })
 		if time.Since(told) > time.Second {
 			told = time.Now()
-			p.Line("%d streams sent, %d connections upstream, %d requests read alike, %d violations", sent+batch, r.connections, r.requests, r.N())
+			p.Line("%d streams sent, %d connections upstream, %d requests read alike, %d violations", sent+batch, r.Counted(connections), r.Counted(requests), r.N())
 		}
 	}
 	p.End()
-	if r.requests == 0 {
+	if r.Counted(requests) == 0 {
 		return errors.New("nothing reached the upstream")
 	}
-	fmt.Fprintf(stdout, "seed %d: %d streams, %d connections upstream, %d requests on them, %d cut off in one; %d violations\n", seed, sent, r.connections, r.requests, r.cut, r.N())
+	fmt.Fprintf(stdout, "seed %d: %d streams, %d connections upstream, %d requests on them, %d cut off in one; %d violations\n", seed, sent, r.Counted(connections), r.Counted(requests), r.Counted(cutOff), r.N())
 	for _, k := range rules {
-		if n := r.known[k.name()]; n > 0 {
+		if n := r.Counted(k.name()); n > 0 {
 			fmt.Fprintf(stdout, "  %6d %s: %s\n", n, k.name(), k.why)
 		}
 	}
@@ -93,17 +100,6 @@ func atOnce(many, n int, f func(i int)) {
 		all.Go(func() { defer func() { <-room }(); f(i) })
 	}
 	all.Wait()
-}
-
-// report is what came of it. It is safe for concurrent use.
-type report struct {
-	rig.Findings
-
-	mu          sync.Mutex
-	connections int            // the proxy's, each shown to all readers
-	requests    int            // whole ones among the bytes of these
-	cut         int            // connections that ended within a request
-	known       map[string]int // differences that a rule explains
 }
 
 // recorder is the proxy's upstream. It keeps the bytes of each connection, on which it answers one to seven requests.

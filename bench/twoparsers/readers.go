@@ -106,15 +106,13 @@ func startReaders(bed *rig.Bed) (all []*reader, children []*rig.Proxy, err error
 const ending = "GET /ending HTTP/1.1\r\nHost: ending.example\r\nConnection: close\r\n\r\n"
 
 // compare shows the bytes of a connection to all readers.
-func (r *report) compare(readers []*reader, all []byte) {
+func compare(r *rig.Findings, readers []*reader, all []byte) {
 	messages, rest, fault := rig.Split(all)
-	r.mu.Lock()
-	r.connections++
-	r.requests += len(messages)
+	r.Count(connections, 1)
+	r.Count(requests, int64(len(messages)))
 	if rest != nil && fault == nil {
-		r.cut++
+		r.Count(cutOff, 1)
 	}
-	r.mu.Unlock()
 	if fault != nil {
 		r.Add("http.ReadRequest: %v\n  of %.3000q", fault, all)
 	}
@@ -130,7 +128,7 @@ func (r *report) compare(readers []*reader, all []byte) {
 
 // readAll shows messages to a reader, once more from behind each that it refuses
 // for a reason of its own.
-func (by *reader) readAll(r *report, messages []rig.Message) {
+func (by *reader) readAll(r *rig.Findings, messages []rig.Message) {
 	for len(messages) > 0 {
 		var raw []byte
 		var want []rig.Reading
@@ -148,9 +146,7 @@ func (by *reader) readAll(r *report, messages []rig.Message) {
 		}
 		if n == len(got) && n < len(messages) && n < len(statuses) {
 			if k := ruleFor(by.name, statuses[n], &messages[n]); k != nil {
-				r.mu.Lock()
-				r.known[k.name()]++
-				r.mu.Unlock()
+				r.Count(k.name(), 1)
 				messages = messages[n+1:]
 				continue
 			}

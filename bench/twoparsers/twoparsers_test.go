@@ -61,7 +61,7 @@ func TestOtherReadingsAreViolations(t *testing.T) {
 		}
 		got, _, _ := rig.Split(whole)
 		change(&got[0])
-		r := &report{known: map[string]int{}}
+		r := &rig.Findings{}
 		by.readAll(r, got)
 		if (r.N() > 0) != (name != "none") {
 			t.Errorf("%s: %d violations %v", name, r.N(), r.All())

@@ -1,9 +1,9 @@
-// Package docs generates the parts of the documentation that follow from the code: the references
-// of settings and metrics, the table of retries, the tables of headers that state a wait, and the
-// names of settings in the schema of the Helm chart.
+// Package docs writes the parts of the documentation that follow from the code: the references of
+// settings and metrics, the glossary, the tables of retries and of waits, and the names of settings
+// in the schema of the Helm chart.
 //
-// Files returns all of them; `make docs` writes them, and a test fails if the repository's files
-// differ. So never edit them by hand.
+// Files returns all of them. `make docs` writes them, and a test fails if the repository has another
+// version. Never edit them by hand.
 package docs
 
 import (
@@ -37,7 +37,7 @@ func (f *File) marks() (begin, end string) {
 	return fmt.Sprintf("<!-- begin %s -->\n", f.Part), fmt.Sprintf("<!-- end %s -->", f.Part)
 }
 
-// Files lists everything that is generated.
+// Files returns everything that is generated.
 func Files() ([]File, error) {
 	repeated, err := RetryTable()
 	if err != nil {

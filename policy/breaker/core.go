@@ -44,7 +44,7 @@ func (g *core) verdict(now time.Duration, head, whole bool) Verdict {
 		return g.breaker.verdict(now, whole)
 	}
 	if g.silence.suspect.on {
-		if first && g.silence.suspect.mayAdmit && !g.limiter.atFixed(g.counters.inFlight()) {
+		if first && g.silence.suspect.mayAdmit && !g.limiter.atFixed(g.counters) {
 			return VerdictGo
 		}
 		if g.options.NoBreaker {
@@ -52,7 +52,7 @@ func (g *core) verdict(now time.Duration, head, whole bool) Verdict {
 		}
 		return VerdictSuspect
 	}
-	if first && g.limiter.allows(g.counters.inFlight()) || !g.limiter.limited() {
+	if first && g.limiter.allows(g.counters) || !g.limiter.limited() {
 		return VerdictGo
 	}
 	if g.breaker.state == SlowStart {

@@ -41,6 +41,9 @@ func (c *counters) inFlight() int64 {
 	return c.acquired.Load() - left
 }
 
+// awaited returns the number of permits taken, without abandoned ones. It requires Guard.mu.
+func (c *counters) awaited() int64 { return c.inFlight() - c.abandoned.count }
+
 // awaitingResponse returns the number of requests in flight that the upstream can answer.
 func (c *counters) awaitingResponse() int64 { return c.inFlight() - c.sending.Load() }
 

@@ -65,8 +65,9 @@ func (o Options) Validate() error {
 // An attempt takes a permit with Acquire before it is sent. It gives it back with Release
 // when its response header section arrived or it failed. If it was sent and its client no
 // longer waits, it keeps its permit (Abandon), since the upstream still works on it. A
-// request that must wait is queued by the caller and admitted by Next. The Guard has no
-// timer: its caller calls Expire at NextEvent.
+// fixed limit does not count it, unless there is no circuit breaker. A request that must
+// wait is queued by the caller and admitted by Next. The Guard has no timer: its caller
+// calls Expire at NextEvent.
 //
 // All methods are safe for concurrent use and do not allocate. While the breaker is closed
 // and the limit does not bind, Acquire and Release take no lock. now is monotonic time of
@@ -91,7 +92,7 @@ func New(o Options) *Guard {
 	o.FixedLimit = max(1, min(o.FixedLimit, maxFixed))
 	g := &Guard{options: o}
 	g.core.counters, g.core.options, g.core.eventAt = &g.counters, &g.options, backoff.Forever
-	g.core.limiter.mode, g.core.limiter.fixed = o.ConcurrencyLimit, int64(o.FixedLimit)
+	g.core.limiter.mode, g.core.limiter.fixed, g.core.limiter.countAbandoned = o.ConcurrencyLimit, int64(o.FixedLimit), o.NoBreaker
 	g.core.connections.lastAcceptAt.Store(-1)
 	g.core.connections.servedAt = -1
 	g.core.breaker.activeProbe, g.core.breaker.connectProbe, g.core.breaker.backoff = o.ActiveProbe, o.ConnectProbe, o.Backoff
@@ -264,7 +265,7 @@ func (g *Guard) acquire(now time.Duration, r Request) (Permit, Verdict) {
 	g.core.refreshIfDue(now)
 	g.core.expire(now)
 	v := g.core.verdict(now, false, !r.Unfinished)
-	if v == VerdictSuspect && g.core.silence.admitsTrial(now, &g.core.baseline, r) && !g.core.limiter.atFixed(g.counters.inFlight()) {
+	if v == VerdictSuspect && g.core.silence.admitsTrial(now, &g.core.baseline, r) && !g.core.limiter.atFixed(&g.counters) {
 		v, g.core.silence.suspect.trialUsed = VerdictGo, true
 	}
 	if v == VerdictGo {

@@ -352,7 +352,7 @@ func TestLateResponsesDoNotCloseTheBreakerWhileRefused(t *testing.T) {
 }
 
 func TestAnAbandonedAttemptKeepsItsPermit(t *testing.T) {
-	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 1})
+	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 1, NoBreaker: true})
 	d.acquire()
 	p, s := d.g.Abandon(d.out[0], d.now, AttemptEnd{Kind: Abandoned})
 	d.out = nil
@@ -369,9 +369,34 @@ func TestAnAbandonedAttemptKeepsItsPermit(t *testing.T) {
 	}
 }
 
+// Beside a circuit breaker, a fixed limit counts the attempts that somebody waits for. One
+// that is abandoned makes room for a queued request at once.
+func TestAFixedLimitDoesNotCountWhatWasAbandoned(t *testing.T) {
+	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 2})
+	d.serve(10*time.Second, 10, 100*time.Millisecond)
+	for range 2 {
+		d.acquire()
+	}
+	if v := d.acquire(); v != VerdictAtLimit {
+		t.Fatalf("verdict %d at the limit", v)
+	}
+	p := d.out[0]
+	d.out = d.out[1:]
+	d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: TimedOut, Closed: true})))
+	if len(d.out) != 2 {
+		t.Fatalf("%d in flight after one of two was abandoned and another waited", len(d.out))
+	}
+	if v := d.acquire(); v != VerdictAtLimit {
+		t.Errorf("verdict %d at the limit again", v)
+	}
+	if g := d.g.State(); g.InFlight != 3 || g.Abandoned != 1 {
+		t.Errorf("%d in flight, %d abandoned", g.InFlight, g.Abandoned)
+	}
+}
+
 // Nobody reads the connection any more: a bound frees the permit.
 func TestAnAbandonedPermitIsFreedByABound(t *testing.T) {
-	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 30})
+	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 30, NoBreaker: true})
 	d.serve(10*time.Second, 100, 100*time.Millisecond)
 	for range 30 {
 		d.acquire()
@@ -609,7 +634,8 @@ func (h *concurrentHarness) dequeue() {
 
 // check is called with mu held, so that other goroutines can only release permits.
 func (h *concurrentHarness) check(v Verdict) {
-	if n := int64(h.g.State().InFlight); h.fixed > 0 && v == VerdictGo && n > h.fixed {
+	s := h.g.State()
+	if n := int64(s.InFlight - s.Abandoned); h.fixed > 0 && v == VerdictGo && n > h.fixed {
 		h.broken = "more in flight than the limit"
 	}
 }

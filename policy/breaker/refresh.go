@@ -64,14 +64,14 @@ func (g *core) abandonedBound(now time.Duration) time.Duration {
 // the state to the fast paths, and returns what the caller has to do.
 func (g *core) finish(now, eventBefore time.Duration) Signal {
 	g.expire(now)
-	if g.limiter.bound && g.limiter.mayEnd(now, g.waiting.any() || !g.limiter.allows(g.counters.inFlight())) {
+	if g.limiter.bound && g.limiter.mayEnd(now, g.waiting.any() || !g.limiter.allows(g.counters)) {
 		g.limiter.release()
 		g.breaker.close()
 	}
 	if g.breaker.state == SlowStart && (!g.limiter.bound || !g.limiter.starting && now >= g.breaker.slowStartAt+slowStartMax) {
 		g.breaker.close()
 	}
-	if g.limiter.bound && g.waiting.any() && g.breaker.allowsRequests() && !g.silence.suspect.on && !g.limiter.allows(g.counters.inFlight()) {
+	if g.limiter.bound && g.waiting.any() && g.breaker.allowsRequests() && !g.silence.suspect.on && !g.limiter.allows(g.counters) {
 		g.limiter.trickle(now, g.silence.stall.lastResponseAt, overdue(&g.baseline), g.counters.inFlight())
 	}
 	g.publish(now)

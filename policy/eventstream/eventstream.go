@@ -72,6 +72,22 @@ func (r *Reader) Read(stream []byte) Verdict {
 	return Pending
 }
 
+// IsBetweenEvents reports whether the stream, as passed to Read, ends between two events or with a
+// comment. Nothing that it has shown so far can then become an error.
+func (r *Reader) IsBetweenEvents(stream []byte) bool {
+	if len(stream) > maxRead {
+		return false
+	}
+	for rest := stream[r.event:]; len(rest) > 0; {
+		_, size := cutLine(rest)
+		if size == 0 || rest[0] != ':' {
+			return false
+		}
+		rest = rest[size:]
+	}
+	return true
+}
+
 // findEnd moves r.line past the empty line that ends the event. It returns false if that is
 // missing.
 func (r *Reader) findEnd(stream []byte) bool {

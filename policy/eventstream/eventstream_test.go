@@ -140,3 +140,19 @@ func TestTinyPiecesCostNoSecondPass(t *testing.T) {
 		t.Errorf("%v allocations", allocations)
 	}
 }
+
+func TestIsBetweenEvents(t *testing.T) {
+	for stream, want := range map[string]bool{
+		"": true, anthropicStart: true, anthropicStart + anthropicPing: true, ": comment\n": true, ": a\r\n: b\r\n\r\n": true, anthropicPing + ":\n": true, "\ufeff: a\n": true,
+		"event: ping\n": false, anthropicPing + "event": false, anthropicPing + ": half a comment": false, ": comment\ndata: {}\n": false, ": comment\r": false,
+		": " + strings.Repeat("x", maxRead) + "\n\n": false,
+	} {
+		var r Reader
+		if got := r.Read([]byte(stream)); got != Pending {
+			t.Fatalf("%.40q: %v", stream, got)
+		}
+		if got := r.IsBetweenEvents([]byte(stream)); got != want {
+			t.Errorf("%.40q: %v, want %v", stream, got, want)
+		}
+	}
+}

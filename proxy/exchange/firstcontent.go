@@ -50,9 +50,14 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 	}
 }
 
+// keepAliveAfter is how long after its request was sent a stream may still be held back when a
+// comment or a ping arrives. The upstream sends them so that nobody between it and the client closes
+// a connection that seems idle. The shortest of such timeouts in common use is 30 s.
+const keepAliveAfter = 10 * time.Second
+
 // readFirstEvents reads an event stream until its first content, an error or its end. It stops
-// after eventstream.MaxHeld bytes or if the retry buffer is full. The stream then counts as one
-// with content.
+// after eventstream.MaxHeld bytes, if the retry buffer is full, or at the first comment or ping
+// after keepAliveAfter. The stream then counts as one with content.
 func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
 	b, memory := &at.s.att.Body, &at.r.Process.RetryBuffer
 	b.KeepBelow = at.s.att.R // the headers stay where they are
@@ -78,6 +83,9 @@ func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
 		}
 		if verdict := at.stream.reader.Read(b.Prefix); verdict != eventstream.Pending {
 			return verdict, nil
+		}
+		if at.r.Time.Now().Sub(at.s.att.SentAt) >= keepAliveAfter && at.stream.reader.IsBetweenEvents(b.Prefix) {
+			return eventstream.Content, nil
 		}
 	}
 	return eventstream.Content, nil

@@ -4,7 +4,6 @@ package draw
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
@@ -23,14 +22,8 @@ func (o *Files) Flags(f *rig.Flags) {
 
 // Write writes the files that were asked for. figure may be nil.
 func (o *Files) Write(v any, figure *plot.Figure, size picture.Size) error {
-	if o.json != "" {
-		b, err := json.MarshalIndent(v, "", " ")
-		if err == nil {
-			err = os.WriteFile(o.json, append(b, '\n'), 0o666)
-		}
-		if err != nil {
-			return err
-		}
+	if err := rig.WriteJSON(o.json, v); err != nil {
+		return err
 	}
 	if o.png == "" || figure == nil {
 		return nil

@@ -71,6 +71,14 @@ func (f *Flags) One(p *string, name, value string, of []string, about string) {
 	})
 }
 
+// Settings adds --set, for settings of the proxy over those of the judge. One such as broken makes it fail.
+func (f *Flags) Settings(p *[]string, broken string) {
+	f.Func("set", "NAME=VALUE for retryproxy, also several times; to see a promise broken, say "+broken, func(v string) error {
+		*p = append(*p, v)
+		return nil
+	})
+}
+
 // Check adds a check of the values, after those that were added before.
 func (f *Flags) Check(check func(*Check)) { f.checks = append(f.checks, check) }
 

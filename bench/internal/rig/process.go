@@ -124,9 +124,12 @@ func freeAddresses(ip string, n int) (all []string, err error) {
 	return all, nil
 }
 
+// Debian has some programs where users have no path.
+func init() { _ = os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") }
+
 // environ is the environment of all programs: no setting of the proxy or the Go runtime.
 func environ(more ...string) []string {
-	return append([]string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "HOME=" + os.Getenv("HOME")}, more...)
+	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, more...)
 }
 
 // lastLines keeps the end of what is written to it.

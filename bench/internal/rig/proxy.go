@@ -141,7 +141,7 @@ func (p *Proxy) Said() string {
 type Peer struct {
 	Program string
 	Args    []string // before the file's name
-	Config  string   // {listen}, {upstream} and {dir} stand for the addresses and a directory of its own
+	Config  string   // {listen} ({host}, {port}), {upstream} and {dir} stand for the addresses and a directory of its own
 	Now     bool     // StartPeer does not wait until it accepts connections
 }
 
@@ -155,7 +155,8 @@ func (b *Bed) StartPeer(p Peer, upstream string, cores []int) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := strings.NewReplacer("{listen}", own[0], "{upstream}", upstream, "{dir}", dir).Replace(p.Config)
+	host, port, _ := strings.Cut(own[0], ":")
+	text := strings.NewReplacer("{listen}", own[0], "{host}", host, "{port}", port, "{upstream}", upstream, "{dir}", dir).Replace(p.Config)
 	if err := os.WriteFile(dir+"/config", []byte(text), 0o644); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -32,6 +33,18 @@ func NewDocument(args []string, programs ...string) Document {
 // Head prints what the document says of the run.
 func (d *Document) Head(w io.Writer) {
 	fmt.Fprintf(w, "Machine: %s. Commit %s.\n%s.\n", d.Machine, d.Commit, strings.Join(d.Programs, ". "))
+}
+
+// WriteJSON writes all that was measured to a file; "" is none.
+func WriteJSON(file string, v any) error {
+	if file == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(b, '\n'), 0o666)
 }
 
 // Columns prints rows whose columns are separated by tabs.
