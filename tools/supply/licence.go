@@ -14,11 +14,11 @@ import (
 	"github.com/google/licenseclassifier/v2/assets"
 )
 
-// texts recognises the licences of the SPDX list by their text. Creating it takes a second, so it
-// is created once.
+// texts knows the licences of the SPDX list by their words; made once, it takes
+// a second.
 var texts = sync.OnceValues(assets.DefaultClassifier)
 
-// licences returns the SPDX names of the licences in a module's root.
+// licences gives the SPDX names of the licences in a module's root.
 func licences(m *debug.Module) ([]string, error) {
 	if known := reviewed[m.Path]; known != "" {
 		return []string{known}, nil
@@ -69,7 +69,7 @@ func classify(path string) ([]string, error) {
 	return found, nil
 }
 
-// sources returns the directory of the module's files.
+// sources is where the module's files lie.
 func sources(m *debug.Module) (string, error) {
 	out, err := exec.Command("go", "mod", "download", "-json", m.Path+"@"+m.Version).Output()
 	if err != nil {

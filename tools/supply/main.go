@@ -1,11 +1,12 @@
-// Command supply lists what the binaries contain, according to the binaries themselves
-// (debug/buildinfo): what is listed is what was linked.
+// Command supply tells what the binaries are made of, as far as the binaries
+// themselves say (debug/buildinfo): what is listed is what was linked.
 //
-//	supply licences BINARY...    every module with its licence; fails for a licence that is unknown or not allowed
+//	supply licences BINARY...    every module with its licence; fails for one that is not allowed, or not known
 //	supply sbom BINARY           a CycloneDX bill of materials on standard output
 //
-// It is a separate module, so that the proxy's go.mod does not contain what only its release needs.
-// Run it in the repository's root, where `go list` finds the modules' sources.
+// It is a module of its own, so that the proxy's go.mod does not hold what
+// only its release needs. Run it from the repository's root, where `go list`
+// finds the modules' sources.
 package main
 
 import (
@@ -38,8 +39,8 @@ func run(args []string) error {
 	return fmt.Errorf("unknown command %q", args[0])
 }
 
-// allowed are the licences that a dependency may have: they require a notice, and nothing of the
-// code that is linked to it.
+// allowed are the licences that a dependency may have: they ask for a notice,
+// and nothing of what is linked to it.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 
 func printLicences(binaries []string) error {
@@ -71,7 +72,7 @@ func printLicences(binaries []string) error {
 	return nil
 }
 
-// linked returns the modules in the binaries, each once, without our own.
+// linked lists the modules in the binaries, ours left out, each once.
 func linked(binaries []string) ([]*debug.Module, error) {
 	seen := map[string]*debug.Module{}
 	for _, path := range binaries {

@@ -11,9 +11,10 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// printSBOM writes the bill of materials of one binary: the module, the Go standard library and
-// every linked module, with licences and the hashes of go.sum. It has no date and no serial number,
-// so equal binaries have equal bills.
+// printSBOM writes the bill of materials of one binary: the module, the Go
+// toolchain's library and every module linked, with licences and the hashes
+// that go.sum holds. It has no date and no serial number, so equal binaries
+// have equal bills.
 func printSBOM(path string) error {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
@@ -63,8 +64,8 @@ func spdx(names []string) *cdx.Licenses {
 	return &all
 }
 
-// hashes converts go.sum's h1: (a SHA-256 over the module's files, golang.org/x/mod/sumdb/dirhash)
-// to the CycloneDX form.
+// hashes is go.sum's h1: (a SHA-256 over the module's files, golang.org/x/mod/
+// sumdb/dirhash) as CycloneDX writes one.
 func hashes(sum string) *[]cdx.Hash {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sum, "h1:"))
 	if err != nil || len(raw) == 0 {
