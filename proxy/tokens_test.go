@@ -238,6 +238,80 @@ func TestALimitOfTokensIsSettledWithTheUsage(t *testing.T) {
 	p.dial().send(postJSON(`{"max_tokens":800}`)).want(200, usage)
 }
 
+// A usage that lies does no more than use up the limit that was set: a negative one gives nothing back,
+// and a huge one is no debt. The responses are relayed as they are, and none is retried.
+func TestALyingUsageDoesNoHarm(t *testing.T) {
+	for name, tc := range map[string]struct {
+		usage string
+		next  int // the status of the request after it, which needs 900 of 1000
+	}{
+		"below zero": {`{"usage":{"prompt_tokens":-5000,"completion_tokens":-5000}}`, 429},
+		"huge":       {`{"usage":{"prompt_tokens":900000000000000000,"completion_tokens":900000000000000000}}`, 429},
+		"no number":  {`{"usage":{"prompt_tokens":"many","completion_tokens":[[[1]]]}}`, 429},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := func(c *upConn) {
+				for head := c.head(); head != ""; head = c.head() {
+					discardBody(c, head)
+					c.say("%s", rawBody(200, tc.usage, "Content-Type: application/json"))
+				}
+			}
+			inMemory(t, up, func(c *Config) {
+				holdsStreams(t, c)
+				c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}}
+				c.Default.CountTokens = true
+			}, func(t *testing.T, m *memory) {
+				c := m.client()
+				c.send(postJSON(`{"max_tokens":900}`)).want(200, tc.usage)
+				c.send(postJSON(`{"max_tokens":900}`)).want(tc.next, "*")
+				time.Sleep(time.Hour) // the limit is whole again, and no debt is left
+				m.client().send(postJSON(`{"max_tokens":900}`)).want(200, tc.usage)
+				if n := m.up.sends(); n != 2 {
+					t.Errorf("%d sent, want 2", n)
+				}
+			})
+		})
+	}
+}
+
+// Headers of up to 64 KiB pass, in both directions, on a route for a language model's API. A response
+// with longer ones is an error of the upstream, and the POST is not repeated.
+func TestHeadersOf64KiBOnALanguageModelsRoute(t *testing.T) {
+	for name, tc := range map[string]struct {
+		request, response int // bytes of one header's value
+		status, sends     int
+	}{
+		"from the client":              {63 << 10, 10, 200, 1},
+		"from the upstream":            {10, 63 << 10, 200, 1},
+		"from both":                    {63 << 10, 63 << 10, 200, 1},
+		"too long, from the client":    {64 << 10, 10, 431, 0},
+		"too long, from the upstream":  {10, 64 << 10, 502, 1},
+		"a rate limit's, of that size": {10, -63 << 10, 200, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			field := "X-Long"
+			if tc.response < 0 {
+				field, tc.response = "X-RateLimit-Remaining-Tokens", -tc.response
+			}
+			value := strings.Repeat("7", tc.response)
+			u := startUpstream(t, script(rawBody(200, "ok", field+": "+value)))
+			p := startProxy(t, u, func(c *Config) {
+				holdsStreams(t, c)
+				c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}}
+				c.Default.CountTokens = true
+			})
+			request := strings.Replace(postJSON(`{"model":"m","max_tokens":9}`), "\r\n", "\r\nX-Long: "+strings.Repeat("a", tc.request)+"\r\n", 1)
+			res, body, err := p.dial().send(request).response("POST")
+			if err != nil || res.StatusCode != tc.status || tc.status == 200 && (body != "ok" || res.Header.Get(field) != value) {
+				t.Errorf("%v, %v, body of %d bytes", res.Status, err, len(body))
+			}
+			if n := u.sends(); n != tc.sends {
+				t.Errorf("%d sent, want %d", n, tc.sends)
+			}
+		})
+	}
+}
+
 // What a response used is counted by what became of it, and a lie is not believed.
 func TestTokensByTheirFate(t *testing.T) {
 	start := "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":25,\"output_tokens\":1}}}\n\n"

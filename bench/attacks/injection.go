@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,25 +10,18 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// injectionAttacks write what is to be read as something else: into the log, and into the metrics.
+// injectionAttacks write into the log what is to be read as something else. The metrics' labels are
+// closed sets (TestLabelsAreClosed in metrics).
 var injectionAttacks = []attack{
 	{name: "log injection", conns: 8, bound: atEase + 8*(perSlow+perHead), why: "8 requests with heads of 64 KiB", prepare: logInjection},
-	{name: "metric label injection", conns: 8, bound: atEase + 8*perSlow + perSeries, why: "8 requests and the series of every status that the upstream was made to answer", prepare: labelInjection},
 }
-
-// perSeries is what 25 statuses of ten methods take, with the answers to scrapes.
-const perSeries = 8 * mib
 
 // secret is in no line of the log.
 const secret = "SECRET-7f3a9c"
@@ -78,28 +69,6 @@ func evil(r *rand.Rand) string { return harmless.Replace(spell(r)) }
 // fresh is a source that nothing follows from.
 func fresh() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), 1)) }
 
-// bad is a route with an upstream of its own, whose failures are not the others'.
-func (st *stage) bad(h http.HandlerFunc) error {
-	return st.route("bad", "/bad/*", h, "BREAKER=off", "CONCURRENCY_LIMIT=off", "MAX_RETRIES=1", "BACKOFF=none")
-}
-
-// mix strikes with n requests over a connection of HTTP/1.1, of which one that is refused ends it, or over one of HTTP/2. It counts the answers.
-func (st *stage) mix(n int, one func(r *rand.Rand) string, two func(r *rand.Rand) []string) func(s *strike) error {
-	hear := func(*http.Response) { st.Count(answers, 1) }
-	return func(s *strike) error {
-		r := fresh()
-		if r.IntN(4) == 0 {
-			return s.askByHTTP2(func() ([]string, string) { return two(r), "" }, hear)
-		}
-		var b strings.Builder
-		for range n {
-			b.WriteString(one(r) + "\r\n")
-		}
-		b.WriteString("GET /ok HTTP/1.1\r\nHost: bench.test\r\nConnection: close\r\n\r\n")
-		return s.ask(s.addr, b.String(), time.Second, hear)
-	}
-}
-
 func logInjection(st *stage) error {
 	dir, err := st.TempDir()
 	if err != nil {
@@ -107,8 +76,20 @@ func logInjection(st *stage) error {
 	}
 	st.spec.Log = dir + "/log"
 	st.set("RETRYPROXY_ACCESS_LOG=true")
-	st.strike, st.judge, st.needs = st.mix(20, logRequest, logRequest2), st.judgeLog, needs{answers: 20}
-	return st.bad(func(w http.ResponseWriter, _ *http.Request) { // an upstream that says the same things
+	hear := func(*http.Response) { st.Count(answers, 1) }
+	st.strike = func(s *strike) error {
+		r := fresh()
+		if r.IntN(4) == 0 {
+			return s.askByHTTP2(func() ([]string, string) { return logRequest2(r), "" }, hear)
+		}
+		var b strings.Builder
+		for range 20 { // of which one that is refused ends the connection
+			b.WriteString(logRequest(r) + "\r\n")
+		}
+		return s.ask(s.addr, b.String()+"GET /ok HTTP/1.1\r\nHost: bench.test\r\nConnection: close\r\n\r\n", time.Second, hear)
+	}
+	st.judge, st.needs = st.judgeLog, needs{answers: 20}
+	return st.route("bad", "/bad/*", func(w http.ResponseWriter, _ *http.Request) { // an upstream that says the same things
 		evil := spell(fresh())
 		switch rand.IntN(4) {
 		case 0:
@@ -118,7 +99,7 @@ func logInjection(st *stage) error {
 		default:
 			raw(w, "HTTP/1.1 200 "+harmless.Replace(evil)+"\r\n"+askedField+": x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		}
-	})
+	}, "BREAKER=off", "CONCURRENCY_LIMIT=off", "MAX_RETRIES=1", "BACKOFF=none")
 }
 
 func logRequest(r *rand.Rand) string {
@@ -227,101 +208,4 @@ func keysOf(line []byte) (keys []string, msg string, err error) {
 		return nil, "", fmt.Errorf("more than one object")
 	}
 	return keys, msg, nil
-}
-
-// oddStatuses are what the upstream answers; those beyond 599 and below 100 are other.
-var oddStatuses = []string{"200", "204", "206", "218", "226", "299", "306", "399", "404", "418", "420", "429", "451", "499", "500", "503", "511", "520", "530", "599", "600", "666", "700", "999", "000", "099", "20", "2000", "-200", "two"}
-
-// labelInjection counts series before and after.
-func labelInjection(st *stage) error {
-	before := rig.Series{}
-	st.begin = func(p *rig.Proxy) error {
-		err := eachLabel(p)
-		if err == nil {
-			before, err = seriesOf(p)
-		}
-		return err
-	}
-	st.strike, st.needs = st.mix(50, labelRequest, labelRequest2), needs{answers: 100}
-	st.judge = func(p *rig.Proxy) string {
-		after, err := seriesOf(p)
-		if err != nil {
-			st.Add("/metrics: %v", err)
-		}
-		for name := range after {
-			if _, had := before[name]; !had && !strings.Contains(name, `code="other"`) { // a client that left without a response, when that happens
-				st.Add("a new series %s", name)
-			}
-		}
-		return fmt.Sprintf("%d answered requests; %d series before, %d after, parsed by Prometheus's own parser", st.Counted(answers), len(before), len(after))
-	}
-	return st.bad(func(w http.ResponseWriter, r *http.Request) {
-		path, evil := strings.Split(r.URL.Path, "/"), evil(fresh()) // /bad/STATUS/...
-		kind := cmp.Or(r.Header.Get("Content-Type"), "text/plain")
-		raw(w, fmt.Sprintf("HTTP/1.1 %s %s\r\n%s: x\r\nContent-Type: %s\r\nGrpc-Status: %s\r\nX-%d: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-			path[2], evil, askedField, kind, evil, rand.Uint32(), evil))
-	})
-}
-
-var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"} // the last is other
-
-// eachLabel has each status answered to each method once.
-func eachLabel(p *rig.Proxy) error {
-	s := &strike{context.Background(), p.Addr, &tally{}}
-	targets := []string{"/ok", "/none", "//moved", "/refused%zz"}
-	for _, status := range oddStatuses {
-		targets = append(targets, "/bad/"+status)
-	}
-	for _, method := range methods {
-		for _, target := range targets {
-			for _, kind := range []string{"text/plain", "application/grpc"} {
-				request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: bench.test\r\nContent-Type: %s\r\nConnection: close\r\n\r\n", method, target, kind)
-				if err := s.ask(p.Addr, request, patience, func(*http.Response) {}); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
-func labelTarget(r *rand.Rand) string {
-	if r.IntN(4) == 0 {
-		return "/" + strconv.FormatUint(r.Uint64(), 36) + evil(r)
-	}
-	return "/bad/" + oddStatuses[r.IntN(len(oddStatuses))] + "/" + strconv.FormatUint(r.Uint64(), 36)
-}
-
-func labelMethod(r *rand.Rand) string {
-	if r.IntN(2) == 0 {
-		return methods[r.IntN(len(methods))]
-	}
-	return token(r)
-}
-
-func labelRequest(r *rand.Rand) string {
-	method := labelMethod(r)
-	if method == "HEAD" { // its responses are read as a GET's
-		method = "GET"
-	}
-	kind := []string{"text/plain", "application/grpc"}[r.IntN(2)]
-	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %d.test\r\nContent-Type: %s\r\nX-Request-Timeout: %s\r\n%s: %s\r\n", method, labelTarget(r), r.Uint32(), kind, evil(r), token(r), evil(r))
-}
-
-func labelRequest2(r *rand.Rand) []string {
-	return []string{":method", labelMethod(r), ":scheme", "http", ":authority", fmt.Sprintf("%d.test", r.Uint32()), ":path", labelTarget(r), "content-type", "application/grpc", "te", "trailers",
-		"grpc-timeout", evil(r), strings.ToLower(token(r)), "x"}
-}
-
-// seriesOf are the samples of /metrics; its error says that the text is none of Prometheus's.
-func seriesOf(p *rig.Proxy) (rig.Series, error) {
-	_, text, err := p.Get("/metrics")
-	if err != nil {
-		return nil, err
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	if _, err := parser.TextToMetricFamilies(bytes.NewReader(text)); err != nil {
-		return nil, err
-	}
-	return rig.ReadSeries(string(text))
 }

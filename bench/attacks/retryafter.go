@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -37,108 +39,80 @@ var waits = []string{
 	"RateLimit-Policy: \"x\";q=0;w=1\r\nRateLimit: \"x\";r=0;t=-5", "X-RateLimit-Reset-After: 1e308\r\nX-RateLimit-Remaining: 0", "Retry-After-Ms: 99999999999", "Grpc-Retry-Pushback-Ms: 9223372036854775807", "X-Envoy-Ratelimited: true",
 }
 
-// waitStage is an upstream that asks for waits, until it is well.
-type waitStage struct {
-	*stage
-	well atomic.Bool
-}
-
-// kinds are the routes: without shared pauses, with one for all, and with one by a field.
-var kinds = []string{"none", "route", "field"}
-
-func retryAfterAbuse(st *stage) error {
-	g := &waitStage{stage: st}
-	st.strike, st.judge, st.needs = g.call, g.judge, needs{rejected: 20, busy: 5}
-	for i, key := range []string{"none", "route", "header:X-Key"} {
-		if err := st.route(kinds[i], "/"+kinds[i]+"/*", g.answer, "RATE_LIMIT_PAUSE_KEY="+key, "RATE_LIMIT_PAUSE_MAX="+capRateLimitPause.String(),
-			"REQUEST_TIMEOUT="+capRequest.String(), "BUDGET_RATIO=off"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// answer asks for one of the waits, sends interim answers without end, or is well.
-func (g *waitStage) answer(w http.ResponseWriter, r *http.Request) {
-	switch {
-	case g.well.Load():
-		w.WriteHeader(http.StatusOK)
-	case rand.IntN(20) == 0:
-		g.interim(w, r)
-	default:
-		status := []string{"429 Too Many Requests", "503 Service Unavailable"}[rand.IntN(2)]
-		raw(w, "HTTP/1.1 "+status+"\r\n"+waits[rand.IntN(len(waits))]+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-	}
-}
-
-// interim is 1xx and no final response, a few at once or one now and then.
-func (g *waitStage) interim(w http.ResponseWriter, r *http.Request) {
-	pause := time.Duration(rand.IntN(2)) * 20 * time.Millisecond
-	nc, _, err := w.(http.Hijacker).Hijack()
-	if err != nil {
-		return
-	}
-	defer nc.Close()
-	_ = nc.SetWriteDeadline(time.Now().Add(patience))
-	for !g.well.Load() {
-		if _, err := nc.Write([]byte("HTTP/1.1 103 Early Hints\r\nRetry-After: 9999999\r\nLink: </a>\r\n\r\n")); err != nil {
-			return
-		}
-		time.Sleep(pause)
-	}
-}
-
-// call is one request of a client, and how long it was kept.
-func (g *waitStage) call(s *strike) error {
-	began, answered := time.Now(), false
-	request := fmt.Sprintf("GET /%s/x HTTP/1.1\r\nHost: bench.test\r\nX-Key: %d\r\nConnection: close\r\n\r\n", kinds[rand.IntN(len(kinds))], rand.IntN(100))
-	err := s.ask(s.addr, request, patience, func(h *http.Response) {
-		answered = true
-		g.Count(fmt.Sprint("answers ", h.StatusCode), 1)
-		g.Longest(keptFor, time.Since(began))
-	})
-	if took := time.Since(began); err == nil && !answered && s.Err() == nil {
-		g.Add("no response after %v", took)
-	}
-	return err
-}
-
+// What is counted of these clients.
 const (
 	keptFor        = "time of a client"
 	rejected, busy = "answers 429", "answers 503"
 )
 
-// judge has the upstream well, and asks until everything is served again.
-func (g *waitStage) judge(p *rig.Proxy) string {
-	g.well.Store(true)
-	began := time.Now()
-	for _, kind := range kinds {
-		for !allServed(p, kind) {
-			if time.Since(began) > patience {
-				g.Add("%s is not served %v after the upstream is well", kind, patience)
-				break
+// waitRoutes are without shared pauses, with one for all, and with one by a field.
+var waitRoutes = map[string]string{"none": "none", "route": "route", "field": "header:X-Key"}
+
+// retryAfterAbuse has each route's upstream ask for one wait after another. Then the upstream is
+// well, and each route must be served again.
+func retryAfterAbuse(st *stage) error {
+	var well atomic.Bool
+	for name, key := range waitRoutes {
+		if err := st.route(name, "/"+name+"/*", func(w http.ResponseWriter, _ *http.Request) {
+			if well.Load() {
+				return
 			}
-			time.Sleep(10 * time.Millisecond)
+			status := []string{"429 Too Many Requests", "503 Service Unavailable"}[rand.IntN(2)]
+			raw(w, "HTTP/1.1 "+status+"\r\n"+waits[rand.IntN(len(waits))]+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		}, "RATE_LIMIT_PAUSE_KEY="+key, "RATE_LIMIT_PAUSE_MAX="+capRateLimitPause.String(), "REQUEST_TIMEOUT="+capRequest.String(), "BUDGET_RATIO=off"); err != nil {
+			return err
+		}
+	}
+	st.needs = needs{rejected: 20, busy: 5}
+	route := inTurn(slices.Collect(maps.Keys(waitRoutes)))
+	st.strike = func(s *strike) error {
+		began, answered := time.Now(), false
+		err := s.askRoute(route(), rand.IntN(100), func(h *http.Response) {
+			answered = true
+			st.Count(fmt.Sprint("answers ", h.StatusCode), 1)
+			st.Longest(keptFor, time.Since(began))
+		})
+		if took := time.Since(began); err == nil && !answered && s.Err() == nil {
+			st.Add("no response after %v", took)
+		}
+		return err
+	}
+	st.judge = func(p *rig.Proxy) string {
+		well.Store(true)
+		return st.judgeWaits(p)
+	}
+	return nil
+}
+
+func (s *strike) askRoute(name string, key int, tell func(*http.Response)) error {
+	return s.ask(s.addr, fmt.Sprintf("GET /%s/x HTTP/1.1\r\nHost: bench.test\r\nX-Key: %d\r\nConnection: close\r\n\r\n", name, key), patience, tell)
+}
+
+// judgeWaits asks until everything is served again.
+func (st *stage) judgeWaits(p *rig.Proxy) string {
+	began := time.Now()
+	for name := range waitRoutes {
+		if err := rig.Await(context.Background(), "served", patience, func() bool { return allServed(p, name) }); err != nil {
+			st.Add("%s is not served %v after the upstream is well", name, patience)
 		}
 	}
 	recovered := time.Since(began)
 	if most := capRateLimitPause + capRequest + capSlack; recovered > most {
-		g.Add("served again after %v, more than %v", recovered, most)
+		st.Add("served again after %v, more than %v", recovered, most)
 	}
-	longest := g.Longest(keptFor, 0)
+	longest := st.Longest(keptFor, 0)
 	if most := capRequest + capSlack; longest > most {
-		g.Add("a client was kept for %v, more than %v", longest, most)
+		st.Add("a client was kept for %v, more than %v", longest, most)
 	}
 	return fmt.Sprintf("longest time of a client %v (REQUEST_TIMEOUT %v); %d answers 429, %d answers 503; all routes served %v after the upstream was well (RATE_LIMIT_PAUSE_MAX %v)",
-		longest.Round(time.Millisecond), capRequest, g.Counted(rejected), g.Counted(busy), recovered.Round(time.Millisecond), capRateLimitPause)
+		longest.Round(time.Millisecond), capRequest, st.Counted(rejected), st.Counted(busy), recovered.Round(time.Millisecond), capRateLimitPause)
 }
 
-// allServed: fifty requests in a row of a route, with as many keys.
-func allServed(p *rig.Proxy, kind string) bool {
-	s := &strike{context.Background(), p.Addr, &tally{}}
-	good := 0
+// allServed reports whether fifty requests in a row of a route are served, with as many keys.
+func allServed(p *rig.Proxy, name string) bool {
+	s, good := &strike{context.Background(), p.Addr, &tally{}}, 0
 	for i := range 50 {
-		_ = s.ask(p.Addr, fmt.Sprintf("GET /%s/x HTTP/1.1\r\nHost: bench.test\r\nX-Key: %d\r\nConnection: close\r\n\r\n", kind, i), patience, func(h *http.Response) {
+		_ = s.askRoute(name, i, func(h *http.Response) {
 			if h.StatusCode == http.StatusOK {
 				good++
 			}

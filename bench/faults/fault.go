@@ -65,11 +65,15 @@ var (
 func faults() []fault {
 	return []fault{
 		{name: "upstream stopped", how: "SIGSTOP, then SIGCONT", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
-			begin: func(st *stage) error { return st.up.Signal(syscall.SIGSTOP) }, end: func(st *stage) error { return st.up.Signal(syscall.SIGCONT) }},
+			begin: stopUpstream, end: wakeUpstream},
 		{name: "upstream killed and restarted", how: "SIGKILL, then a new process at the same address", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
 			begin: killUpstream, end: (*stage).startUpstream},
 		{name: "upstream killed, TLS clients", how: "the same, and clients connect by TLS", tls: true, what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
 			begin: killUpstream, end: (*stage).startUpstream},
+		{name: "upstream killed, HTTP/2", how: "the same, and the upstream speaks HTTP/2 without TLS", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
+			prepare: overHTTP2, begin: killUpstream, end: (*stage).startUpstream},
+		{name: "upstream stopped, HTTP/2", how: "SIGSTOP, then SIGCONT; the upstream speaks HTTP/2 without TLS", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
+			prepare: overHTTP2, begin: stopUpstream, end: wakeUpstream},
 		{name: "upstream killed, with a fallback", how: "the same, without retries and circuit breaker, but with a second upstream (RETRYPROXY_FALLBACK)", what: "responses of the fallback", fail: ambiguous,
 			settings: []string{"RETRYPROXY_MAX_RETRIES=0", "RETRYPROXY_BREAKER=off"}, prepare: startFallback, begin: killUpstream, end: (*stage).startUpstream,
 			felt: says(func(now, before rig.Series) float64 { return fallbacks(now) - fallbacks(before) })},
@@ -136,11 +140,17 @@ func startFallback(st *stage) error {
 		return err
 	}
 	st.spec.Env = append(st.spec.Env, "RETRYPROXY_FALLBACK=http://"+own[0])
-	_, err = st.StartRole(roleUpstream, nil, nil, own[0], "")
+	_, err = st.StartRole(roleUpstream, nil, nil, own[0], "", "http")
 	return err
 }
 
 func fallbacks(s rig.Series) float64 { return s.By("outcomes_total", "outcome")["fallback"] }
+
+func overHTTP2(st *stage) error { st.spec.Upstream = "h2c://" + st.upAddr; return nil }
+
+func stopUpstream(st *stage) error { return st.up.Signal(syscall.SIGSTOP) }
+
+func wakeUpstream(st *stage) error { return st.up.Signal(syscall.SIGCONT) }
 
 func killUpstream(st *stage) error { st.up.Kill(); return nil }
 

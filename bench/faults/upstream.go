@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -28,7 +29,8 @@ func init() { rig.Role(roleUpstream, serveUpstream) }
 
 // startUpstream starts this program once more, as the upstream, and waits until it listens.
 func (st *stage) startUpstream() error {
-	w, err := st.StartRole(roleUpstream, st.upBy, nil, st.upAddr, st.cert)
+	scheme, _, _ := strings.Cut(st.spec.Upstream, ":")
+	w, err := st.StartRole(roleUpstream, st.upBy, nil, st.upAddr, st.cert, scheme)
 	st.up = &upstream{w}
 	return err
 }
@@ -54,7 +56,8 @@ type server struct {
 }
 
 // serveUpstream is the upstream's process. args are its address and a file with a certificate and
-// its key, or "". Orders are a line each, answered by the number of requests and connections that a fault has met:
+// its key, or "", and the scheme of its URL: with h2c every request gets a good response by HTTP/2.
+// Orders are a line each, answered by the number of requests and connections that a fault has met:
 //
 //	mode NAME   how requests are answered from now on; see conducts
 //	deaf        accept no more, and hold a connection or two in the queue
@@ -73,7 +76,11 @@ func serveUpstream(args []string) (func(order string) (string, error), error) {
 	if err = s.obey("mode " + good); err == nil && args[1] != "" {
 		err = s.obey("cert " + args[1])
 	}
-	go s.Accept(l)
+	if args[2] == "h2c" {
+		go goodByHTTP2(l)
+	} else {
+		go s.Accept(l)
+	}
 	return func(order string) (string, error) {
 		if order == "waits" {
 			n, err := s.waits.judged()
@@ -82,6 +89,25 @@ func serveUpstream(args []string) (func(order string) (string, error), error) {
 		err := s.obey(order)
 		return fmt.Sprint(s.met.Load()), err
 	}, err
+}
+
+// goodByHTTP2 answers all requests as the conduct good does.
+func goodByHTTP2(l net.Listener) {
+	var p http.Protocols
+	p.SetUnencryptedHTTP2(true)
+	_ = (&http.Server{Protocols: &p, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if x := newExchange(nil, nil, q); x.read() == nil {
+			_, _ = io.WriteString(w, goodBody(x.id))
+		}
+	})}).Serve(l)
+}
+
+// newExchange begins after the time that the client asks for.
+func newExchange(s *server, c net.Conn, q *http.Request) *exchange {
+	if wait, err := time.ParseDuration(q.Header.Get(fieldWait)); err == nil {
+		time.Sleep(wait)
+	}
+	return &exchange{s: s, c: c, q: q, id: q.Header.Get(fieldID), first: q.Header.Get("X-Retryproxy-Attempt") == "1"}
 }
 
 func (s *server) obey(line string) error {
@@ -146,10 +172,7 @@ func (s *server) serve(c net.Conn) {
 		if err != nil {
 			return
 		}
-		x := &exchange{s: s, c: c, q: q, id: q.Header.Get(fieldID), first: q.Header.Get("X-Retryproxy-Attempt") == "1"}
-		if wait, err := time.ParseDuration(q.Header.Get(fieldWait)); err == nil {
-			time.Sleep(wait)
-		}
+		x := newExchange(s, c, q)
 		how := s.conduct.Load()
 		if how.met {
 			s.met.Add(1)

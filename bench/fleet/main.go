@@ -97,11 +97,11 @@ func (o *options) shorten(f *rig.Flags) {
 }
 
 func (o *options) crowd() *rig.Crowd {
-	return &rig.Crowd{N: o.clients, Every: o.every, Patience: o.patience, Seed: o.seed, Request: func(int) []byte { return request }}
+	return &rig.Crowd{N: o.clients, Every: o.every, Patience: o.patience, Seed: o.seed, Path: func(int) string { return path }}
 }
 
-// request is what all clients send.
-var request = []byte("GET /limited HTTP/1.1\r\nHost: fleet.example\r\n\r\n")
+// path is what all clients ask for.
+const path = "/limited"
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)

@@ -180,7 +180,7 @@ func (s *stage) turn(ctx context.Context, p *rig.Proxy) (float64, error) {
 	line := rig.NewTimeline()
 	run, stop := context.WithTimeout(ctx, s.o.turn)
 	defer stop()
-	(&rig.Crowd{N: 32, Patience: s.o.patience, Seed: s.o.seed, Request: s.o.crowd().Request}).Run(run, []string{p.Addr}, line).Wait()
+	(&rig.Crowd{N: 32, Patience: s.o.patience, Seed: s.o.seed, Path: s.o.crowd().Path}).Run(run, []string{p.Addr}, line).Wait()
 	after, err := p.CPU()
 	done := line.Sum(0, time.Hour)
 	if err = cmp.Or(ctx.Err(), p.Alive(), err); err != nil {

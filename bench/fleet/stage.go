@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -114,12 +115,15 @@ func (s *stage) start(ctx context.Context) (err error) {
 		}
 	}
 	for _, addr := range s.addrs() {
-		c := rig.Client{Addr: addr, Request: request}
-		status, err := c.Exchange(ctx, time.Now().Add(s.o.patience))
-		if c.HangUp(); err != nil || status != 200 {
-			return fmt.Errorf("the first request through %s: status %d, %w", addr, status, err)
+		res, err := http.Get("http://" + addr + path)
+		if err != nil {
+			return fmt.Errorf("the first request: %w", err)
+		}
+		if _ = res.Body.Close(); res.StatusCode != http.StatusOK {
+			return fmt.Errorf("the first request through %s: %s", addr, res.Status)
 		}
 	}
+	http.DefaultClient.CloseIdleConnections()
 	return nil
 }
 

@@ -34,7 +34,6 @@ type entries struct {
 	sent     map[string]body // by X-Response-Id
 	faults   [faults]int     // made on purpose
 	requests int
-	rejected int // by 429, for whatever reason
 	limited  int // by 429, as a rate limit was used up
 	early    int
 	futile   int

@@ -148,7 +148,7 @@ func (p *play) conclude() *row {
 	r, got := &p.row, p.tee.got
 	r.Compared = len(got)
 	p.provider.ledger.enter(func(e *entries) {
-		r.Requests, r.Rejected, r.Limited, r.Early, r.Futile = e.requests, e.rejected, e.limited, e.early, e.futile
+		r.Requests, r.Limited, r.Early, r.Futile = e.requests, e.limited, e.early, e.futile
 		r.Twice, r.Changed = e.twice(), e.changed(got)
 		r.TokenShare = float64(e.tokens) / (p.o.tokenLimit * (1 + p.o.load.Seconds()))
 		r.Faults = map[string]int{}

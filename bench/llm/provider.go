@@ -65,12 +65,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := strconv.Itoa(number) + "-" + strconv.Itoa(attempt)
 	w.Header().Set(responseHeader, id)
 	s := &sending{w: w, ledger: p.ledger, number: number}
-	defer p.ledger.enter(func(e *entries) {
-		e.sent[id] = body{s.text, !s.broken}
-		if s.status == http.StatusTooManyRequests {
-			e.rejected++
-		}
-	})
+	defer p.ledger.enter(func(e *entries) { e.sent[id] = body{s.text, !s.broken} })
 	j := p.fates.jobOf(number)
 	j.stream, j.tokens = q.Stream, q.MaxTokens+q.MaxCompletionTokens
 	p.respond(r.Context(), s, j, p.fates.of(number, attempt))
@@ -225,7 +220,6 @@ type sending struct {
 	w      http.ResponseWriter
 	ledger *ledger
 	number int // of its job
-	status int
 	text   []byte
 	broken bool // text is not all
 }
@@ -247,7 +241,6 @@ func (s *sending) header(status int, contentType string, length int) {
 	if length >= 0 {
 		s.w.Header().Set("Content-Length", strconv.Itoa(length))
 	}
-	s.status = status
 	s.w.WriteHeader(status)
 }
 

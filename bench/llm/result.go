@@ -25,7 +25,6 @@ type row struct {
 	Seconds  float64 `json:"seconds"`
 
 	Requests   int     `json:"requests"`
-	Rejected   int     `json:"responses_429"`
 	Limited    int     `json:"responses_429_of_a_rate_limit"`
 	Early      int     `json:"early"`
 	Futile     int     `json:"futile"`

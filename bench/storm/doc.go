@@ -14,8 +14,7 @@
 // failed connection), late ones (given up), and the most requests that the server had at once; then
 // how long after the outage the 5 s mean of good responses was back at 95 % of what it was in peace,
 // when errors and late ones fell below 5 % of all for good, and the peak of requests at the server.
-// Package sim plays the same in virtual time, and its verdict stands beside the live one. A run
-// through retryproxy also keeps a sample of the proxies' metrics per second.
+// Package sim plays the same in virtual time, and its verdict stands beside the live one.
 //
 // Exit codes: 0 the runs were played, whatever came out of them; 1 one could not be; 2 wrong
 // arguments.

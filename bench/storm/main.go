@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/draw"
@@ -26,7 +24,7 @@ type options struct {
 	proxies        int      // processes of retryproxy, each with its share of the clients
 	seed           uint64
 
-	peace, down, after, sample time.Duration
+	peace, down, after time.Duration
 
 	clients     int
 	every       time.Duration // mean of the exponential pause after a good response
@@ -61,7 +59,6 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	length := func(p *time.Duration, name string, value time.Duration, about string) {
 		rig.Number(f, p, name, value, time.Millisecond, time.Hour, about)
 	}
-	length(&o.sample, "sample", time.Second, "time between two looks at the metrics of retryproxy")
 	length(&o.peace, "peace", 15*time.Second, "time before the outage")
 	length(&o.down, "down", 40*time.Second, "length of the outage")
 	length(&o.after, "after", 60*time.Second, "time after the outage")
@@ -82,9 +79,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 func (o *options) length() time.Duration { return o.peace + o.down + o.after }
 
 func (o *options) crowd(seed uint64) *rig.Crowd {
-	return &rig.Crowd{N: o.clients, Every: o.every, Patience: o.patience, Seed: seed, Again: o.pause, Request: func(i int) []byte {
-		return fmt.Appendf(nil, "GET /work/%d HTTP/1.1\r\nHost: storm.example\r\nUser-Agent: storm\r\nAccept: */*\r\n\r\n", i%o.paths)
-	}}
+	return &rig.Crowd{N: o.clients, Every: o.every, Patience: o.patience, Seed: seed, Again: o.pause, Path: func(i int) string { return fmt.Sprint("/work/", i%o.paths) }}
 }
 
 // pause is the time before the next try, after failed+1 in a row: constant, or uniform in
@@ -100,12 +95,8 @@ func (o *options) pause(r *rand.Rand, failed int) time.Duration {
 	return time.Duration(r.Int64N(int64(min(d, o.most)) + 1))
 }
 
-// run plays all runs that were asked for; with the first argument draw, it draws those of several
-// files over each other.
+// run plays all runs that were asked for.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && args[0] == "draw" {
-		return drawAgain(args[1:])
-	}
 	o, err := parse(args, stderr)
 	if err != nil {
 		return err
@@ -125,24 +116,4 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	d.Figure = figure(d.Runs)
 	return o.Write(d, d.Figure, pictureSize)
-}
-
-// drawAgain draws the runs of several files into the file that args begin with.
-func drawAgain(args []string) error {
-	if len(args) < 2 {
-		return rig.Wrong(fmt.Errorf("storm draw needs a picture's name and the files of some runs"))
-	}
-	var runs []*runResult
-	for _, file := range args[1:] {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		var d document
-		if err := json.Unmarshal(b, &d); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		runs = append(runs, d.Runs...)
-	}
-	return draw.PNG(args[0], figure(runs), pictureSize)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,10 +20,10 @@ type stage struct {
 	addr    string // of the server
 	proxies []*rig.Proxy
 
-	mu      sync.Mutex // guards server
-	server  *rig.Worker
-	line    *rig.Timeline
-	samples []sample
+	line *rig.Timeline
+
+	mu     sync.Mutex // guards server
+	server *rig.Worker
 
 	stopped, resumed time.Duration // when the outage began and ended
 }
@@ -56,7 +55,6 @@ func play(ctx context.Context, way string, o *options, seed uint64, told *rig.Pr
 	clients := o.crowd(seed).Run(run, addrs, s.line)
 	var others sync.WaitGroup
 	others.Go(func() { s.askServer(run) })
-	others.Go(func() { s.sample(run) })
 	others.Go(func() {
 		for n := time.Second; s.until(run, n); n += time.Second {
 			told.Line("%s", s.tell(n))
@@ -192,49 +190,6 @@ func (s *stage) askServer(ctx context.Context) {
 	}
 }
 
-// sample is the metrics of all proxies at one time, added up. Counters count from the start. A limit
-// that does not bind (+Inf) is left out, so limits of several proxies are the sum of those that bind.
-type sample struct {
-	At     float64            `json:"at_seconds"`
-	Values map[string]float64 `json:"values"`
-}
-
-// sampled are the metrics that explain what the breaker and the limit do, with the label by which
-// they are added up.
-var sampled = map[string]string{
-	"breaker_state": "state", "breaker_opened_total": "", "breaker_probes_total": "", "concurrency_limit": "", "concurrency_limit_bound_total": "", "queued_requests": "",
-	"outcomes_total": "outcome", "attempts_total": "class", "retries_total": "reason", "upstream_connections": "state", "requests_in_flight": "", "upstream_dial_errors_total": "",
-}
-
-// sample samples the proxies until ctx ends.
-func (s *stage) sample(ctx context.Context) {
-	for s.way == "retryproxy" && rig.Sleep(ctx, s.o.sample) {
-		one := sample{s.line.Since().Seconds(), map[string]float64{}}
-		for _, p := range s.proxies {
-			m, err := p.Scrape()
-			if err != nil {
-				one.Values["unreadable"]++
-			}
-			one.add(m)
-		}
-		s.mu.Lock()
-		s.samples = append(s.samples, one)
-		s.mu.Unlock()
-	}
-}
-
-// add adds a proxy's values, each named by its metric and label value: breaker_state/closed.
-func (one *sample) add(m rig.Series) {
-	for metric, label := range sampled {
-		for value, v := range m.By(metric, label) {
-			name := strings.TrimSuffix(metric+"/"+value, "/")
-			if v != 0 && v < 1e300 {
-				one.Values[name] += v
-			}
-		}
-	}
-}
-
 // tell is what happened in the second that ends at at.
 func (s *stage) tell(at time.Duration) string {
 	phase := "after"
@@ -244,17 +199,5 @@ func (s *stage) tell(at time.Duration) string {
 		phase = "down"
 	}
 	t := s.line.Sum(at-time.Second, at)
-	line := fmt.Sprintf("%s  %3ds %-5s good %4d  bad %4d  late %4d  server %5d", s.way, at/time.Second, phase, t[rig.Good], t.Kinds(rig.Bad), t[rig.Late], t[atServer])
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.samples) == 0 {
-		return line
-	}
-	v := s.samples[len(s.samples)-1].Values
-	for _, state := range []string{"closed", "open", "half_open", "slow_start"} {
-		if n := v["breaker_state/"+state]; n > 0 {
-			line += fmt.Sprintf("  breaker %s:%.0f", state, n)
-		}
-	}
-	return line + fmt.Sprintf("  limit %.0f  queued %.0f", v["concurrency_limit"], v["queued_requests"])
+	return fmt.Sprintf("%s  %3ds %-5s good %4d  bad %4d  late %4d  server %5d", s.way, at/time.Second, phase, t[rig.Good], t.Kinds(rig.Bad), t[rig.Late], t[atServer])
 }

@@ -28,14 +28,13 @@ type runResult struct {
 	Virtual verdict      `json:"in_virtual_time"` // the same storm as package sim plays it
 	Seconds []rig.Counts `json:"seconds"`
 	Ticks   []rig.Counts `json:"ticks"` // of 100 ms
-	Samples []sample     `json:"samples,omitempty"`
 }
 
 func newRunResult(s *stage, seed uint64) *runResult {
 	ticks := s.line.Ticks(s.o.length())
 	r := &runResult{
 		Name: s.way, Outage: s.o.outage, Clients: s.o.manner, Stopped: s.stopped.Seconds(), Resumed: s.resumed.Seconds(),
-		Ticks: ticks, Seconds: rig.Seconds(ticks), Samples: s.samples,
+		Ticks: ticks, Seconds: rig.Seconds(ticks),
 		Verdict: judge(ticks, s.stopped, s.resumed), Virtual: inVirtualTime(s.way, s.o, seed),
 	}
 	if s.way == "retryproxy" {

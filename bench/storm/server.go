@@ -1,14 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"log"
 	"math"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -75,8 +76,9 @@ func serve(args []string) (func(order string) (string, error), error) {
 		return nil, err
 	}
 	w := &work{o: &o}
+	server := &http.Server{Handler: w, ErrorLog: log.New(io.Discard, "", 0)} // accept fails while no descriptors are left
 	for _, l := range listeners {
-		go w.accept(l)
+		go func() { _ = server.Serve(l) }()
 	}
 	go func() {
 		for range time.Tick(time.Millisecond) {
@@ -125,7 +127,7 @@ type work struct {
 	most int // at once, since the last load
 }
 
-// job is a request. It belongs to its connection, which has one at a time.
+// job is a request.
 type job struct {
 	began, look time.Time // when it came, and when it is looked at next
 	done        chan int  // the status
@@ -179,49 +181,10 @@ func (w *work) load() (most int) {
 	return most
 }
 
-func (w *work) accept(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // no descriptors left
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		go w.serve(c)
-	}
-}
-
-var (
-	answer200 = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nok\n")
-	answer503 = []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\ndown\n")
-)
-
-// serve serves GET requests, one after the other. It does not watch the connection meanwhile: that a
-// client left shows only when its response cannot be written.
-func (w *work) serve(c net.Conn) {
-	defer c.Close()
-	in := bufio.NewReaderSize(c, 1024)
+// ServeHTTP answers when the work is done, whether or not the client is still there.
+func (w *work) ServeHTTP(rw http.ResponseWriter, _ *http.Request) {
 	j := &job{done: make(chan int, 1)}
-	for readHead(in) {
-		w.begin(j)
-		answer := answer200
-		if <-j.done != 200 {
-			answer = answer503
-		}
-		if _, err := c.Write(answer); err != nil {
-			return
-		}
-	}
-}
-
-// readHead reads up to the empty line; the clients send no bodies.
-func readHead(in *bufio.Reader) bool {
-	for {
-		line, err := in.ReadSlice('\n')
-		if err != nil || len(bytes.TrimRight(line, "\r\n")) == 0 {
-			return err == nil
-		}
-	}
+	w.begin(j)
+	rw.WriteHeader(<-j.done)
+	_, _ = io.WriteString(rw, "done\n")
 }

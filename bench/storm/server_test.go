@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
-	"io"
-	"net"
 	"net/http"
-	"sync"
+	"net/http/httptest"
 	"testing"
 	"time"
 )
@@ -87,22 +84,17 @@ func TestServerRejectsWhenTold(t *testing.T) {
 			w.turn(time.Now())
 		}
 	}()
-	near, far := net.Pipe()
-	var served sync.WaitGroup
-	served.Go(func() { w.serve(far) })
-	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}}
+	server := httptest.NewServer(w)
+	defer server.Close()
 	for _, want := range []int{200, 503, 200} {
 		w.reject.Store(want == 503)
-		resp, err := client.Get("http://storm.example/")
+		resp, err := http.Get(server.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != want {
 			t.Errorf("status %d, want %d", resp.StatusCode, want)
 		}
 	}
-	client.CloseIdleConnections()
-	served.Wait()
 }

@@ -14,19 +14,19 @@ import (
 const injectUsage = `Usage: retryproxy-inject [-f FILE]... [flags]
        retryproxy-inject webhook --cert FILE [flags]
 
-Reads Kubernetes manifests and prints them with a retryproxy in every Pod
-template (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, Pod) and
-traffic led through it. All other documents come out as they went in. What is
-there already stays as it is. When something cannot be done, nothing is printed
-and the exit code is 1.
+Reads Kubernetes manifests and prints them with a retryproxy sidecar in every Pod
+template (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, Pod),
+through which the traffic goes. Other documents are printed unchanged, and so is
+everything that a template already sets. If something cannot be done, nothing is
+printed and the exit code is 1.
 
   retryproxy-inject -f app.yaml | kubectl apply -f -
   retryproxy-inject -f app.yaml --outbound-env API_URL
 
-Without a wish for one side the sidecar stands before the application (inbound):
-clients reach it at the port that the Service targets. With --outbound-env or
---outbound-host it stands before a remote service; --inbound asks for both.
-Annotations of a Pod template (docs/reference/kubernetes.md) go before flags.
+By default the sidecar is in front of the application (inbound): clients reach it
+at the port that the Service targets. With --outbound-env or --outbound-host it is
+in front of a remote service instead; add --inbound to have both. Annotations of a
+Pod template override flags (docs/reference/kubernetes.md).
 
 Flags:
 `
@@ -95,15 +95,15 @@ func (o *outside) defaultImage() string { return "retryproxy:" + o.Version }
 // options adds the flags that inject and webhook share.
 func options(f *flag.FlagSet, image string) *inject.Options {
 	o := inject.Default(image)
-	f.StringVar(&o.Image, "image", o.Image, "the sidecar's `image`, as your cluster gets it")
+	f.StringVar(&o.Image, "image", o.Image, "`image` of the sidecar, as your cluster pulls it")
 	f.StringVar(&o.PullPolicy, "pull-policy", o.PullPolicy, "Always, IfNotPresent or Never")
-	f.Var(minor{&o.Kubernetes}, "kubernetes", "oldest `version` of Kubernetes that it has to run in: before 1.29 the sidecar is an ordinary container")
-	f.Var(settingsFlag{&o.Settings}, "set", "`NAME=VALUE` of a setting of the sidecars, RETRYPROXY_ may be left out; may be repeated")
-	f.Var(settingsFlag{&o.InboundSettings}, "set-inbound", "`NAME=VALUE` of the inbound sidecar alone")
-	f.Var(settingsFlag{&o.OutboundSettings}, "set-outbound", "`NAME=VALUE` of the outbound sidecar alone")
-	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest, "`quantity` of CPU that a sidecar asks for")
-	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest, "`quantity` of memory that a sidecar asks for")
-	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit, "`quantity` of memory that a sidecar is bound to")
+	f.Var(minor{&o.Kubernetes}, "kubernetes", "oldest `version` of Kubernetes that the result has to run on; before 1.29 the sidecar is an ordinary container")
+	f.Var(settingsFlag{&o.Settings}, "set", "`NAME=VALUE` of a setting of every sidecar, with or without RETRYPROXY_; may be repeated")
+	f.Var(settingsFlag{&o.InboundSettings}, "set-inbound", "`NAME=VALUE`: the same for inbound sidecars only")
+	f.Var(settingsFlag{&o.OutboundSettings}, "set-outbound", "`NAME=VALUE`: the same for outbound sidecars only")
+	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest, "CPU request of a sidecar, a `quantity`")
+	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest, "memory request of a sidecar, a `quantity`")
+	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit, "memory limit of a sidecar, a `quantity`")
 	return &o
 }
 
@@ -112,15 +112,15 @@ func runInject(out *outside) error {
 	o := options(f, out.defaultImage())
 	var files, env, only list
 	f.Var(&files, "f", "`FILE` of manifests, - for standard input (the default); may be repeated")
-	f.BoolVar(&o.Inbound, "inbound", false, "put a sidecar before the application; what is done without a wish for outbound")
-	f.StringVar(&o.InboundPort, "inbound-port", "", "`name or number` of the application's port; default the one that a Service in the input targets, else the only one")
-	f.BoolVar(&o.ServiceElsewhere, "service-elsewhere", false, "a Service that is not in the input is pointed at the sidecar's port by you")
-	f.BoolVar(&o.LeadServices, "lead-services", false, "point Services that target a port without a name by its number at the sidecar; for when all Pods have one, as those without do not serve its port")
+	f.BoolVar(&o.Inbound, "inbound", false, "put a sidecar in front of the application; the default without --outbound-env and --outbound-host")
+	f.StringVar(&o.InboundPort, "inbound-port", "", "`name or number` of the application's port; default: the one that a Service in the input targets, else the only one")
+	f.BoolVar(&o.ServiceElsewhere, "service-elsewhere", false, "you point the Service at the sidecar's port yourself, because it is not in the input")
+	f.BoolVar(&o.LeadServices, "lead-services", false, "point Services that target a port by number at the sidecar; only if all their Pods get one, because Pods without it do not serve that port")
 	f.Var(&env, "outbound-env", "`NAME` of a variable of the application that holds the URL of a remote service; may be repeated")
-	f.Var(hostsFlag{&o.OutboundHosts}, "outbound-host", "`HOST:PORT=UPSTREAM`: point a name at loopback, where the sidecar takes the port, and send to the upstream; may be repeated")
-	f.StringVar(&o.Container, "container", "", "the application's container, where there are several")
-	f.StringVar(&o.ConfigMap, "config-map", "", "`name` of a ConfigMap whose key env is the settings file, read again when it changes")
-	f.Var(&only, "only", "`kind/name` or name of a workload; others stay as they are; may be repeated")
+	f.Var(hostsFlag{&o.OutboundHosts}, "outbound-host", "`HOST:PORT=UPSTREAM`: the name HOST becomes loopback, where the sidecar listens on PORT and sends to UPSTREAM; may be repeated")
+	f.StringVar(&o.Container, "container", "", "`name` of the application's container, if there are several")
+	f.StringVar(&o.ConfigMap, "config-map", "", "`name` of a ConfigMap whose key env has settings; they are read again when it changes")
+	f.Var(&only, "only", "`kind/name` or name of a workload to change; others stay as they are; may be repeated")
 	if err := parse(f, injectUsage, out.Args, out.Stdout); err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func runInject(out *outside) error {
 	}
 	tell(out.Stderr, result)
 	if len(result.Changed) > 0 && o.Image == out.defaultImage() {
-		fmt.Fprintf(out.Stderr, "note: the image is %s; say by --image where your cluster gets it\n", o.Image)
+		fmt.Fprintf(out.Stderr, "note: the image is %s; name the one that your cluster pulls with --image\n", o.Image)
 	}
 	_, err = out.Stdout.Write(result.Output)
 	return err

@@ -13,11 +13,11 @@ import (
 const webhookUsage = `Usage: retryproxy-inject webhook --cert FILE [flags]
 
 Serves a mutating admission webhook at /mutate. Pods with the annotation
-retryproxy.io/inject: "true" get a sidecar as retryproxy-inject gives it, by the
-flags below and the Pod's own annotations. One that asks and cannot be given one
-is refused, with the reason. The certificate follows its files. /livez and /readyz
-answer probes. SIGTERM ends it in order. deploy/k8s/overlays/webhook has the
-manifests.
+retryproxy.io/inject: "true" get the sidecar that retryproxy-inject adds, from the
+flags below and the Pod's own annotations. If a Pod cannot get one, it is refused
+with the reason. The certificate is read again when its files change. /livez and
+/readyz are for probes. SIGTERM shuts it down gracefully.
+deploy/k8s/overlays/webhook has the manifests.
 
 Flags:
 `
@@ -35,7 +35,7 @@ func runWebhook(ctx context.Context, out *outside) error {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	if files.Cert == "" {
-		return fmt.Errorf("%w: --cert has to be given", errUsage)
+		return fmt.Errorf("%w: --cert must be given", errUsage)
 	}
 	log := slog.New(slog.NewJSONHandler(out.Stderr, nil))
 	s, err := webhook.New(*o, files, log)

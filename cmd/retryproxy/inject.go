@@ -22,7 +22,7 @@ var injectCommand = command{
 	summary: "put the sidecar into Kubernetes manifests",
 	details: `Reads manifests from FILE or standard input and prints them with a sidecar in every
 Pod template, through which the traffic goes. It runs retryproxy-inject, which must be
-in the same directory or in PATH; retryproxy-inject --help lists its flags.`,
+in the same directory or in PATH; then this help lists its flags.`,
 	run: runInject,
 }
 
@@ -31,8 +31,8 @@ var webhookCommand = command{
 	args:    "--cert FILE [flags]",
 	summary: "inject the sidecar into Pods as Kubernetes admits them",
 	details: `Serves a mutating admission webhook that injects the sidecar into Pods with the
-annotation retryproxy.io/inject: "true". It runs retryproxy-inject webhook, whose
---help lists the flags.`,
+annotation retryproxy.io/inject: "true". It runs retryproxy-inject webhook; if that
+is in the same directory or in PATH, this help lists its flags.`,
 	run: runWebhook,
 }
 
@@ -46,13 +46,13 @@ func runWebhook(ctx context.Context, c *call) error {
 const besideEnd = time.Minute
 
 // beside runs the other program in place of this one, with the same streams, signals and exit
-// code. This program prints the command's help itself.
+// code. If the other program is missing, this one can still print the command's help.
 func (c *call) beside(ctx context.Context, args []string) error {
-	if len(c.args) == 1 && isHelp(c.args[0]) {
-		return c.usage(c.flags(), errHelp)
-	}
 	path, err := companion.Find(injectProgram)
 	if err != nil {
+		if len(c.args) == 1 && isHelp(c.args[0]) {
+			return c.usage(c.flags(), errHelp)
+		}
 		return fmt.Errorf("%s was not found beside this command or in PATH; it is in the same release, or\n  go install github.com/retryproxy/retryproxy/cmd/%s@latest", injectProgram, injectProgram)
 	}
 	program := exec.CommandContext(ctx, path, args...)

@@ -14,8 +14,8 @@ var topCommand = command{
 	args:    "[--every 1s] [--json] [--address HOST:PORT] [--timeout 2s]",
 	summary: "show what a running retryproxy does, like its status page",
 	details: `Shows routes, upstreams and the last failed requests, now and over the last five
-minutes. A terminal is refreshed every second until Ctrl-C. Otherwise, or with
---json, it prints once. It respects NO_COLOR.`,
+minutes, and what its columns and marks mean. A terminal is refreshed every second
+until Ctrl-C. Otherwise, or with --json, it prints once. It respects NO_COLOR.`,
 	run: runTop,
 }
 

@@ -39,9 +39,17 @@ func build() buildView {
 		v.Revision = revision
 		return v
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v.add(info)
+	}
+	return v
+}
+
+// add adds what the Go tool says. The module has a checksum if it was downloaded, as by go install
+// .../cmd/retryproxy@latest, and then its version is that of the program.
+func (v *buildView) add(info *debug.BuildInfo) {
+	if info.Main.Sum != "" {
+		v.Version = info.Main.Version
 	}
 	changed := ""
 	for _, s := range info.Settings {
@@ -53,7 +61,6 @@ func build() buildView {
 		}
 	}
 	v.Revision += changed
-	return v
 }
 
 func (v buildView) forServe() serve.Build {

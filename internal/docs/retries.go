@@ -36,7 +36,7 @@ func RetryTable() (string, error) {
 	table(&b, []string{"What the upstream did", "`" + strings.ReplaceAll(p.Methods.String(), ",", "`, `") + "`", "`POST`, `PATCH` with `Idempotency-Key`", "`POST`, `PATCH`"}, rows)
 	fmt.Fprintf(&b, "There are at most %d retries, all within %s. There is no retry if the retry budget is empty, the\n"+
 		"wait does not fit into the time left, or the retry buffer does not have the whole body.\n"+
-		"`retryproxy explain METHOD URL` answers for your own settings.\n\n",
+		"`retryproxy explain METHOD URL` answers for the settings of the shell in which you run it.\n\n",
 		p.MaxRetries, profile.RequestTimeout)
 	return b.String(), nil
 }

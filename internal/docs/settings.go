@@ -18,6 +18,7 @@ This page lists every setting. All of them are environment variables, and can st
 configuration file.
 
 - ` + "`retryproxy check`" + ` prints the settings in force and all errors at once, and starts nothing.
+  It reads the environment of the shell in which you run it, as ` + "`explain` and `plan`" + ` do.
 - ` + "`/config`" + ` of the admin listener shows the settings of a running process, to loopback and to those
   whom ` + "`RETRYPROXY_ADMIN_ALLOW` and `RETRYPROXY_ADMIN_TOKEN_FILE`" + ` let.
 

@@ -31,6 +31,7 @@ func Write(w io.Writer, s *page.Snapshot, screen plot.Screen, size Size) error {
 	d.routes(&s.State)
 	d.upstreams(s.State.Upstreams)
 	d.requests(s.Requests.Failed)
+	d.legend()
 	_, err := io.WriteString(w, d.fit())
 	return err
 }
@@ -39,11 +40,26 @@ type drawing struct {
 	screen plot.Screen
 	size   Size
 	lines  []string
+	strip  bool // the history of a breaker is shown
 }
 
 // line adds a line of text, wrapped if it is too wide.
 func (d *drawing) line(format string, args ...any) {
 	d.lines = append(d.lines, wrap(fmt.Sprintf(format, args...), d.size.Columns)...)
+}
+
+// legend explains columns and marks, if the window has room for it.
+func (d *drawing) legend() {
+	before := len(d.lines)
+	d.line("")
+	d.line("%s", d.paint(faint, "first try: good at once; recovered: failed first, good in the end; p50, p99: time that clients waited for headers; attempt: one send"))
+	if d.strip {
+		m := d.marks()
+		d.line("%s", d.paint(faint, fmt.Sprintf("breaker, %g s a mark: %s closed, %s slow start, %s half-open, %s open", page.Step.Seconds(), m["closed"], m["slow_start"], m["half_open"], m["open"])))
+	}
+	if rows := d.size.Rows; rows > 0 && len(d.lines) > rows {
+		d.lines = d.lines[:before]
+	}
 }
 
 // fit returns the text, without the lines that do not fit the window.
@@ -122,7 +138,7 @@ func (d *drawing) routes(s *page.State) {
 
 func (d *drawing) upstreams(all []page.Upstream) {
 	d.line("")
-	t := newTable("upstream", "breaker", "in flight", "limit", "waiting", "budget left", "busy", "idle")
+	t := newTable("upstream", "breaker", "in flight", "limit", "queued", "budget left", "busy", "idle")
 	t.left, t.drop = 2, []string{"idle", "busy", "limit", "budget left"}
 	for i := range all {
 		u := &all[i]
@@ -150,15 +166,12 @@ func (d *drawing) breaker(u *page.Upstream) {
 	if u.Breaker != "closed" {
 		d.line("%s: %s %s", printable(u.Name), u.BreakerWhy, u.OpenedBy)
 	}
-	marks := map[string]string{"": " ", "closed": ".", "slow_start": "-", "half_open": "+", "open": "#"}
-	if d.screen.Unicode {
-		marks = map[string]string{"": " ", "closed": "▁", "slow_start": "▄", "half_open": "▆", "open": "█"}
-	}
 	history := u.History.Breaker
 	if !slices.ContainsFunc(history, func(state string) bool { return state != "" && state != "open" }) {
 		return
 	}
-	name := printable(u.Name)
+	name, marks := printable(u.Name), d.marks()
+	d.strip = true
 	if d.size.Columns > 0 {
 		room := d.size.Columns - columnsOf(name+" over 5m00s: ")
 		history = history[max(len(history)-max(room, 10), 0):]
@@ -171,6 +184,14 @@ func (d *drawing) breaker(u *page.Upstream) {
 	d.lines = append(d.lines, clip(name+" over "+over+": "+strip, d.size.Columns, d.ellipsis()))
 }
 
+// marks returns the character of each state of a breaker.
+func (d *drawing) marks() map[string]string {
+	if d.screen.Unicode {
+		return map[string]string{"": " ", "closed": "▁", "slow_start": "▄", "half_open": "▆", "open": "█"}
+	}
+	return map[string]string{"": " ", "closed": ".", "slow_start": "-", "half_open": "+", "open": "#"}
+}
+
 func breakerColor(state string) string {
 	return map[string]string{"closed": green, "slow_start": yellow, "half_open": yellow, "open": red}[state]
 }
@@ -180,18 +201,18 @@ func (d *drawing) requests(failed []page.Request) {
 		return
 	}
 	d.line("")
-	t := newTable("failed last", "route", "took", "answer", "why", "attempts", "request")
+	t := newTable("failed last", "route", "took", "status", "why", "attempts", "request")
 	t.left, t.drop, t.least = 7, []string{"attempts", "route"}, 20
 	for _, r := range failed[:min(len(failed), shownRequests)] {
 		var attempts []string
 		for _, a := range r.Attempts {
 			attempts = append(attempts, strings.ReplaceAll(a.Result, "_", " ")+" "+short(a.Took))
 		}
-		answer := "none"
+		status := "none"
 		if r.Code > 0 {
-			answer = fmt.Sprint(r.Code)
+			status = fmt.Sprint(r.Code)
 		}
-		t.row(word(time.UnixMilli(r.BeganMS).Format(time.TimeOnly)), word(printable(r.Route)), word(short(r.Took)), word(answer),
+		t.row(word(time.UnixMilli(r.BeganMS).Format(time.TimeOnly)), word(printable(r.Route)), word(short(r.Took)), word(status),
 			word(strings.ReplaceAll(r.Outcome, "_", " ")), word(strings.Join(attempts, ", ")), word(printable(r.Method+" "+r.Path)))
 	}
 	t.write(d)

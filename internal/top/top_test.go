@@ -140,7 +140,7 @@ func TestNoLineIsWiderThanTheWindow(t *testing.T) {
 // What matters most is there in the narrowest window, whole.
 func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
 	for columns, wants := range map[int][]string{
-		60:  {"requests", "recovered", "failed  ", "p99", "31.0 s", "breaker", "open", "waiting", "44", "connection refused"},
+		60:  {"requests", "recovered", "failed  ", "p99", "31.0 s", "breaker", "open", "queued", "44", "connection refused"},
 		80:  {"in flight", "retries", "31.0 s", "budget left"},
 		120: {"attempt p99", "in flight", "idle"},
 		200: {"attempt p50", "attempt timeout 10.0 s", "GET /a"},
@@ -160,7 +160,11 @@ func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
 }
 
 func TestALowWindowSaysHowMuchIsMissing(t *testing.T) {
-	all := text(t, bad(), plot.Screen{})
+	all, legend, _ := strings.Cut(text(t, bad(), plot.Screen{}), "\n\nfirst try: ")
+	all += "\n"
+	if !strings.Contains(legend, "half-open") {
+		t.Errorf("no legend: %s", legend)
+	}
 	var b strings.Builder
 	if err := Write(&b, bad(), plot.Screen{}, Size{Rows: 10}); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -24,7 +25,7 @@ type Crowd struct {
 	Every    time.Duration // mean of the pause; 0: none
 	Patience time.Duration // for a response
 	Seed     uint64
-	Request  func(client int) []byte
+	Path     func(client int) string // of what a client asks for
 	// Again is the pause before the request is sent again, after failed+1 failures in a row; nil: it is not.
 	Again func(r *rand.Rand, failed int) time.Duration
 }
@@ -34,8 +35,12 @@ func (c *Crowd) Run(ctx context.Context, addrs []string, t *Timeline) *sync.Wait
 	var all sync.WaitGroup
 	for i := range c.N {
 		r := rand.New(rand.NewPCG(c.Seed, uint64(i)))
-		client := &Client{Addr: addrs[i%len(addrs)], Request: c.Request(i), From: source(i)}
-		all.Go(func() { c.run(ctx, client, r, t) })
+		d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: source(i)}}
+		kept := &http.Transport{DialContext: d.DialContext, DisableCompression: true}
+		all.Go(func() {
+			defer kept.CloseIdleConnections()
+			c.run(ctx, &http.Client{Transport: kept}, "http://"+addrs[i%len(addrs)]+c.Path(i), r, t)
+		})
 	}
 	return &all
 }
@@ -46,10 +51,9 @@ func source(client int) net.IP {
 	return net.IPv4(127, 0, byte(1+client/200), byte(1+client%200))
 }
 
-func (c *Crowd) run(ctx context.Context, client *Client, r *rand.Rand, t *Timeline) {
-	defer client.HangUp()
+func (c *Crowd) run(ctx context.Context, client *http.Client, url string, r *rand.Rand, t *Timeline) {
 	for Sleep(ctx, time.Duration(r.ExpFloat64()*float64(c.Every))) {
-		for failed := 0; !c.Try(ctx, client, t) && c.Again != nil; failed++ {
+		for failed := 0; !c.Try(ctx, client, url, t) && c.Again != nil; failed++ {
 			if !Sleep(ctx, c.Again(r, failed)) {
 				return
 			}
@@ -57,10 +61,11 @@ func (c *Crowd) run(ctx context.Context, client *Client, r *rand.Rand, t *Timeli
 	}
 }
 
-// Try sends one request, counts what came of it, and reports whether that was a 200.
-func (c *Crowd) Try(ctx context.Context, client *Client, t *Timeline) bool {
+// Try sends one request, counts what came of it, and reports whether that was a 200. A kept
+// connection that was closed meanwhile is replaced, as by every client library.
+func (c *Crowd) Try(ctx context.Context, client *http.Client, url string, t *Timeline) bool {
 	began := time.Now()
-	status, err := client.Exchange(ctx, began.Add(c.Patience))
+	status, err := c.get(ctx, client, url)
 	switch {
 	case ctx.Err() != nil && err != nil: // the end of the run
 		return false
@@ -77,4 +82,20 @@ func (c *Crowd) Try(ctx context.Context, client *Client, t *Timeline) bool {
 		t.Count(Bad+strconv.Itoa(status), 1)
 	}
 	return false
+}
+
+func (c *Crowd) get(ctx context.Context, client *http.Client, url string) (status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, err
 }

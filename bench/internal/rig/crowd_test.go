@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,20 +28,19 @@ func TestTryCountsWhatCameOfIt(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
 	// With patience that no working machine exhausts.
 	c, line := &Crowd{Patience: time.Minute}, NewTimeline()
-	client := &Client{Addr: strings.TrimPrefix(s.URL, "http://"), Request: []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")}
-	defer client.HangUp()
+	client := s.Client()
 	for _, code := range []int32{200, 503, 200} {
 		status.Store(code)
-		if got := c.Try(t.Context(), client, line); got != (code == 200) {
+		if got := c.Try(t.Context(), client, s.URL, line); got != (code == 200) {
 			t.Errorf("status %d: good is %v", code, got)
 		}
 	}
 	s.CloseClientConnections()
-	if !c.Try(t.Context(), client, line) {
+	if !c.Try(t.Context(), client, s.URL, line) {
 		t.Errorf("a kept connection that was closed meanwhile failed the try")
 	}
 	s.Close()
-	if c.Try(t.Context(), client, line) {
+	if c.Try(t.Context(), client, s.URL, line) {
 		t.Error("good without a server")
 	}
 	if got, want := line.Sum(0, time.Hour), (Counts{Good: 3, Bad + "503": 1, Bad + "refused": 1}); !maps.Equal(got, want) {
@@ -57,8 +55,7 @@ func TestTryIsGivenUp(t *testing.T) {
 	}
 	defer l.Close()
 	c, line := &Crowd{Patience: 50 * time.Millisecond}, NewTimeline()
-	client := &Client{Addr: l.Addr().String(), Request: []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")}
-	if c.Try(t.Context(), client, line) || line.Sum(0, time.Hour)[Late] != 1 || client.Connected() {
-		t.Errorf("without a response: %v, connected: %v", line.Sum(0, time.Hour), client.Connected())
+	if c.Try(t.Context(), &http.Client{Transport: &http.Transport{}}, "http://"+l.Addr().String(), line) || line.Sum(0, time.Hour)[Late] != 1 {
+		t.Errorf("without a response: %v", line.Sum(0, time.Hour))
 	}
 }

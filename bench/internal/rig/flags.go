@@ -88,28 +88,21 @@ func (f *Flags) Given(name string) (given bool) {
 	return given
 }
 
-// Parse parses the arguments and makes all checks.
+// Parse parses the arguments, of which none may be left over, and makes all checks. Its error is one
+// that the user can fix.
 func (f *Flags) Parse(args []string) error {
-	return Parse(f.FlagSet, args, func() error {
-		var c Check
-		for _, check := range f.checks {
-			check(&c)
-		}
-		return c.Err()
-	})
-}
-
-// Parse parses args, of which none may be left over, and calls check, which may be nil.
-// Its error is one that the user can fix.
-func Parse(f *flag.FlagSet, args []string, check func() error) error {
-	err := f.Parse(args)
+	err := f.FlagSet.Parse(args)
 	if err == nil && f.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	if err == nil && check != nil {
-		err = check()
+	if err != nil {
+		return Wrong(err)
 	}
-	return Wrong(err)
+	var c Check
+	for _, check := range f.checks {
+		check(&c)
+	}
+	return Wrong(c.Err())
 }
 
 // Check collects what is wrong with the values of flags. The zero Check has found nothing.
@@ -132,8 +125,3 @@ func (c *Check) Installed(programs ...string) {
 
 // Err joins all that is wrong; nil means nothing.
 func (c *Check) Err() error { return errors.Join(c.wrong...) }
-
-// List splits the value of a flag at its commas.
-func List(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
-}

@@ -17,6 +17,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,7 +89,16 @@ func ask(path string) int {
 		return 1
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
-	_, _ = io.Copy(os.Stdout, response.Body)
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "example:", err)
+		return 1
+	}
+	var readable bytes.Buffer
+	if json.Indent(&readable, body, "", "  ") == nil { // "ok" is not JSON
+		body = readable.Bytes()
+	}
+	_, _ = os.Stdout.Write(body)
 	if response.StatusCode != http.StatusOK {
 		return 1
 	}
