@@ -1,37 +1,47 @@
-// Package boundedlog limits how many lines of one kind are logged per minute, and reports the
-// number of suppressed ones.
+// Package boundedlog bounds how many lines of one kind a log gets in a minute,
+// and counts the others in a line of their own.
 package boundedlog
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
-// Limiter allows the first lines of each minute and counts the others. A minute begins with its
-// first line. It is safe for concurrent use; set its fields before use and do not change them.
+// Limiter lets the first lines of each minute through and counts the others. A
+// minute begins with its first line. Safe for concurrent use; its fields are set
+// before it is used and not changed.
 type Limiter struct {
 	PerMinute int
-	// OnSuppressed logs the number of suppressed lines. It is called at the end of each minute with
-	// suppressed lines, and by Flush; never with 0.
+	// OnSuppressed writes the line that counts suppressed lines. It is called at the end
+	// of each minute that has any, and by Flush; never with 0.
 	OnSuppressed func(suppressed int)
 
 	mu         sync.Mutex // guards all below
-	began      time.Time  // start of the minute; zero: no line yet
+	began      time.Time  // of the minute; zero: no line yet
 	lines      int
+	texts      []string // of these lines
 	suppressed int
 	timer      *time.Timer // calls Flush at the end of a minute with suppressed lines
 }
 
-// Allow reports whether a line may be written now. Otherwise it counts the line.
-func (b *Limiter) Allow() bool {
+// Allow reports whether a line may be written now. If not, it is counted.
+func (b *Limiter) Allow() bool { return b.AllowOnce("") }
+
+// AllowOnce is Allow for a line with that text, which may be written once a minute. The empty
+// text may be written again.
+func (b *Limiter) AllowOnce(text string) bool {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.began.IsZero() || now.Sub(b.began) >= time.Minute {
-		b.began, b.lines = now, 0
+		b.began, b.lines, b.texts = now, 0, b.texts[:0]
 	}
-	if b.lines < b.PerMinute {
+	if b.lines < b.PerMinute && !slices.Contains(b.texts, text) {
 		b.lines++
+		if text != "" {
+			b.texts = append(b.texts, text)
+		}
 		return true
 	}
 	if b.suppressed == 0 {
@@ -41,7 +51,7 @@ func (b *Limiter) Allow() bool {
 	return false
 }
 
-// arm sets the timer. It requires mu.
+// arm sets the timer. Called with mu held.
 func (b *Limiter) arm(after time.Duration) {
 	if b.timer == nil {
 		b.timer = time.AfterFunc(after, b.Flush)
@@ -50,8 +60,8 @@ func (b *Limiter) arm(after time.Duration) {
 	b.timer.Reset(after)
 }
 
-// Flush reports the lines suppressed so far, if there are any. Call it at the end, so that none is
-// lost.
+// Flush counts the lines suppressed so far in a line of their own, if there are
+// any. Whoever ends calls it, so that none goes untold.
 func (b *Limiter) Flush() {
 	b.mu.Lock()
 	n := b.suppressed
