@@ -55,8 +55,8 @@ configuration file.
 
 ## Configuration file
 
-A file whose name ends in .yaml or .yml holds the same settings in lower case and without prefix, and
-the routes as a list:
+A file whose name ends in .yaml or .yml holds the same settings in lower case and without prefix,
+and the routes as a list:
 
 ` + "```yaml" + `
 # yaml-language-server: $schema=retryproxy.schema.json
@@ -71,9 +71,9 @@ routes:
 ` + "```" + `
 
 ` + "`retryproxy config convert`" + ` prints the settings of the environment in this form,
-` + "`retryproxy config convert retryproxy.yaml`" + ` prints the variables, and ` + "`retryproxy config schema`" + ` the JSON Schema
-with which an editor completes names and marks mistakes
-([retryproxy.schema.json](retryproxy.schema.json)).
+` + "`retryproxy config convert retryproxy.yaml`" + ` prints the variables, and
+` + "`retryproxy config schema`" + ` prints the JSON Schema with which an editor completes names and marks
+mistakes ([retryproxy.schema.json](retryproxy.schema.json)).
 
 Any other file holds lines ` + "`NAME=VALUE`" + `. Lines that begin with ` + "`#`" + ` are comments. Within single quotes,
 every character stands for itself. Within double quotes, ` + "`\\n`, `\\t`, `\\\"`, `\\\\` and `\\$`" + ` are escapes.
