@@ -36,6 +36,7 @@ func Failures() []Failure {
 	return []Failure{
 		{"connect_failure", "no connection: refused, timed out, name not resolved", policy.Attempt{Cause: policy.CauseDial}},
 		{"tls_failure", "the TLS handshake failed", policy.Attempt{Cause: policy.CauseTLS}},
+		{"untrusted_certificate", "the certificate of the upstream cannot be verified", policy.Attempt{Cause: policy.CauseUntrusted}},
 		{"idle_close", "the upstream had closed the pooled connection", policy.Attempt{Cause: policy.CauseIdleClose}},
 		{"status_429", "429 without Retry-After", status(429)},
 		{"status_429_retry_after", "429 with Retry-After: 5", policy.Attempt{Cause: policy.CauseStatus, Status: 429, RetryAfter: RetryAfter, HasRetryAfter: true}},

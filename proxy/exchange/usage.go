@@ -56,7 +56,7 @@ func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
 		x.report.Observer.TokensUsed(used, fate)
 	}
 	switch a.Cause {
-	case policy.CauseDial, policy.CauseTLS, policy.CauseIdleClose, policy.CauseRefusedStream:
+	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted, policy.CauseIdleClose, policy.CauseRefusedStream:
 		x.r.Tokens.Unsent()
 	}
 }
