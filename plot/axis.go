@@ -5,31 +5,30 @@ import (
 	"math"
 )
 
-// Unit says what the numbers of an axis are, and so where its ticks lie and
-// how they are written.
+// Unit is the unit of an axis. It determines the positions and the format of ticks.
 type Unit string
 
 // The units.
 const (
 	Number  Unit = ""        // any quantity: 0.5, 20k
-	Count   Unit = "count"   // whole things: no tick between 1 and 2
+	Count   Unit = "count"   // integers: no tick between 1 and 2
 	Seconds Unit = "seconds" // durations: 100ms, 1s, 1m, 1h, 1d
 )
 
-// Axis is one side of a panel.
+// Axis is one axis of a panel.
 type Axis struct {
 	Label string `json:"label,omitempty"`
 	Unit  Unit   `json:"unit,omitempty"`
-	Log   bool   `json:"log,omitempty"` // logarithmic; values that are not above 0 (1e-150, to be exact) lie on its lower edge
+	Log   bool   `json:"log,omitempty"` // logarithmic; values that are not above 0 (1e-150, to be exact) are drawn on its lower edge
 
-	// Min and Max bound the axis; what is beyond lies on the edge. Both 0: the
-	// data bounds it, and a linear Y axis of positive values begins at 0.
+	// Min and Max limit the axis; values beyond are drawn on the edge. If both are 0, the data
+	// determines the limits, and a linear Y axis of positive values begins at 0.
 	Min float64 `json:"min,omitempty"`
 	Max float64 `json:"max,omitempty"`
 }
 
-// widestLog is how far a logarithmic axis reaches down from its upper end when
-// nobody said: past that, small values are dust that squeezes the rest.
+// widestLog is the default ratio between the ends of a logarithmic axis. With more, tiny values
+// would take most of the space.
 const widestLog = 1e9
 
 func (a *Axis) validate(name string) error {
@@ -47,11 +46,11 @@ func (a *Axis) validate(name string) error {
 	return textError(name, a.Label)
 }
 
-// Span is what an axis covers: Low < High, and 0 < Low on a logarithmic one.
+// Span is the range of an axis: Low < High, and 0 < Low on a logarithmic one.
 type Span struct{ Low, High float64 }
 
-// At is where v lies on the axis, from 0 at the lower or left end to 1. What
-// is beyond the ends lies on them.
+// At returns the position of v on the axis, from 0 at the lower or left end to 1. Values beyond the
+// ends are at the ends.
 func (a *Axis) At(s Span, v float64) float64 {
 	if a.Log {
 		if v <= s.Low {
@@ -64,7 +63,7 @@ func (a *Axis) At(s Span, v float64) float64 {
 
 func clamp(v float64) float64 { return min(max(v, 0), 1) }
 
-// Bounds are the spans of both axes of a valid panel.
+// Bounds returns the spans of both axes of a valid panel.
 func (p *Panel) Bounds() (x, y Span) {
 	var xs, ys [][]float64
 	for i := range p.Series {
@@ -79,7 +78,7 @@ func (p *Panel) Bounds() (x, y Span) {
 	return p.X.span(xs), y
 }
 
-// span covers all values, or is what the axis says.
+// span returns a span that covers all values, or the one that the axis sets.
 func (a *Axis) span(values [][]float64) Span {
 	if a.Min != 0 || a.Max != 0 {
 		return Span{a.Min, a.Max}
@@ -98,12 +97,12 @@ func (a *Axis) span(values [][]float64) Span {
 	return s.open()
 }
 
-// open gives a span without length some, without losing what it covers.
+// open widens an empty span, which still covers its values.
 func (s Span) open() Span {
 	switch {
 	case s.Low < s.High:
 		return s
-	case s.Low > s.High, s.Low == 0: // nothing, or nothing but zeros
+	case s.Low > s.High, s.Low == 0: // no values, or only zeros
 		return Span{0, 1}
 	}
 	half := math.Abs(s.Low) / 2

@@ -65,7 +65,7 @@ func TestAt(t *testing.T) {
 		{Axis{Log: true}, Span{smallest, largest}, 1, 0.5},
 		{Axis{}, Span{-largest, largest}, 0, 0.5},
 	} {
-		if got := c.axis.At(c.span, c.v); !(math.Abs(got-c.want) <= 1e-9) { // a NaN is wrong too
+		if got := c.axis.At(c.span, c.v); !(math.Abs(got-c.want) <= 1e-9) { // this is also true for NaN
 			t.Errorf("%+v on %v: %v at %v, expected %v", c.axis, c.span, c.v, got, c.want)
 		}
 	}

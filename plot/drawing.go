@@ -7,34 +7,34 @@ import (
 	"unicode/utf8"
 )
 
-// drawing is one panel on a screen: a raster of cells, each one dot or, with
-// Braille, two by four.
+// drawing is one panel on a screen: a grid of cells, with one dot each or, with Braille, two by
+// four.
 type drawing struct {
 	panel  *Panel
 	screen Screen
 	box    box
 	x, y   Span
 
-	margin        int // columns left of the raster: labels, a space, the axis
+	margin        int // columns left of the grid: labels, a space, the axis
 	columns, rows int
-	dotsX, dotsY  int     // of a cell: 1 and 1, or 2 and 4
+	dotsX, dotsY  int     // per cell: 1 and 1, or 2 and 4
 	ink           []inked // rows x columns
 	yLabels       []string
 	lines         []line
 	legend        []legendEntry
 }
 
-// inked is a cell: the Braille dots set in it, and whose.
+// inked is a cell: the Braille dots set in it, and the line that they belong to.
 type inked struct {
 	dots   uint8
 	series int // index of a line + 1; 0 = empty
 	mark   bool
 }
 
-// line is what is drawn: a series, or an edge of its band.
+// line is a line to draw: a series, or an edge of its band.
 type line struct {
 	x, y   []float64
-	series int // of its name in the figure
+	series int // index of its name in the figure
 	glyph  byte
 }
 
@@ -54,7 +54,7 @@ func newDrawing(p *Panel, s Screen, colours map[string]int) *drawing {
 		d.margin = max(d.margin, utf8.RuneCountInString(label))
 	}
 	d.margin += 2
-	d.columns = s.Width - d.margin - 2 // a label of the X axis may hang over
+	d.columns = s.Width - d.margin - 2 // a label of the X axis may extend beyond
 	d.ink = make([]inked, d.rows*d.columns)
 	d.collect(colours)
 	if s.Unicode && (s.Color || len(d.legend) == 1) {
@@ -66,7 +66,7 @@ func newDrawing(p *Panel, s Screen, colours map[string]int) *drawing {
 	return d
 }
 
-// labelRows says what stands left of each row.
+// labelRows returns the label of each row.
 func (d *drawing) labelRows() []string {
 	labels := make([]string, d.rows)
 	for _, t := range d.panel.Y.Ticks(d.y, d.rows*2/5) {
@@ -85,8 +85,8 @@ func (d *drawing) column(v float64) int {
 	return int(math.Round(d.panel.X.At(d.x, v) * float64(d.columns-1)))
 }
 
-// withoutBands is p as it is drawn when it has several series: the edges of
-// their bands would hide each other.
+// withoutBands returns p without bands if it has several series, because their edges would hide
+// each other.
 func (p *Panel) withoutBands() *Panel {
 	bare := *p
 	bare.Series = slices.Clone(p.Series)
@@ -96,7 +96,7 @@ func (p *Panel) withoutBands() *Panel {
 	return &bare
 }
 
-// collect lists the lines of the panel and its legend.
+// collect collects the lines of the panel and its legend.
 func (d *drawing) collect(colours map[string]int) {
 	entries := map[string]bool{}
 	add := func(s *Series, name string, y []float64, offset int) {
@@ -121,7 +121,7 @@ func (d *drawing) collect(colours map[string]int) {
 	}
 }
 
-// draw fills the raster: marks first, then the lines in their order.
+// draw fills the grid: marks first, then the lines in order.
 func (d *drawing) draw() {
 	for _, m := range d.panel.Marks {
 		d.mark(m.At)
@@ -144,7 +144,7 @@ func (d *drawing) mark(at float64) {
 	}
 }
 
-// polyline joins the points of a line.
+// polyline connects the points of a line.
 func (d *drawing) polyline(index int) {
 	l := &d.lines[index]
 	width, height := d.columns*d.dotsX-1, d.rows*d.dotsY-1
@@ -160,7 +160,7 @@ func (d *drawing) polyline(index int) {
 	}
 }
 
-// segment sets the dots between two (Bresenham's algorithm).
+// segment sets the dots between two points (Bresenham's algorithm).
 func (d *drawing) segment(x, y, toX, toY, index int) {
 	dx, stepX := abs(toX-x), sign(toX-x)
 	dy, stepY := -abs(toY-y), sign(toY-y)
@@ -181,23 +181,23 @@ func (d *drawing) segment(x, y, toX, toY, index int) {
 	}
 }
 
-// braille are the bits of U+2800 by row and column of a cell (Unicode
-// standard, block Braille Patterns).
+// braille maps row and column of a dot to the bit of U+2800 (Unicode standard, block Braille
+// Patterns).
 var braille = [4][2]uint8{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}
 
-// dot sets one; a cell belongs to the line drawn last.
+// dot sets a dot; a cell belongs to the line drawn last.
 func (d *drawing) dot(x, y, index int) {
 	cell := &d.ink[y/d.dotsY*d.columns+x/d.dotsX]
 	cell.series = index + 1
 	cell.dots |= braille[y%d.dotsY][x%d.dotsX]
 }
 
-// cells is one row of the raster.
+// cells returns one row of the grid.
 func (d *drawing) cells(row int) string {
 	var b strings.Builder
 	ink := d.ink[row*d.columns:][:d.columns]
 	for from := 0; from < len(ink); {
-		to, series := from, ink[from].series // a run in one colour
+		to, series := from, ink[from].series // a sequence of one colour
 		var run strings.Builder
 		for ; to < len(ink) && ink[to].series == series; to++ {
 			run.WriteString(d.cell(&ink[to]))

@@ -7,50 +7,47 @@ import (
 	"unicode/utf8"
 )
 
-// Figure is one picture. Call Validate before drawing one that came from
-// elsewhere.
+// Figure is one picture. Call Validate before drawing one from elsewhere.
 type Figure struct {
 	Title   string  `json:"title,omitempty"`
-	Columns int     `json:"columns,omitempty"` // panels beside each other in a picture; 0 = 1. A terminal shows them one below the other.
+	Columns int     `json:"columns,omitempty"` // panels side by side in a picture; 0 = 1. A terminal shows them one below the other.
 	Panels  []Panel `json:"panels"`            // at least one
 }
 
-// Panel is one pair of axes with what is drawn between them.
+// Panel is a pair of axes with its series.
 type Panel struct {
 	Title  string   `json:"title,omitempty"`
 	X      Axis     `json:"x"`
 	Y      Axis     `json:"y"`
-	Series []Series `json:"series"` // drawn in order, so the last is on top
+	Series []Series `json:"series"` // drawn in this order, the last one on top
 	Marks  []Mark   `json:"marks,omitempty"`
 }
 
-// Series is one line. Series of the same name, also in different panels, are
-// drawn in the same colour and stand in the legend once: so several runs of one
-// thing are series of one name.
+// Series is one line. Series with the same name, also in different panels, have the same colour and
+// one entry in the legend. So several runs of one thing can be series with one name.
 type Series struct {
 	Name string    `json:"name"`
-	X    []float64 `json:"x"` // finite (at most 1e150), in the axis's unit; points are joined in this order
+	X    []float64 `json:"x"` // finite (at most 1e150), in the axis's unit; points are connected in this order
 	Y    []float64 `json:"y"` // as many as X
 
-	// Low and High bound a band around the line, drawn pale behind all lines.
-	// Both nil, or both as many as X.
+	// Low and High bound a band around the line, drawn pale behind all lines. Both are nil, or both
+	// have the length of X.
 	Low  []float64 `json:"low,omitempty"`
 	High []float64 `json:"high,omitempty"`
 
-	// Faint draws the line thin and pale: for single runs beside their median.
+	// Faint draws the line thin and pale, for single runs beside their median.
 	Faint bool `json:"faint,omitempty"`
 }
 
-// Mark is a point on the X axis, or with To > At a stretch of it, that means
-// something for all series: an outage, say.
+// Mark is a point on the X axis, or with To > At a range, that concerns all series, such as an
+// outage.
 type Mark struct {
 	At    float64 `json:"at"`
 	To    float64 `json:"to,omitempty"` // 0: a point
 	Label string  `json:"label"`
 }
 
-// Limits of a figure, so that one from elsewhere costs a bounded amount of
-// memory and time.
+// Limits of a figure, so that drawing one from elsewhere takes limited memory and time.
 const (
 	MaxPanels = 12
 	MaxSeries = 64        // of a panel
@@ -59,7 +56,7 @@ const (
 	MaxText   = 200       // characters of a title, name or label
 )
 
-// Validate names everything that keeps f from being drawn.
+// Validate returns an error that names everything that prevents drawing f.
 func (f *Figure) Validate() error {
 	var errs []error
 	if len(f.Panels) == 0 || len(f.Panels) > MaxPanels {
@@ -130,7 +127,7 @@ func (s *Series) validate() error {
 
 func (s *Series) hasBand() bool { return len(s.Low) > 0 }
 
-// textError refuses what would break a line, and what is too long for one.
+// textError returns an error for text that is too long or would break a line.
 func textError(what, s string) error {
 	if n := utf8.RuneCountInString(s); n > MaxText {
 		return fmt.Errorf("%s of %d characters, expected at most %d", what, n, MaxText)
@@ -143,18 +140,18 @@ func textError(what, s string) error {
 	return nil
 }
 
-// largest and smallest bound the values that can be drawn, so that no sum,
-// product or quotient of two of them leaves the range of float64.
+// largest and smallest limit the values that can be drawn, so that sums, products and quotients of
+// two values stay within the range of float64.
 const (
 	largest  = 1e150
 	smallest = 1e-150
 )
 
-// finite also refuses NaN.
+// finite is false for NaN too.
 func finite(v float64) bool { return math.Abs(v) <= largest }
 
-// Names lists the names of the series in the order of their first appearance,
-// each once: the order of the legend and of the colours.
+// Names returns the distinct names of the series in order of first appearance, which is the order
+// of the legend and of the colours.
 func (f *Figure) Names() []string {
 	var names []string
 	seen := map[string]bool{}

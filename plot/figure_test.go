@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// waits is a figure as the plan of two strategies would be.
+// waits returns a figure like the plan of two strategies.
 func waits() *Figure {
 	var retry, doubling, half, twice, fixed []float64
 	for i := range 10 {

@@ -8,19 +8,18 @@ import (
 	"io"
 )
 
-// maxDocument bounds what Decode reads: a figure of MaxPoints points with
-// bands, and what stands around it.
+// maxDocument limits what Decode reads: a figure of MaxPoints points with bands, and the rest of
+// the document.
 const maxDocument = 256 << 20
 
-// Document is the least that a command prints as JSON for its figure to be
-// drawn by another: an object with the member "figure", whatever else is in
-// it.
+// Document is the part of a command's JSON output that another command needs to draw it: an object
+// with the member "figure". It may contain other members.
 type Document struct {
 	Figure json.RawMessage `json:"figure"`
 }
 
-// Decode reads a Document of at most 256 MiB and returns its figure, which is
-// valid. The error says what is wrong with it.
+// Decode reads a Document of at most 256 MiB and returns its figure, which is valid. The error says
+// what is wrong.
 func Decode(r io.Reader) (*Figure, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Screen is what a figure is drawn on.
+// Screen describes the output of Text.
 type Screen struct {
 	Width   int  // columns; below 40 counts as 40, above 400 as 400
-	Height  int  // rows between the axes of each panel; 0 = 16, held within 4 and 200
+	Height  int  // rows between the axes of each panel; 0 = 16, otherwise limited to 4..200
 	Color   bool // ANSI colours, and with Unicode lines of Braille dots in them
 	Unicode bool // box drawing and Braille characters; else ASCII only
 }
@@ -25,10 +25,9 @@ func (s Screen) bounded() Screen {
 	return s
 }
 
-// Text draws a valid figure with characters, panel below panel, each line
-// ending with \n and none wider than the screen. With colours the lines are
-// told apart by them; without, each line has its own character, and Braille
-// dots are used where there is only one.
+// Text draws a valid figure with characters, one panel below the other. Each line ends with \n, and
+// none is wider than the screen. With colours, these distinguish the lines. Without, each line has
+// its own character, and Braille dots are only used for a single line.
 func (f *Figure) Text(s Screen) string {
 	s = s.bounded()
 	var b strings.Builder
@@ -50,11 +49,10 @@ func (f *Figure) Text(s Screen) string {
 	return b.String()
 }
 
-// ANSI colours by series: those that can be read on dark and light ground
-// first.
+// ansi are the ANSI colours by series. The first ones are readable on dark and light backgrounds.
 var ansi = []string{"36", "33", "35", "32", "34", "31", "96", "93", "95", "92", "94", "91"}
 
-// Characters by series, where there are no colours.
+// glyphs are the characters by series if there are no colours.
 const glyphs = "*o+x#@%&=~sn"
 
 func (s Screen) paint(text string, series int) string {
@@ -71,7 +69,7 @@ func (s Screen) bold(text string) string {
 	return "\x1b[1m" + text + "\x1b[0m"
 }
 
-// box are the characters of axes.
+// box holds the characters of axes.
 type box struct{ left, leftTick, corner, bottom, bottomTick, mark, line string }
 
 func (s Screen) box() box {
@@ -81,7 +79,7 @@ func (s Screen) box() box {
 	return box{"|", "+", "+", "-", "+", ":", "--"}
 }
 
-// write puts the drawn panel between its axes.
+// write writes the panel with its axes.
 func (d *drawing) write(b *strings.Builder) {
 	if d.panel.Title != "" {
 		fmt.Fprintf(b, "%s\n", d.screen.bold(cut(d.panel.Title, d.screen.Width)))
@@ -128,7 +126,7 @@ func (d *drawing) writeXAxis(b *strings.Builder) {
 	}
 }
 
-// writeLegend writes one entry per line and per mark, as many on a row as fit.
+// writeLegend writes one entry per line and per mark, as many per row as fit.
 func (d *drawing) writeLegend(b *strings.Builder) {
 	room := d.screen.Width - d.margin
 	used := 0

@@ -30,7 +30,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// band is waits with one series and a linear axis.
+// band returns waits with one series and a linear axis.
 func band() *Figure {
 	f := waits()
 	f.Panels[0].Series = f.Panels[0].Series[:1]
@@ -47,7 +47,7 @@ func TestTextGolden(t *testing.T) {
 
 var escapes = regexp.MustCompile("\x1b\\[[0-9]+m")
 
-// checkText holds what Text promises for every screen.
+// checkText checks what Text promises for every screen.
 func checkText(t *testing.T, f *Figure, s Screen) {
 	t.Helper()
 	text := f.Text(s)
@@ -76,7 +76,7 @@ func checkText(t *testing.T, f *Figure, s Screen) {
 	}
 }
 
-// words is all text in f.
+// words returns all text in f.
 func (f *Figure) words() string {
 	b, err := json.Marshal(f)
 	if err != nil {
@@ -103,8 +103,7 @@ func TestTextFitsEveryScreen(t *testing.T) {
 	}
 }
 
-// A line that is told from others by its colour only must not appear where
-// there are no colours.
+// Without colours, no two lines may look alike.
 func TestEveryLineHasItsOwnCharacterWithoutColours(t *testing.T) {
 	text := waits().Text(Screen{Width: 80, Unicode: true})
 	for _, want := range []string{"* doubling", "o fixed", "**", "ooo"} {

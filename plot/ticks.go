@@ -5,28 +5,28 @@ import (
 	"strconv"
 )
 
-// Tick is a place on an axis. One without a label is a minor one.
+// Tick is a position on an axis. A minor tick has no label.
 type Tick struct {
 	Value float64
 	Label string
 }
 
-// Ticks are round values within s, rising, about as many labelled ones as
-// asked for and never more than twice as many; n >= 2.
+// Ticks returns round values within s, ascending: about n with labels, and never more than 2n; n >=
+// 2.
 func (a *Axis) Ticks(s Span, n int) []Tick {
 	n = max(n, 2)
 	if a.Log {
 		return a.logTicks(s, n)
 	}
 	step := a.step((s.High - s.Low) / float64(n))
-	slack := min(step, s.High-s.Low) * 1e-9 // ends that are ticks, but for rounding
+	slack := min(step, s.High-s.Low) * 1e-9 // tolerance for ticks at the ends
 	var ticks []Tick
 	for i := math.Ceil((s.Low - slack) / step); i*step <= s.High+slack; i++ {
-		if i+1 == i { // numbers so large that a step is lost in them
+		if i+1 == i { // the numbers are so large that adding 1 has no effect
 			break
 		}
 		v := i*step + 0      // 0 and not -0
-		if v < s.Low-slack { // rounded down past the end, where numbers are large and the span is small
+		if v < s.Low-slack { // rounded down beyond the end, for large numbers in a small span
 			continue
 		}
 		ticks = append(ticks, Tick{v, a.label(v, step)})
@@ -34,7 +34,7 @@ func (a *Axis) Ticks(s Span, n int) []Tick {
 	return ticks
 }
 
-// Beyond a minute, decimal steps are no round durations.
+// Above a minute, decimal steps are not round durations.
 var durationSteps = []float64{
 	1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
 	3600, 2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400,
@@ -42,7 +42,7 @@ var durationSteps = []float64{
 
 const day = 86400
 
-// step is the round step at or above rough.
+// step returns the smallest round step that is at least rough.
 func (a *Axis) step(rough float64) float64 {
 	switch {
 	case a.Unit == Count:
@@ -59,7 +59,7 @@ func (a *Axis) step(rough float64) float64 {
 	return round125(rough)
 }
 
-// round125 is the first of ..., 0.5, 1, 2, 5, 10, ... that is not below v.
+// round125 returns the first of ..., 0.5, 1, 2, 5, 10, ... that is at least v.
 func round125(v float64) float64 {
 	if !(v > 0) {
 		return 1
@@ -73,8 +73,8 @@ func round125(v float64) float64 {
 	return 10 * power
 }
 
-// logTicks takes the finest grid that gives no more than n labels;
-// where even the coarsest gives more, it leaves out labels.
+// logTicks uses the finest grid with at most n labels. If even the coarsest grid has more, it omits
+// labels.
 func (a *Axis) logTicks(s Span, n int) []Tick {
 	var values []float64
 	for _, grid := range [][]float64{{1, 2, 3, 5}, {1, 2, 5}, {1, 3}, {1}} {
@@ -93,11 +93,10 @@ func (a *Axis) logTicks(s Span, n int) []Tick {
 	return ticks
 }
 
-// grid lists the multiples within s of each decade, and of each of the larger
-// units of time.
+// grid returns the multiples within s of each decade, and of each of the larger units of time.
 func (a *Axis) grid(s Span, multiples []float64) []float64 {
 	var values []float64
-	slack := 1e-9 * min(s.Low, s.High-s.Low) // ends that are ticks, but for rounding
+	slack := 1e-9 * min(s.Low, s.High-s.Low) // tolerance for ticks at the ends
 	for base := a.firstBase(s.Low); base <= s.High; base = a.nextBase(base) {
 		for _, m := range multiples {
 			if v := base * m; v < a.nextBase(base)*(1-1e-9) && v >= s.Low-slack && v <= s.High+slack {
@@ -108,8 +107,7 @@ func (a *Axis) grid(s Span, multiples []float64) []float64 {
 	return values
 }
 
-// firstBase is the base of the decade or unit that v > 0 lies in, or one
-// before it.
+// firstBase returns the base of the decade or unit of v > 0, or one before it.
 func (a *Axis) firstBase(v float64) float64 {
 	if a.Unit == Seconds && v >= 1 {
 		return 1
@@ -117,8 +115,7 @@ func (a *Axis) firstBase(v float64) float64 {
 	return max(math.Pow(10, math.Floor(math.Log10(v))), smallest)
 }
 
-// nextBase is ten times base; of seconds the next of 1s, 10s, 1m, 10m, 1h,
-// 10h, 1d, 10d, ...
+// nextBase returns ten times base; for seconds the next of 1s, 10s, 1m, 10m, 1h, 10h, 1d, 10d, ...
 func (a *Axis) nextBase(base float64) float64 {
 	next := exact10(base * 10)
 	if a.Unit != Seconds {
@@ -132,7 +129,7 @@ func (a *Axis) nextBase(base float64) float64 {
 	return next
 }
 
-// exact10 takes the rounding errors from a power of ten.
+// exact10 removes rounding errors from a power of ten.
 func exact10(v float64) float64 {
 	power := math.Pow(10, math.Round(math.Log10(v)))
 	if math.Abs(v/power-1) < 1e-6 {
@@ -141,7 +138,7 @@ func exact10(v float64) float64 {
 	return v
 }
 
-// label writes v with the digits that step needs.
+// label formats v with the digits that step needs.
 func (a *Axis) label(v, step float64) string {
 	if a.Unit == Seconds {
 		return Duration(v)
@@ -159,7 +156,7 @@ func (a *Axis) label(v, step float64) string {
 	return short(v, step)
 }
 
-// short is v without more decimals than step has.
+// short formats v with at most as many decimals as step.
 func short(v, step float64) string {
 	decimals := 0
 	for s := math.Abs(step); decimals < 9 && math.Abs(s-math.Round(s)) > 1e-6*s; s *= 10 {
@@ -168,8 +165,8 @@ func short(v, step float64) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// Duration writes seconds as people do: 250ms, 1.5s, 2m, 1h30m, 3d. It keeps
-// three digits of what is below a second and the two largest units above.
+// Duration formats seconds for people: 250ms, 1.5s, 2m, 1h30m, 3d. It keeps three digits below a
+// second and the two largest units above.
 func Duration(seconds float64) string {
 	switch abs := math.Abs(seconds); {
 	case abs == 0:

@@ -52,7 +52,7 @@ func TestTickLabels(t *testing.T) {
 	}
 }
 
-// checkTicks holds what Ticks promises for every span.
+// checkTicks checks what Ticks promises for every span.
 func checkTicks(t *testing.T, a Axis, s Span, n int) {
 	t.Helper()
 	ticks := a.Ticks(s, n)

@@ -48,6 +48,7 @@ const (
 	CauseStatus         Cause = iota // a complete response header section arrived; see Attempt.Status
 	CauseDial                        // no connection: refused, unreachable, unresolved, dial timeout
 	CauseTLS                         // the handshake failed, so no request byte was sent
+	CauseUntrusted                   // the certificate of the upstream could not be verified, so no request byte was sent
 	CauseIdleClose                   // a pooled connection was already closed, or took 0 bytes of the request
 	CauseRefusedStream               // HTTP/2 REFUSED_STREAM (RFC 9113 section 8.7): certainly not processed
 	CauseReset                       // the connection ended after request bytes were taken, before a response header section
@@ -63,6 +64,7 @@ var causeTexts = [numCauses]labels.Text{
 	CauseStatus:         {Label: "status", Explain: "The upstream answered."},
 	CauseDial:           {Label: "dial", Explain: "No connection to the upstream could be made."},
 	CauseTLS:            {Label: "tls", Explain: "The TLS handshake with the upstream failed."},
+	CauseUntrusted:      {Label: "untrusted_certificate", Explain: "The certificate of the upstream could not be verified."},
 	CauseIdleClose:      {Label: "idle_close", Explain: "The upstream had closed the pooled connection before it took a byte of the request."},
 	CauseRefusedStream:  {Label: "refused_stream", Explain: "The upstream refused the HTTP/2 stream before processing it."},
 	CauseReset:          {Label: "reset", Explain: "The connection ended after the request was sent and before response headers came."},
@@ -80,7 +82,7 @@ func (c Cause) Explain() string { return labels.Lookup(causeTexts[:], int(c)).Ex
 // unsafe method may be sent again.
 func (c Cause) Sure() bool {
 	switch c {
-	case CauseDial, CauseTLS, CauseIdleClose, CauseRefusedStream:
+	case CauseDial, CauseTLS, CauseUntrusted, CauseIdleClose, CauseRefusedStream:
 		return true
 	}
 	return false

@@ -182,6 +182,8 @@ func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
 		return ReasonUpstreamGaveUp
 	case a.Unwanted && a.Cause == CauseStatus:
 		return ReasonAskedNotToRetry
+	case a.Cause == CauseUntrusted:
+		return ReasonUntrustedCertificate // the next handshake would fail too
 	case a.Cause != CauseStatus && !p.RetryOn.matches(a):
 		return ReasonNotInRetryOn
 	case c == Unknown && !s.Safe && !p.RetryOn.grpcOptsIn(a):
@@ -245,6 +247,7 @@ func (p *Policy) spread(s backoff.Step, room time.Duration, r backoff.Rand) time
 var causeReasons = [numCauses]Reason{
 	CauseDial:           ReasonConnectFailure,
 	CauseTLS:            ReasonTLSFailure,
+	CauseUntrusted:      ReasonTLSFailure,
 	CauseIdleClose:      ReasonIdleClose,
 	CauseRefusedStream:  ReasonRefusedStream,
 	CauseReset:          ReasonReset,

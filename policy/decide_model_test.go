@@ -132,6 +132,8 @@ func (tr *trial) holds(why Reason, hadToken bool) bool {
 	switch why {
 	case ReasonUpstreamGaveUp:
 		return a.Final
+	case ReasonUntrustedCertificate:
+		return tr.attempt.Cause == CauseUntrusted
 	case ReasonAskedNotToRetry:
 		return a.Unwanted
 	case ReasonNotInRetryOn:
@@ -226,7 +228,7 @@ func TestMethodDoesNotMatterForWhatWasNotSent(t *testing.T) {
 	retried := 0
 	for range 20_000 {
 		tr := randomTrial(t, r, settings, []backoff.Strategy{backoff.FullJitter{Base: time.Second, Max: time.Minute, Factor: 2}})
-		tr.attempt.Cause = pick(r, CauseDial, CauseTLS, CauseIdleClose, CauseRefusedStream)
+		tr.attempt.Cause = pick(r, CauseDial, CauseTLS, CauseUntrusted, CauseIdleClose, CauseRefusedStream)
 		tr.budget = nil
 		safe, unsafe := tr, tr
 		safe.at.Safe, unsafe.at.Safe = true, false

@@ -67,6 +67,7 @@ func TestDecide(t *testing.T) {
 		{"reset of an unsafe gRPC call", Attempt{Cause: CauseReset, GRPC: GRPCUnavailable}, unsafe, no(Unknown, ReasonNotIdempotent)},
 		{"dial", Attempt{Cause: CauseDial}, nil, retry(NotSent, ReasonConnectFailure, s)},
 		{"TLS", Attempt{Cause: CauseTLS}, nil, retry(NotSent, ReasonTLSFailure, s)},
+		{"untrusted certificate", Attempt{Cause: CauseUntrusted}, nil, no(NotSent, ReasonUntrustedCertificate)},
 		{"refused stream", Attempt{Cause: CauseRefusedStream}, nil, retry(NotSent, ReasonRefusedStream, s)},
 		{"reset", Attempt{Cause: CauseReset}, nil, retry(Unknown, ReasonReset, s)},
 		{"attempt timeout", Attempt{Cause: CauseAttemptTimeout}, nil, retry(Unknown, ReasonAttemptTimeout, s)},

@@ -34,6 +34,7 @@ const (
 	OutcomeGaveUpNoDescriptors
 	OutcomeGaveUpAskedNotToRetry
 	OutcomeGaveUpQuotaExhausted
+	OutcomeGaveUpUntrustedCertificate
 
 	OutcomeClientGone
 	OutcomeRequestBroken

@@ -50,6 +50,7 @@ const (
 	ReasonNoDescriptors
 	ReasonAskedNotToRetry
 	ReasonQuotaExhausted
+	ReasonUntrustedCertificate
 	numReasons
 )
 
@@ -79,28 +80,29 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonGRPC:           {Label: "grpc_status", Explain: "The gRPC call ended before any message with a status that RETRYPROXY_RETRY_ON lists."},
 	ReasonAskedToRetry:   {Label: "asked_to_retry", Explain: "The upstream answered with a status that RETRYPROXY_RETRY_ON does not list and asked for a retry (X-Should-Retry: true)."},
 
-	ReasonNotIdempotent:     {Label: "not_idempotent", Explain: "A retry might do the work twice: the method is not idempotent, there is no Idempotency-Key, and the route does not allow unsafe retries."},
-	ReasonRetriesExhausted:  {Label: "retries_exhausted", Explain: "The request had used all its retries, or the window for them was over."},
-	ReasonRetriesOff:        {Label: "retries_off", Explain: "The route allows no retries."},
-	ReasonBudgetExhausted:   {Label: "budget_exhausted", Explain: "The retry budget of the upstream was empty."},
-	ReasonDeadline:          {Label: "deadline", Explain: "The wait did not fit into the time left for the request."},
-	ReasonRetryAfterTooLong: {Label: "retry_after_too_long", Explain: "The upstream asked for a longer wait (Retry-After or an exhausted rate limit) than the request had time left, or than a rate-limit pause may last."},
-	ReasonBodyTooLarge:      {Label: "body_too_large", Explain: "The request body was larger than the retry buffer of a request."},
-	ReasonRetryBufferFull:   {Label: "retry_buffer_full", Explain: "The retry buffer of the process was full."},
-	ReasonBodyUnfinished:    {Label: "body_unfinished", Explain: "The upload was incomplete when the attempt failed, and could not be completed."},
-	ReasonResponseTooLarge:  {Label: "response_too_large", Explain: "The failed response was too large to keep during a retry, so it was relayed."},
-	ReasonDraining:          {Label: "draining", Explain: "The proxy was shutting down and began no new retries."},
-	ReasonUpstreamGaveUp:    {Label: "upstream_gave_up", Explain: "The response came from another retryproxy that had given up already, or from a gRPC server that asked for no retry."},
-	ReasonLayered:           {Label: "layered", Explain: "The request was itself a retry of another proxy, and RETRYPROXY_LAYERED_RETRIES left it no retries."},
-	ReasonNotInRetryOn:      {Label: "not_in_retry_on", Explain: "RETRYPROXY_RETRY_ON does not list this kind of failure, such as a 501."},
-	ReasonRateLimitPause:    {Label: "rate_limit_pause", Explain: "A rate-limit pause (429) was in force for this key, and it was longer than the time left for the request."},
-	ReasonClientThrottled:   {Label: "client_throttled", Explain: "The upstream rejects nearly all requests, and this one was not sent again (RETRYPROXY_CLIENT_THROTTLING)."},
-	ReasonRateLimited:       {Label: "rate_limited", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for a retry within the time that it may wait."},
-	ReasonSwitchedOff:       {Label: "switched_off", Explain: "Retries are switched off, all or a share of them, by retryproxy retry-percent."},
-	ReasonDryRun:            {Label: "dry_run", Explain: "The route makes no retries (RETRYPROXY_DRY_RUN=true); otherwise the request would have been retried."},
-	ReasonNoDescriptors:     {Label: "no_descriptors", Explain: "The process or the machine had no file descriptor for a connection to the upstream for as long as the request could wait. This does not count against the upstream."},
-	ReasonAskedNotToRetry:   {Label: "asked_not_to_retry", Explain: "The upstream asked for no retry (X-Should-Retry: false)."},
-	ReasonQuotaExhausted:    {Label: "quota_exhausted", Explain: "The error body says that a budget, a spending limit or a prepaid credit is used up (docs/reference/retry-after.md lists the codes). No retry would help."},
+	ReasonNotIdempotent:        {Label: "not_idempotent", Explain: "A retry might do the work twice: the method is not idempotent, there is no Idempotency-Key, and the route does not allow unsafe retries."},
+	ReasonRetriesExhausted:     {Label: "retries_exhausted", Explain: "The request had used all its retries, or the window for them was over."},
+	ReasonRetriesOff:           {Label: "retries_off", Explain: "The route allows no retries."},
+	ReasonBudgetExhausted:      {Label: "budget_exhausted", Explain: "The retry budget of the upstream was empty."},
+	ReasonDeadline:             {Label: "deadline", Explain: "The wait did not fit into the time left for the request."},
+	ReasonRetryAfterTooLong:    {Label: "retry_after_too_long", Explain: "The upstream asked for a longer wait (Retry-After or an exhausted rate limit) than the request had time left, or than a rate-limit pause may last."},
+	ReasonBodyTooLarge:         {Label: "body_too_large", Explain: "The request body was larger than the retry buffer of a request."},
+	ReasonRetryBufferFull:      {Label: "retry_buffer_full", Explain: "The retry buffer of the process was full."},
+	ReasonBodyUnfinished:       {Label: "body_unfinished", Explain: "The upload was incomplete when the attempt failed, and could not be completed."},
+	ReasonResponseTooLarge:     {Label: "response_too_large", Explain: "The failed response was too large to keep during a retry, so it was relayed."},
+	ReasonDraining:             {Label: "draining", Explain: "The proxy was shutting down and began no new retries."},
+	ReasonUpstreamGaveUp:       {Label: "upstream_gave_up", Explain: "The response came from another retryproxy that had given up already, or from a gRPC server that asked for no retry."},
+	ReasonLayered:              {Label: "layered", Explain: "The request was itself a retry of another proxy, and RETRYPROXY_LAYERED_RETRIES left it no retries."},
+	ReasonNotInRetryOn:         {Label: "not_in_retry_on", Explain: "RETRYPROXY_RETRY_ON does not list this kind of failure, such as a 501."},
+	ReasonRateLimitPause:       {Label: "rate_limit_pause", Explain: "A rate-limit pause (429) was in force for this key, and it was longer than the time left for the request."},
+	ReasonClientThrottled:      {Label: "client_throttled", Explain: "The upstream rejects nearly all requests, and this one was not sent again (RETRYPROXY_CLIENT_THROTTLING)."},
+	ReasonRateLimited:          {Label: "rate_limited", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for a retry within the time that it may wait."},
+	ReasonSwitchedOff:          {Label: "switched_off", Explain: "Retries are switched off, all or a share of them, by retryproxy retry-percent."},
+	ReasonDryRun:               {Label: "dry_run", Explain: "The route makes no retries (RETRYPROXY_DRY_RUN=true); otherwise the request would have been retried."},
+	ReasonNoDescriptors:        {Label: "no_descriptors", Explain: "The process or the machine had no file descriptor for a connection to the upstream for as long as the request could wait. This does not count against the upstream."},
+	ReasonAskedNotToRetry:      {Label: "asked_not_to_retry", Explain: "The upstream asked for no retry (X-Should-Retry: false)."},
+	ReasonQuotaExhausted:       {Label: "quota_exhausted", Explain: "The error body says that a budget, a spending limit or a prepaid credit is used up (docs/reference/retry-after.md lists the codes). No retry would help."},
+	ReasonUntrustedCertificate: {Label: "untrusted_certificate", Explain: "The certificate of the upstream could not be verified: its CA is unknown, it is for another name, or it is not valid now. The log says what to do. This does not open the circuit breaker."},
 }
 
 // String returns the metric label, or "invalid" for a value outside the set.
@@ -125,7 +127,7 @@ var inVain = map[string]bool{}
 func init() {
 	for _, r := range []Reason{
 		ReasonRetriesExhausted, ReasonBudgetExhausted, ReasonDeadline, ReasonRetryAfterTooLong,
-		ReasonUpstreamGaveUp, ReasonLayered, ReasonQuotaExhausted,
+		ReasonUpstreamGaveUp, ReasonLayered, ReasonQuotaExhausted, ReasonUntrustedCertificate,
 	} {
 		inVain[r.String()] = true
 	}

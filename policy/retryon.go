@@ -34,7 +34,7 @@ func (r *RetryOn) matches(a *Attempt) bool {
 	switch a.Cause {
 	case CauseStatus:
 		return r.hasCode(a.Status) || r.hasField(a) || r.grpc.has(a.GRPC)
-	case CauseDial, CauseTLS, CauseIdleClose, CauseRefusedStream:
+	case CauseDial, CauseTLS, CauseUntrusted, CauseIdleClose, CauseRefusedStream:
 		return r.connect
 	case CauseReset, CauseMalformed:
 		return r.reset

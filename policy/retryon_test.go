@@ -61,7 +61,7 @@ func TestRetryOnStatuses(t *testing.T) {
 
 func TestRetryOnCauses(t *testing.T) {
 	governs := map[string][]Cause{
-		"connect-failure": {CauseDial, CauseTLS, CauseIdleClose, CauseRefusedStream},
+		"connect-failure": {CauseDial, CauseTLS, CauseUntrusted, CauseIdleClose, CauseRefusedStream},
 		"reset":           {CauseReset, CauseMalformed},
 		"attempt-timeout": {CauseAttemptTimeout},
 		"none":            {},

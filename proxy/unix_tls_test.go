@@ -178,9 +178,8 @@ func TestAFailedHandshakeIsNotSent(t *testing.T) {
 		server func(*tls.Config)
 		files  upstream.TLSFiles
 	}{
-		"wrong name":          {nil, upstream.TLSFiles{ServerName: "other.test"}},
-		"old version":         {func(s *tls.Config) { s.MaxVersion = tls.VersionTLS11 }, upstream.TLSFiles{}},
-		"unknown certificate": {nil, upstream.TLSFiles{CA: newAuthority(t).dir + "/ca.pem"}},
+		"old version":        {func(s *tls.Config) { s.MaxVersion = tls.VersionTLS11 }, upstream.TLSFiles{}},
+		"no common protocol": {func(s *tls.Config) { s.NextProtos = []string{"spdy/3.1"} }, upstream.TLSFiles{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

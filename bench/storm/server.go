@@ -32,11 +32,11 @@ type serverOptions struct {
 }
 
 func (s *serverOptions) flags(f *rig.Flags) {
-	rig.Number(f, &s.base, "base", 100*time.Millisecond, time.Millisecond, time.Hour, "server: time of a response while few requests are there")
+	rig.Number(f, &s.base, "base", 100*time.Millisecond, time.Millisecond, time.Hour, "server: response time with few requests in progress")
 	rig.Number(f, &s.free, "free", 30, 0, 1<<20, "server: requests at once that are few")
-	rig.Number(f, &s.factor, "factor", 1.05, 1, 100, "server: above them, a response takes this many times longer...")
+	rig.Number(f, &s.factor, "factor", 1.05, 1, 100, "server: factor of the response time...")
 	rig.Number(f, &s.step, "step", 15, 1e-3, 1e6, "server: ...for each so many requests more")
-	rig.Number(f, &s.look, "look", 50*time.Millisecond, time.Millisecond, time.Hour, "server: how often a waiting request looks how many there are")
+	rig.Number(f, &s.look, "look", 50*time.Millisecond, time.Millisecond, time.Hour, "server: how often a request in progress checks the load")
 	rig.Number(f, &s.backlog, "backlog", 32768, 1, 1<<17, "server: connections that the kernel accepts while the server is stopped")
 }
 

@@ -51,7 +51,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", RequireUniqueNames: true, RequireExplicitExec: true, UpdateScripts: *update})
 }
 
-// The webhook shows the certificate of its files, answers, and ends when it is told to.
+// The webhook uses the certificate of its files, answers, and ends after SIGTERM.
 func TestWebhookServesAndEnds(t *testing.T) {
 	borrowed := httptest.NewTLSServer(nil) // for its certificate
 	defer borrowed.Close()
@@ -94,13 +94,13 @@ func TestWebhookServesAndEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer response.Body.Close() //nolint:errcheck // only read
 	if answer, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(answer), `"response":{"uid":"1","allowed":true}`) {
 		t.Errorf("%s, %v", answer, err)
 	}
 	client.CloseIdleConnections()
 	cancel()
-	for lines.Scan() { // what it logs at its end
+	for lines.Scan() { // what it logs at the end
 	}
 	if code := <-ended; code != 0 {
 		t.Errorf("exit code %d", code)

@@ -27,7 +27,7 @@ func runWebhook(ctx context.Context, out *outside) error {
 	o := options(f, out.defaultImage())
 	var files certs.Files
 	listen := f.String("listen", ":8443", "`address` to listen on")
-	f.StringVar(&files.Cert, "cert", "", "PEM `file` of the certificate, leaf first; its key is in it, or beside it in the file that ends in .key")
+	f.StringVar(&files.Cert, "cert", "", "PEM `file` of the certificate, leaf first; the key is in the same file, or in the file beside it that ends in .key")
 	if err := parse(f, webhookUsage, out.Args[1:], out.Stdout); err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func parse(args []string, stdout io.Writer) (*job, error) {
 	f.StringVar(&j.png, "png", "", "draw into this PNG `FILE`")
 	f.StringVar(&j.svg, "svg", "", "draw into this SVG `FILE`")
 	f.BoolVar(&j.version, "version", false, "print the version")
-	f.Func("size", "of the picture in `pixels`, default 900x540", func(s string) error {
+	f.Func("size", "size of the picture in `pixels`, default 900x540", func(s string) error {
 		size, err := parseSize(s)
 		j.size = size
 		return err

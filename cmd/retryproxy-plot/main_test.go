@@ -131,7 +131,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A picture that was there is not lost to one that cannot be drawn.
+// If drawing fails, an existing picture stays.
 func TestAFailedDrawingLeavesTheOldPicture(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.png")

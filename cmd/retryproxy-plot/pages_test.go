@@ -14,7 +14,7 @@ import (
 
 const root = "../.."
 
-// commands are the lines of the guides that a reader would paste.
+// commands returns the command lines of the guides that a reader may paste.
 func commands(t *testing.T) []string {
 	t.Helper()
 	var lines []string
@@ -27,8 +27,7 @@ func commands(t *testing.T) []string {
 	return lines
 }
 
-// workshop is a directory with the commands in its bin, and where pictures
-// can be drawn.
+// workshop returns a directory with the commands in its bin, where pictures can be drawn.
 func workshop(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -46,8 +45,7 @@ func workshop(t *testing.T) string {
 	return dir
 }
 
-// Every command in the guide works as pasted, and those that draw give the
-// picture that the guide shows.
+// Every command in the guides works as pasted, and draws the picture that the guide shows.
 func TestTheGuideShowsWhatItsCommandsDraw(t *testing.T) {
 	dir := workshop(t)
 	picture := regexp.MustCompile(`--png (docs/pictures/\S+)`)
@@ -65,7 +63,7 @@ func TestTheGuideShowsWhatItsCommandsDraw(t *testing.T) {
 	}
 }
 
-// compare allows for the last digits of other processors' arithmetic.
+// compare allows for differences in the last digits on other processors.
 func compare(t *testing.T, got, want string) {
 	t.Helper()
 	a, b := decode(t, got), decode(t, want)
@@ -105,8 +103,7 @@ func decode(t *testing.T, path string) image.Image {
 	return m
 }
 
-// A picture that no document shows is forgotten; a large one slows every
-// clone.
+// Every picture is shown on some page; a large one would slow down every clone.
 func TestPicturesAreSmallAndShown(t *testing.T) {
 	documents, err := filepath.Glob(filepath.Join(root, "docs/*/*.md"))
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// From the test's loopback only the Host field tells an allowed network, and the token, from no right at all.
+// All requests come from loopback, so only the Host header shows whether a network is allowed, and
+// only the token whether a client is.
 func TestTheAdminListenerIsOpenedBySettings(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	const first, second = "0123456789abcdef", "fedcba9876543210"

@@ -30,7 +30,7 @@ const leastWindow = time.Second
 
 func runAdvise(ctx context.Context, c *call) error {
 	f := c.flags()
-	window := f.Duration("window", 0, "look at so long from now on; 0 means since the process began")
+	window := f.Duration("window", 0, "observe this long from now on; 0 means since the process started")
 	asJSON := f.Bool("json", false, "print JSON")
 	ask, err := c.parseAsk(f)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/advise"
 )
 
-// everyNth fails one request in n.
+// everyNth fails every nth request.
 func everyNth(t *testing.T, n int64) *httptest.Server {
 	t.Helper()
 	var count atomic.Int64

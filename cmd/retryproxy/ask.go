@@ -48,7 +48,7 @@ A native sidecar (Kubernetes 1.29 or later) does not need it.`,
 
 func runHealth(ctx context.Context, c *call) error {
 	f := c.flags()
-	live := f.Bool("live", false, "ask whether the process lives, not whether it takes requests")
+	live := f.Bool("live", false, "ask whether the process is alive, not whether it accepts requests")
 	ask, err := c.parseAsk(f)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (c *call) parseAsk(f *flag.FlagSet) (adminclient.Ask, error) {
 
 // parseAskRest is like parseAsk for a command with up to max arguments of its own.
 func (c *call) parseAskRest(f *flag.FlagSet, max int) (adminclient.Ask, []string, error) {
-	address := f.String("address", "", "the admin listener (host:port or unix:/path); default as RETRYPROXY_ADMIN_LISTEN says")
+	address := f.String("address", "", "the admin listener (host:port or unix:/path); default RETRYPROXY_ADMIN_LISTEN")
 	timeout := f.Duration("timeout", 2*time.Second, "time for the response")
 	rest, err := c.parse(f, max)
 	if err != nil {

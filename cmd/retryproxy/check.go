@@ -13,7 +13,7 @@ import (
 var checkCommand = command{
 	name:    "check",
 	args:    "[--all] [--json]",
-	summary: "check the settings and print those in force, route by route",
+	summary: "check the settings and print the effective ones, route by route",
 	details: `Reads the environment and RETRYPROXY_CONFIG_FILE like a start would, but opens
 nothing. Prints the settings that are set, each with its variable, and those that
 most people need. For every named route it prints what differs from the default

@@ -18,8 +18,7 @@ import (
 	"time"
 )
 
-// selfSigned writes a certificate for loopback and its key into dir, in place
-// of those there.
+// selfSigned writes a certificate for loopback and its key to dir, replacing existing ones.
 func selfSigned(t *testing.T, dir string, serial int64) (cert, key string) {
 	t.Helper()
 	private, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -41,13 +40,13 @@ func selfSigned(t *testing.T, dir string, serial int64) (cert, key string) {
 	return cert, key
 }
 
-// shown gives the serial number of the certificate that clients meet.
+// shown returns the serial number of the certificate that clients get.
 func (p *process) shown() int64 {
 	c, err := tls.Dial("tcp", p.listen[0], &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		return 0
 	}
-	defer c.Close() //nolint:errcheck // a test's
+	defer c.Close() //nolint:errcheck // only a test
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 

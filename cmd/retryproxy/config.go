@@ -12,7 +12,7 @@ import (
 var configCommand = command{
 	name:    "config",
 	args:    "convert [FILE] | schema",
-	summary: "turn settings from the environment into YAML and back; print the YAML's schema",
+	summary: "convert settings between the environment and YAML; print the YAML's schema",
 	details: `convert prints the settings of the environment, and of the file that
 RETRYPROXY_CONFIG_FILE names, as a YAML configuration file. With a FILE that ends in
 .yaml or .yml it prints that as lines NAME=VALUE, with any other FILE as YAML.

@@ -14,7 +14,7 @@ import (
 var convertCommand = command{
 	name:    "convert",
 	args:    "-f FILE [--partial]",
-	summary: "turn HTTPRoutes of the Kubernetes Gateway API into a configuration file",
+	summary: "convert HTTPRoutes of the Kubernetes Gateway API to a configuration file",
 	details: `Reads HTTPRoutes, retry budgets (XBackendTrafficPolicy) and Backends of Envoy Gateway,
 and prints the settings that mean the same as a YAML configuration file. FILE is YAML
 or JSON, with one object, several documents or a list; - is standard input:
@@ -52,7 +52,7 @@ func runConvert(_ context.Context, c *call) error {
 		return fmt.Errorf("%w %w", errReported, config.ErrInvalid)
 	}
 	if made.NeedsUpstream {
-		fmt.Fprintln(c.stderr, "retryproxy: no rule takes every request: set upstream for the others (Gateway API answers them with 404)")
+		fmt.Fprintln(c.stderr, "retryproxy: no rule matches every request: set upstream for the others (Gateway API answers them with 404)")
 	}
 	_, err = c.stdout.Write(made.YAML)
 	return err

@@ -12,7 +12,7 @@ import (
 var demoCommand = command{
 	name:    "demo",
 	args:    "[--for 10s] [--rate 50] [--seed 1]",
-	summary: "see it work: a flaky upstream, retryproxy before it, and a little traffic",
+	summary: "see it work: a flaky upstream, retryproxy in front of it, and a little traffic",
 	details: `Sends the same requests to an upstream that fails on purpose and to retryproxy in
 front of it, and compares what clients saw. It needs no settings. It runs until Ctrl-C,
 or for as long as --for says.`,
@@ -23,8 +23,8 @@ func runDemo(ctx context.Context, c *call) error {
 	o := demo.Options{Out: c.stdout, Build: build().forServe()}
 	f := c.flags()
 	f.DurationVar(&o.Length, "for", 0, "how long to run; 0 means until Ctrl-C")
-	f.IntVar(&o.Rate, "rate", 50, fmt.Sprintf("requests a second to each side, 1 to %d", demo.MaxRate))
-	f.Uint64Var(&o.Seed, "seed", 1, "another seed, other failures")
+	f.IntVar(&o.Rate, "rate", 50, fmt.Sprintf("requests per second to each side, 1 to %d", demo.MaxRate))
+	f.Uint64Var(&o.Seed, "seed", 1, "the same seed gives the same failures")
 	if _, err := c.parse(f, 0); err != nil {
 		return err
 	}

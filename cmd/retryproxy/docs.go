@@ -20,7 +20,7 @@ present one. With --check it writes nothing and fails when they are not current.
 
 func runDocs(_ context.Context, c *call) error {
 	f := c.flags()
-	check := f.Bool("check", false, "write nothing, fail when something is stale")
+	check := f.Bool("check", false, "write nothing, fail if something is stale")
 	rest, err := c.parse(f, 1)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/effective"
 )
 
-// process is a run of retryproxy in this process, over real sockets.
+// process is retryproxy running in this process, with real sockets.
 type process struct {
 	t       *testing.T
 	listen  []string // addresses, the main one first
@@ -35,7 +35,7 @@ type process struct {
 	client  *http.Client
 }
 
-// startProxy runs retryproxy until the test ends, when it has to end in order.
+// startProxy runs retryproxy until the test ends; then it must shut down cleanly.
 func startProxy(t *testing.T, environ ...string) *process {
 	t.Helper()
 	p := &process{t: t, log: &logBuffer{}, signals: make(chan os.Signal, 2), exit: make(chan int, 1), client: &http.Client{Transport: &http.Transport{}}}
@@ -58,7 +58,7 @@ func startProxy(t *testing.T, environ ...string) *process {
 	return p
 }
 
-// ended waits for the exit code; one that does not come in time is forced.
+// ended waits for the exit code. If it takes too long, it forces the end.
 func (p *process) ended() int {
 	select {
 	case code := <-p.exit:
@@ -100,13 +100,13 @@ func (p *process) await(what string, done func() bool) {
 	p.t.Fatalf("no %s in %v:\n%s", what, patience, p.log)
 }
 
-// ask gets a path of the admin listener.
+// ask requests a path of the admin listener.
 func (p *process) ask(path string) (int, string) {
 	response, err := p.client.Get("http://" + p.admin + path)
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer response.Body.Close() //nolint:errcheck // a test's
+	defer response.Body.Close() //nolint:errcheck // only a test
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return 0, err.Error()
@@ -114,7 +114,7 @@ func (p *process) ask(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// metric is the value of a series; "" when there is none.
+// metric returns the value of a series, or "".
 func (p *process) metric(series string) string {
 	_, body := p.ask("/metrics")
 	if m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindStringSubmatch(body); m != nil {
@@ -130,7 +130,7 @@ func (p *process) get(listener int, path string) (*http.Response, string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // a test's
+	defer response.Body.Close() //nolint:errcheck // only a test
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		p.t.Fatal(err)
@@ -138,7 +138,7 @@ func (p *process) get(listener int, path string) (*http.Response, string) {
 	return response, string(body)
 }
 
-// logBuffer may be read while it is written.
+// logBuffer can be read during writes.
 type logBuffer struct {
 	mu sync.Mutex // guards b
 	b  bytes.Buffer
@@ -156,7 +156,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// failing responses 503 so many times, then 200 with its name.
+// failing answers that many requests with 503, and later ones with 200 and its name.
 func failing(t *testing.T, name string, times int32) *httptest.Server {
 	t.Helper()
 	var left atomic.Int32
@@ -198,8 +198,8 @@ func TestServesRetriesAndCounts(t *testing.T) {
 	}
 }
 
-// Two routes to one upstream with budgets of their own are two pools: their
-// series must not collide, or no scrape works any more.
+// Two routes to one upstream with separate budgets have two pools. Their series must not collide,
+// or no scrape works.
 func TestOneUpstreamWithTwoBudgetsCanBeScraped(t *testing.T) {
 	a := failing(t, "a", 0)
 	p := startProxy(t, "UPSTREAM="+a.URL, "ROUTES=x", "ROUTE_X_PATH=/x", "ROUTE_X_BUDGET_BURST=3")
@@ -297,7 +297,7 @@ func TestRequestsAreTakenDuringTheDelay(t *testing.T) {
 	if _, body := p.get(0, "/"); body != "a" {
 		t.Errorf("%q", body)
 	}
-	p.signals <- syscall.SIGHUP // means nothing now
+	p.signals <- syscall.SIGHUP // has no effect any more
 	p.signals <- syscall.SIGINT
 	if code := p.ended(); code != exitFailed || !strings.Contains(p.log.String(), "second signal") {
 		t.Errorf("exit code %d\n%s", code, p.log)
@@ -329,7 +329,7 @@ func TestReloadChangesWhatIsServed(t *testing.T) {
 		t.Errorf("after: %d %q", response.StatusCode, body)
 	}
 	for _, want := range []string{
-		`"outcome":"gave_up_retries_off"`, // by the data path, of the request given up
+		`"outcome":"gave_up_retries_off"`, // from the data path, for the request that failed
 		"is set in the environment and in " + file + ":3;",
 		"the previous one stays in force",
 		`takes effect at the next start only","setting":"RETRYPROXY_ADMIN_ALLOW"`,
@@ -417,7 +417,7 @@ func TestRetriesAreSwitchedOffLive(t *testing.T) {
 		}
 	}
 
-	// A reload leaves the switch as it is.
+	// A reload keeps the switch.
 	if code, _, errs := p.command("retry-percent", "40"); code != exitOK {
 		t.Error(errs)
 	}

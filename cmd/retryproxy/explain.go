@@ -46,7 +46,7 @@ func runExplain(_ context.Context, c *call) error {
 	model := f.String("model", "", "the `name` of the model in the request's JSON body; default none")
 	proxied := f.Bool("proxied", false, "send the URL as a client with http_proxy does")
 	asJSON := f.Bool("json", false, "print JSON")
-	listener := f.String("listen", "", "the `address` of a route's own listener by which the request comes; default the main one")
+	listener := f.String("listen", "", "the `address` of the listener that gets the request; default the main one")
 	rest, err := c.parse(f, 2)
 	if err != nil {
 		return err

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// A second account of the same API serves what the first one cannot pay for.
+// A second account for the same API serves the requests when the credit of the first one is used
+// up.
 func TestASecondKeyServesWhenTheFirstIsUsedUp(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer second" {
@@ -43,7 +44,7 @@ func (p *process) post(path, body string) (*http.Response, string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // a test's
+	defer response.Body.Close() //nolint:errcheck // only a test
 	got, err := io.ReadAll(response.Body)
 	if err != nil {
 		p.t.Fatal(err)

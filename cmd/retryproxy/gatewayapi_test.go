@@ -140,7 +140,7 @@ func closedPort(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // it only found a port
+	defer l.Close() //nolint:errcheck // only needed to find a port
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
 }
@@ -198,7 +198,7 @@ func (g *gatewayTest) get(t *testing.T, target string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // a test's
+	defer response.Body.Close() //nolint:errcheck // only a test
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -206,18 +206,18 @@ func (g *gatewayTest) get(t *testing.T, target string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// noBudget turns the retry budget off, of which Gateway API knows nothing without an
-// XBackendTrafficPolicy. The suite makes more retries than requests, which is what it prevents.
+// noBudget turns the retry budget off, since Gateway API has none without an XBackendTrafficPolicy.
+// The suite makes more retries than requests, which a budget would prevent.
 const noBudget = "BUDGET_RATIO=off"
 
-// consecutive is how many requests in a row must have the expected response, as published, and
-// convergence the time for that.
+// consecutive is how many requests in a row must get the expected response, as published, and
+// convergence is the time limit for that.
 const (
 	consecutive = 3
 	convergence = 30 * time.Second
 )
 
-// inARow sends requests until three in a row are right. The suite allows others before, so that a
+// inARow sends requests until three in a row succeed. The suite allows failures before, so that a
 // machine that stalls for half a second fails no case.
 func inARow(t *testing.T, send func() (wrong string)) {
 	t.Helper()
@@ -278,7 +278,7 @@ func TestConformanceHTTPRouteTimeoutBackendRequest(t *testing.T) {
 	timeoutCases(t, "/backend-timeout", "/backend-timeout?delay=1s")
 }
 
-// timeoutCases sends a request to each target. The second one has to receive a 504.
+// timeoutCases sends a request to each target. The second one must get a 504.
 func timeoutCases(t *testing.T, targets ...string) {
 	g := startGatewayTest(t)
 	for i, target := range targets {
@@ -300,14 +300,14 @@ func timeoutCases(t *testing.T, targets ...string) {
 
 func TestConformanceHTTPRouteRetryConnectionError(t *testing.T) {
 	g := startGatewayTest(t)
-	for range 10 { // as published: of two backends, one refuses connections
+	for range 10 { // as published: one of two backends refuses connections
 		if status, body := g.get(t, "/retry-on-connection-errors"); status != 200 {
 			t.Errorf("%d %q", status, body)
 		}
 	}
 }
 
-// No retry begins sooner than the backoff of a rule: not after 429, not where the upstream asks for a
+// No retry begins before the backoff of the rule: not after 429, not if the upstream asks for a
 // shorter wait, and not while many clients fail at once.
 func TestTheBackoffOfAnHTTPRouteIsTheLeastWait(t *testing.T) {
 	g := startGatewayTest(t, noBudget, "BREAKER=off")
@@ -338,7 +338,8 @@ func TestTheBackoffOfAnHTTPRouteIsTheLeastWait(t *testing.T) {
 	}
 }
 
-// The last attempt has no more time than the others, and a retry follows one that took too long.
+// The last attempt has no more time than the others, and a retry follows an attempt that took too
+// long.
 func TestBackendRequestLimitsEveryAttempt(t *testing.T) {
 	g := startGatewayTest(t)
 	began := time.Now()

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// Headers are set and removed on the way to upstreams of both protocols and back, in the proxy's own
-// responses too, and a changed file of secrets is taken up by itself.
+// Headers are set and removed in both directions, for upstreams of both protocols and in the
+// proxy's own responses. A changed file of secrets is reloaded automatically.
 func TestHeadersAreSetAndRemovedOnTheWay(t *testing.T) {
 	for _, scheme := range []string{"http", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestHeadersAreSetAndRemovedOnTheWay(t *testing.T) {
 	}
 }
 
-// Interim responses and trailers, both ways, have nothing that the settings hide.
+// Interim responses and trailers, in both directions, contain nothing that the settings hide.
 func TestHiddenHeadersAreInNoOtherPartOfAMessage(t *testing.T) {
 	for _, scheme := range []string{"http", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {

@@ -19,7 +19,7 @@ const injectProgram = "retryproxy-inject"
 var injectCommand = command{
 	name:    "inject",
 	args:    "[-f FILE] [flags]",
-	summary: "put the sidecar into Kubernetes manifests",
+	summary: "add the sidecar to Kubernetes manifests",
 	details: `Reads manifests from FILE or standard input and prints them with a sidecar in every
 Pod template, through which the traffic goes. It runs retryproxy-inject, which must be
 in the same directory or in PATH; then this help lists its flags.`,
@@ -29,7 +29,7 @@ in the same directory or in PATH; then this help lists its flags.`,
 var webhookCommand = command{
 	name:    "webhook",
 	args:    "--cert FILE [flags]",
-	summary: "inject the sidecar into Pods as Kubernetes admits them",
+	summary: "inject the sidecar into Pods when Kubernetes admits them",
 	details: `Serves a mutating admission webhook that injects the sidecar into Pods with the
 annotation retryproxy.io/inject: "true". It runs retryproxy-inject webhook; if that
 is in the same directory or in PATH, this help lists its flags.`,

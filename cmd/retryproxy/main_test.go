@@ -15,7 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 )
 
-// TestMain lets scripts run this binary as retryproxy, with signals and all.
+// TestMain lets scripts run this binary as retryproxy, including signals.
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"retryproxy": main})
 }
@@ -44,18 +44,16 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// patience is how long a test waits for what has to happen; only a failure
-// takes as long.
+// patience is how long a test waits for something; only a failure takes that long.
 const patience = time.Minute
 
-// await ADDRESS PATH TEXT asks the admin listener until its response holds the
-// text.
+// await ADDRESS PATH TEXT asks the admin listener until its response contains the text.
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	a, err := config.MakeAddress(args[0])
 	ts.Check(err)
 	var body string
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		_, body, _ = adminclient.Send(context.Background(), a, "GET", args[1], "") // until it listens there is none
+		_, body, _ = adminclient.Send(context.Background(), a, "GET", args[1], "") // no response until it listens
 		if strings.Contains(body, args[2]) {
 			return
 		}
@@ -63,8 +61,8 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("%s%s does not say %q in %v but\n%s", args[0], args[1], args[2], patience, body)
 }
 
-// sendSignal is the command `signal NAME`: it sends TERM, INT or HUP to the background command. testscript's
-// own kill knows only INT and KILL.
+// sendSignal is the command `signal NAME`: it sends TERM, INT or HUP to the background command.
+// testscript's own kill only sends INT and KILL.
 func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	sig := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP}[args[0]]
 	for _, c := range ts.BackgroundCmds() {
@@ -72,8 +70,7 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// link TARGET LINK replaces a symlink in one step, as the kubelet does for a
-// ConfigMap.
+// link TARGET LINK atomically replaces a symlink, as the kubelet does for a ConfigMap.
 func link(ts *testscript.TestScript, _ bool, args []string) {
 	name := ts.MkAbs(args[1])
 	ts.Check(os.Symlink(args[0], name+".tmp"))

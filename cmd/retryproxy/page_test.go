@@ -13,7 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/admin/page"
 )
 
-// lookAt asks for the JSON behind the page.
+// lookAt returns the JSON behind the page.
 func (p *process) lookAt() (s page.Snapshot) {
 	p.t.Helper()
 	status, body := p.ask("/page/state.json")
@@ -38,7 +38,7 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 	p.get(0, "/bad/x?token=secret")
 	p.get(0, "/quiet")
 
-	var s page.Snapshot // a client may have its response before it is counted
+	var s page.Snapshot // a client may get its response before it is counted
 	p.await("all three in the page", func() bool {
 		s = p.lookAt()
 		return len(s.State.Routes) == 3 && s.State.Routes[1].Last.FirstTry == 1 && s.State.Routes[2].Last.FirstTry == 1 && len(s.Requests.Failed) == 1
@@ -76,14 +76,14 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 	}
 }
 
-// The end does not wait for those who look on.
+// Open pages do not delay the shutdown.
 func TestOpenPageDoesNotHoldUpTheEnd(t *testing.T) {
 	p := startProxy(t, "UPSTREAM="+failing(t, "a", 0).URL)
 	response, err := p.client.Get("http://" + p.admin + "/page/events")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // a test's
+	defer response.Body.Close() //nolint:errcheck // only a test
 	first, err := bufio.NewReader(response.Body).ReadString('\n')
 	if err != nil || first != "event: state\n" {
 		t.Fatalf("%q, %v", first, err)
@@ -108,7 +108,7 @@ func tell(t *testing.T, p *process, path string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // a test's
+	defer response.Body.Close() //nolint:errcheck // only a test
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 var planCommand = command{
 	name:    "plan",
 	args:    "[--route NAME | --backoff NAME[,NAME...]] [--elapsed 1000s] [--png FILE | --svg FILE | --json]",
-	summary: "show what a backoff does: every wait, the worst case, when a recovery is noticed",
+	summary: "show what a backoff does: every wait, the worst case, and when a recovery is noticed",
 	details: `For each strategy, prints when its retries begin, draws them in one diagram, and
 names the worst case. It sends nothing.
 
@@ -63,17 +63,17 @@ var ofBackoff = append([]string{"retries", "request-timeout"}, strategy.Keys()..
 func parsePlan(c *call) (*planFlags, error) {
 	p := planFlags{wish: plan.Wish{Options: map[string]string{}}}
 	f := c.flags()
-	f.Var(&p.routes, "route", "plan these routes of the settings, `NAME[,NAME...]`; default is what no route matches")
+	f.Var(&p.routes, "route", "plan these routes of the settings, `NAME[,NAME...]`; default is the route for all other requests")
 	f.Var((*list)(&p.wish.Backoffs), "backoff", "plan these strategies, `NAME[:option=value...][,NAME...]`; may be repeated")
 	p.strategyFlags(f)
-	f.IntVar(&p.wish.Retries, "retries", 10, "most retries of --backoff")
+	f.IntVar(&p.wish.Retries, "retries", 10, "maximum number of retries of --backoff")
 	f.DurationVar(&p.wish.RequestTimeout, "request-timeout", 0, "time for all attempts and waits of --backoff; 0 means no limit")
-	f.DurationVar(&p.options.Attempt, "attempt", 0, "how long each attempt is taken to last before it fails")
-	f.DurationVar(&p.options.Elapsed, "elapsed", 0, "tell what happens when the upstream comes back after so long")
-	f.Uint64Var(&p.options.Seed, "seed", 1, "of the randomness: the same seed gives the same plan")
+	f.DurationVar(&p.options.Attempt, "attempt", 0, "assumed duration of each failing attempt")
+	f.DurationVar(&p.options.Elapsed, "elapsed", 0, "show what happens if the upstream recovers after this time")
+	f.Uint64Var(&p.options.Seed, "seed", 1, "seed of the random waits; the same seed gives the same plan")
 	f.StringVar(&p.axis, "axis", "", "linear, log or both; default log for text, both for pictures and JSON")
 	f.StringVar(&p.show, "show", "wait", "wait: the wait before each retry; total: when it begins")
-	f.BoolVar(&p.json, "json", false, "print JSON, with the plot as retryproxy-plot reads it")
+	f.BoolVar(&p.json, "json", false, "print JSON, including the plot for retryproxy-plot")
 	p.pictures.Flags(f)
 	if _, err := c.parse(f, 0); err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func runPlan(ctx context.Context, c *call) error {
 
 func (p *planFlags) draw(ctx context.Context, c *call, plan *plan.Plan) error {
 	if !plan.Drawable() {
-		return errors.New("there is nothing to draw: no retries")
+		return errors.New("nothing to draw: there are no retries")
 	}
 	ctx, stop := c.untilSignal(ctx)
 	defer stop()

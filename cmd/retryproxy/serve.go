@@ -11,7 +11,7 @@ import (
 
 var serveCommand = command{
 	name:    "serve",
-	summary: "forward requests; what retryproxy does without a command",
+	summary: "forward requests; this is the default command",
 	details: `Reads its settings from RETRYPROXY_* variables (docs/reference/settings.md) and forwards
 requests until SIGTERM or SIGINT. Then it shuts down gracefully: /readyz fails,
 RETRYPROXY_DRAIN_DELAY passes, and requests in flight get RETRYPROXY_DRAIN_TIMEOUT to
@@ -25,7 +25,7 @@ func runServe(ctx context.Context, c *call) error {
 		return err
 	}
 	if err := serve.BecomeTracing(c.become, c.outside.args, c.env, c.getenv); err != nil {
-		fmt.Fprintf(c.stderr, "retryproxy: %s cannot be run, so no spans are made: %v\n", serve.TracingProgram, err)
+		fmt.Fprintf(c.stderr, "retryproxy: cannot run %s, so there are no spans: %v\n", serve.TracingProgram, err)
 	}
 	err := serve.Run(ctx, serve.Options{Env: c.env, Getenv: c.getenv, Stderr: c.stderr, Build: build().forServe(), Signals: c.signals})
 	if wrong := config.ProblemsOf(err); wrong != nil {

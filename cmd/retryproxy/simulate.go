@@ -19,7 +19,7 @@ import (
 var simulateCommand = command{
 	name:    "simulate",
 	args:    "[--through WAY[,WAY...]] [--route NAME] [--backoff NAME[,NAME...]] [--clients 1000] [--png FILE | --svg FILE | --json]",
-	summary: "simulate an outage in virtual time: who comes back, when, and at what load",
+	summary: "simulate an outage in virtual time: whether and when clients are served again, and at what load",
 	details: `Simulates a server that slows down under many requests, clients that retry, an
 outage, and what stands between them, and prints every combination in one diagram.
 Retries, retry budget, circuit breaker and concurrency limit are those of the
@@ -54,16 +54,16 @@ func parseSimulate(c *call) (*simulateFlags, error) {
 	w := &s.wish
 	var through, clients list
 	f := c.flags()
-	f.Var(&through, "through", "what stands between, `WAY[,WAY...]`: direct, retries, budget, haproxy, retryproxy; default direct,haproxy,retryproxy")
-	f.Var(&s.routes, "route", "play these routes of the settings too, `NAME[,NAME...]`")
-	f.Var((*list)(&w.Backoffs), "backoff", "what proxies wait between their retries, `NAME[:option=value...][,NAME...]`; may be repeated")
+	f.Var(&through, "through", "what is between clients and server, `WAY[,WAY...]`: direct, retries, budget, haproxy, retryproxy; default direct,haproxy,retryproxy")
+	f.Var(&s.routes, "route", "also simulate these routes of the settings, `NAME[,NAME...]`")
+	f.Var((*list)(&w.Backoffs), "backoff", "how long proxies wait between retries, `NAME[:option=value...][,NAME...]`; may be repeated")
 	f.Var(&clients, "client-backoff", "what clients do after a failure, `MANNER[,MANNER...]`: naive, once or a strategy; default naive")
 	f.StringVar(&w.Outage, "outage", w.Outage, "what happens to the server: "+strings.Join(simulate.Outages(), ", "))
 	s.timeFlags(f)
 	s.sizeFlags(f)
-	f.Uint64Var(&w.Seed, "seed", w.Seed, "the same seed gives the same storm")
+	f.Uint64Var(&w.Seed, "seed", w.Seed, "the same seed gives the same result")
 	f.StringVar(&s.show, "show", "", "good, errors, load or all; default good,load for text, all for pictures and JSON")
-	f.BoolVar(&s.json, "json", false, "print JSON, with the plot as retryproxy-plot reads it")
+	f.BoolVar(&s.json, "json", false, "print JSON, including the plot for retryproxy-plot")
 	s.pictures.Flags(f)
 	if _, err := c.parse(f, 0); err != nil {
 		return nil, err
@@ -90,22 +90,22 @@ func (s *simulateFlags) timeFlags(f *flag.FlagSet) {
 	w.Length = 0
 	f.DurationVar(&w.Peace, "peace", w.Peace, "time before the outage")
 	f.DurationVar(&w.Down, "down", w.Down, "length of the outage")
-	f.DurationVar(&w.Length, "length", 0, "virtual time to play; default a minute after the outage")
+	f.DurationVar(&w.Length, "length", 0, "virtual time to simulate; default until a minute after the outage")
 	f.DurationVar(&w.Every, "every", w.Every, "mean of the exponential pause of a client after a good response")
-	f.DurationVar(&w.Patience, "patience", w.Patience, "time after which a client gives a try up")
+	f.DurationVar(&w.Patience, "patience", w.Patience, "time after which a client gives up a try")
 	f.DurationVar(&w.Again, "again", w.Again, "pause of a naive client before the next try")
-	f.DurationVar(&w.Base, "base", w.Base, "server: time of a response while few requests are there")
-	f.DurationVar(&w.Look, "look", w.Look, "server: how often a waiting request looks how many there are")
+	f.DurationVar(&w.Base, "base", w.Base, "server: response time with few requests in progress")
+	f.DurationVar(&w.Look, "look", w.Look, "server: how often a request in progress checks the load")
 	f.DurationVar(&w.SlotFor, "timeout-queue", w.SlotFor, "haproxy: longest wait for a connection")
 }
 
 func (s *simulateFlags) sizeFlags(f *flag.FlagSet) {
 	w := &s.wish
 	f.IntVar(&w.Clients, "clients", w.Clients, "clients, each with one request at a time")
-	f.IntVar(&w.Free, "free", 0, "server: requests at once that are few; 0 means 30 per thousand clients")
-	f.Float64Var(&w.Factor, "factor", w.Factor, "server: above them, a response takes this many times longer...")
-	f.Float64Var(&w.Step, "step", 0, "server: ...for each so many requests more; 0 means 15 per thousand clients")
-	f.Float64Var(&w.Slower, "slower", w.Slower, "outage slow: how many times as long answers take")
+	f.IntVar(&w.Free, "free", 0, "server: requests in progress that do not slow it down; 0 means 30 per thousand clients")
+	f.Float64Var(&w.Factor, "factor", w.Factor, "server: factor of the response time...")
+	f.Float64Var(&w.Step, "step", 0, "server: ...for each of this many further requests; 0 means 15 per thousand clients")
+	f.Float64Var(&w.Slower, "slower", w.Slower, "outage slow: factor of the response time")
 	f.IntVar(&w.Slots, "slots", 0, "haproxy: connections to the server; 0 means 30 per thousand clients")
 	f.IntVar(&w.Proxies, "proxies", 0, "processes that share the clients; 0 means one per thousand")
 }
@@ -192,7 +192,7 @@ func (c *call) routes(named list) ([]*config.Route, error) {
 	for name := range strings.SplitSeq(named.String(), ",") {
 		r := s.Find(strings.TrimSpace(name))
 		if r == nil {
-			return nil, c.wrong(fmt.Errorf("there is no route %q; see RETRYPROXY_ROUTES", name))
+			return nil, c.wrong(fmt.Errorf("no route %q; RETRYPROXY_ROUTES lists the routes", name))
 		}
 		if slices.Contains(routes, r) {
 			return nil, c.wrong(errors.New("--route: " + r.Name + " is given twice"))

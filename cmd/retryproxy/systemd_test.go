@@ -19,23 +19,21 @@ import (
 	"time"
 )
 
-// child is retryproxy as a process of its own: this test binary under that
-// name.
+// child is retryproxy as a separate process: this test binary under that name.
 type child struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	log *logBuffer
 }
 
-// spawn starts one. wrap, if any, is a command line that ends in running its
-// arguments.
+// spawn starts a child. wrap, if any, is a command line that finally runs its arguments.
 func spawn(t *testing.T, files []*os.File, wrap []string, environ ...string) *child {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "retryproxy") // the name that TestMain goes by
+	path := filepath.Join(t.TempDir(), "retryproxy") // TestMain looks at the name
 	if err := os.Symlink(self, path); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +50,7 @@ func spawn(t *testing.T, files []*os.File, wrap []string, environ ...string) *ch
 	return c
 }
 
-// ends waits for the process to end by itself.
+// ends waits until the process ends by itself.
 func (c *child) ends() error {
 	ended := make(chan error, 1)
 	go func() { ended <- c.cmd.Wait() }()
@@ -66,7 +64,7 @@ func (c *child) ends() error {
 	}
 }
 
-// load sends POSTs, which nobody retries, over kept connections until stopped.
+// load sends POSTs, which are not retried, over persistent connections until stopped.
 type load struct {
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
@@ -95,7 +93,7 @@ func post(client *http.Client, address string) error {
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close() //nolint:errcheck // a test's
+	defer response.Body.Close() //nolint:errcheck // only a test
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != 200 || string(body) != "once" {
 		return fmt.Errorf("%s %q: %w", response.Status, body, err)
@@ -144,18 +142,18 @@ func echo(t *testing.T, wait time.Duration) string {
 	return s.URL
 }
 
-// freePort is a port that nobody had a moment ago.
+// freePort returns a port that was free a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // a test's
+	defer l.Close() //nolint:errcheck // only a test
 	return l.Addr().String()
 }
 
-// withSystemd gives the descriptors from 3 on as systemd does.
+// withSystemd passes the descriptors from 3 on as systemd does.
 var withSystemd = []string{"/bin/sh", "-c", `LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"`}
 
 func socketFile(t *testing.T, listen string) *os.File {
@@ -173,7 +171,7 @@ func socketFile(t *testing.T, listen string) *os.File {
 	return f
 }
 
-// The socket stays open between two processes: clients wait for the second.
+// The socket stays open between two processes: clients wait for the second one.
 func TestRestartUnderSystemdLosesNothing(t *testing.T) {
 	listen := freePort(t)
 	files := []*os.File{socketFile(t, listen)}
@@ -213,14 +211,14 @@ func TestSocketOfSystemdThatNoSettingNamesStopsTheStart(t *testing.T) {
 	}
 }
 
-// Systemd is told when requests are taken, not before.
+// Systemd is notified when requests are accepted, not before.
 func TestSystemdIsTold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer notify.Close() //nolint:errcheck // a test's
+	defer notify.Close() //nolint:errcheck // only a test
 	p := spawn(t, nil, []string{"/usr/bin/env", "NOTIFY_SOCKET=" + path}, "LISTEN=127.0.0.1:0", "ADMIN_LISTEN=off", "UPSTREAM=http://127.0.0.1:1")
 	_ = notify.SetReadDeadline(time.Now().Add(patience))
 	line, err := bufio.NewReader(notify).ReadString('1')

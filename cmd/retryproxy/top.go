@@ -21,8 +21,8 @@ until Ctrl-C. Otherwise, or with --json, it prints once. It respects NO_COLOR.`,
 
 func runTop(ctx context.Context, c *call) error {
 	f := c.flags()
-	every := f.Duration("every", time.Second, "time between two looks on a terminal, 100ms at least")
-	asJSON := f.Bool("json", false, "print all there is as JSON, once")
+	every := f.Duration("every", time.Second, "refresh interval on a terminal, at least 100ms")
+	asJSON := f.Bool("json", false, "print everything as JSON, once")
 	ask, err := c.parseAsk(f)
 	if err != nil {
 		return err

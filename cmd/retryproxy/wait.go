@@ -20,7 +20,7 @@ such as a postStart hook that holds back the next container.`,
 
 func runWait(ctx context.Context, c *call) error {
 	f := c.flags()
-	address := f.String("address", "", "the admin listener (host:port or unix:/path); default as RETRYPROXY_ADMIN_LISTEN says")
+	address := f.String("address", "", "the admin listener (host:port or unix:/path); default RETRYPROXY_ADMIN_LISTEN")
 	timeout := f.Duration("timeout", time.Minute, "how long to wait")
 	if _, err := c.parse(f, 0); err != nil {
 		return err

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The sidecar does not carry what draws pictures, edits manifests or makes spans: see
-// docs/decisions/0004-plots.md, 0015-inject.md and 0018-traces.md for what it would weigh.
+// The sidecar contains no code to draw pictures, edit manifests or make spans. The sizes are in
+// docs/decisions/0004-plots.md, 0015-inject.md and 0018-traces.md.
 func TestNoDrawingNoKubernetesAndNoOpenTelemetryInTheProxy(t *testing.T) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || len(info.Deps) == 0 {

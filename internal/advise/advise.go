@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Input is what advice is made from.
+// Input is the data for the advice.
 type Input struct {
-	Before   *Sample // nil: After is looked at since its process began
+	Before   *Sample // nil: counts since the process began
 	After    *Sample
-	Seconds  float64            // between the two, or since the process began; 0: not known
-	Settings map[string]InForce // by route; nil when they could not be read
+	Seconds  float64            // between the samples, or since the process began; 0: unknown
+	Settings map[string]InForce // by route; nil if they could not be read
 }
 
 // Report is the advice for all routes.
 type Report struct {
-	Seconds float64  `json:"seconds"` // looked at; 0: not known
+	Seconds float64  `json:"seconds"` // length of the observation; 0: unknown
 	Since   string   `json:"since"`   // "start" or "window"
 	Routes  []Route  `json:"routes"`  // default first, then by name
 	Notes   []string `json:"notes,omitempty"`
@@ -30,37 +30,37 @@ type Route struct {
 	Attempts int64  `json:"attempts"`
 	Failed   int64  `json:"failed_attempts"`
 
-	// Enough: there was enough traffic to propose anything; else Notes says
-	// how much is missing, and Proposals is empty.
+	// Enough means that there was enough traffic for proposals. Otherwise Notes says how much is
+	// missing, and Proposals is empty.
 	Enough    bool       `json:"enough_traffic"`
 	Retries   Retries    `json:"retries"`
 	Proposals []Proposal `json:"proposals,omitempty"`
 	Notes     []string   `json:"notes,omitempty"`
 }
 
-// Retries weighs what retries brought against what they cost. Of a route in dry run
-// it is what they would bring: Recovered then is the most that could have been.
+// Retries compares what retries achieved with what they cost. For a route in dry run it is an
+// estimate, and Recovered is the maximum.
 type Retries struct {
-	Made       int64   `json:"made"`                         // retries of closed kept connections left out; those that would be, for a route in dry run
+	Made       int64   `json:"made"`                         // without retries of closed idle connections; for a route in dry run, those that would be made
 	Recovered  int64   `json:"recovered"`                    // requests
-	GaveUp     int64   `json:"gave_up"`                      // requests that failed in spite of them, or without
-	Load       float64 `json:"load_added"`                   // as a proportion of the attempts without retries
-	LoadAtMost float64 `json:"load_added_at_most,omitempty"` // of a route in dry run: when all retries fail too, and the budget allows them
+	GaveUp     int64   `json:"gave_up"`                      // requests that failed, with or without retries
+	Load       float64 `json:"load_added"`                   // in relation to the attempts without retries
+	LoadAtMost float64 `json:"load_added_at_most,omitempty"` // for a route in dry run: if all retries fail too, within the budget
 }
 
-// Proposal is a value for a setting.
+// Proposal is a proposed value for a setting.
 type Proposal struct {
-	Setting  string `json:"setting"` // the variable, of the route where it is not the default one
+	Setting  string `json:"setting"` // the variable; that of the route unless it is the default one
 	Now      string `json:"now,omitempty"`
 	Proposed string `json:"proposed"`
 	Why      string `json:"why"`
 }
 
-// Same reports that the setting can stay.
+// Same reports whether the setting can stay as it is.
 func (p *Proposal) Same() bool { return p.Now == p.Proposed }
 
-// Advise makes the report. The error is ErrRestarted, when the samples are not
-// of one life of a process.
+// Advise returns the report. The error is ErrRestarted if the process was restarted between the
+// samples.
 func Advise(in Input) (*Report, error) {
 	counted, err := in.After.since(in.Before)
 	if err != nil {
@@ -103,7 +103,7 @@ func adviseRoute(name string, c *Counts, now InForce, seconds float64) Route {
 	}
 	l := latencyOf(c)
 	if l.answers < LeastAnswers {
-		r.Notes = append(r.Notes, fmt.Sprintf("too little traffic to advise: %.0f answers that are no failures, at least %d are needed", l.answers, LeastAnswers))
+		r.Notes = append(r.Notes, fmt.Sprintf("too little traffic for advice: %.0f successful responses; at least %d are needed", l.answers, LeastAnswers))
 		return r
 	}
 	r.Enough = true
@@ -112,7 +112,7 @@ func adviseRoute(name string, c *Counts, now InForce, seconds float64) Route {
 	return r
 }
 
-// retriesOf weighs the real ones, or those that would be.
+// retriesOf returns the comparison for real retries, or for those of a dry run.
 func retriesOf(c *Counts, now InForce) Retries {
 	made := sum(c.Retries, "") - c.Retries["idle_close"]
 	r := Retries{Made: int64(made), Recovered: int64(c.Outcomes["recovered"]), GaveUp: int64(sum(c.Outcomes, "gave_up_"))}

@@ -13,10 +13,11 @@ import (
 	"github.com/retryproxy/retryproxy/plot"
 )
 
-// edges are those of the proxy's histograms of durations, in seconds.
+// edges are those of the proxy's duration histograms, in seconds.
 var edges = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 180, 600}
 
-// spread makes a histogram: so many values in the bucket with that upper edge; 0 stands for above all.
+// spread returns a histogram with that many values in the bucket with that upper edge; 0 is the
+// bucket above all edges.
 func spread(values map[float64]float64) Histogram {
 	h := Histogram{Edges: edges, Counts: make([]float64, len(edges)+1)}
 	for edge, n := range values {
@@ -29,7 +30,7 @@ func spread(values map[float64]float64) Histogram {
 	return h
 }
 
-// good are counts of a route whose attempts all went well.
+// good returns counts of a route whose attempts all succeeded.
 func good(values map[float64]float64) *Counts {
 	c := newCounts()
 	c.Attempt, c.Request = spread(values), spread(values)
@@ -41,7 +42,7 @@ func good(values map[float64]float64) *Counts {
 
 func one(c *Counts) *Sample { return &Sample{Routes: map[string]*Counts{"default": c}} }
 
-// outbound is what the defaults are before a remote service.
+// outbound returns the defaults for a remote service.
 func outbound() InForce {
 	f := defaults()
 	f.QueueTimeout = time.Second
@@ -58,7 +59,7 @@ func advise(t *testing.T, c *Counts, now InForce, seconds float64) Route {
 	return r.Routes[0]
 }
 
-// proposed is by the key of the setting.
+// proposed returns the proposed values by setting.
 func proposed(r Route) map[string]string {
 	m := map[string]string{}
 	for _, p := range r.Proposals {
@@ -76,14 +77,14 @@ func TestTheMoreAnswersTheRarerTheTailThatDecides(t *testing.T) {
 	}{
 		{"nothing", nil, "", ""},
 		{"too few", map[float64]float64{0.05: 199}, "", ""},
-		{"p95 and two steps", map[float64]float64{0.05: 195, 0.5: 5}, "250ms", "p95: 95 % of the responses come within 50ms; 200 answers say little about rarer ones, so 2 steps"},
+		{"p95 and two steps", map[float64]float64{0.05: 195, 0.5: 5}, "250ms", "p95: 95 % of the responses come within 50ms; 200 responses say little about rarer ones, so this adds 2 steps"},
 		{"p95 of 999", map[float64]float64{0.25: 950, 30: 49}, "1s", "p95: 95 % of the responses come within 250ms"},
-		{"p99 and one step", map[float64]float64{0.1: 600, 0.25: 390, 30: 10}, "500ms", "p99: 99 % of the responses come within 250ms; 1000 answers say little about rarer ones, so one step"},
+		{"p99 and one step", map[float64]float64{0.1: 600, 0.25: 390, 30: 10}, "500ms", "p99: 99 % of the responses come within 250ms; 1000 responses say little about rarer ones, so this adds one step"},
 		{"p99 is the next bucket", map[float64]float64{0.1: 989, 0.5: 11}, "1s", "within 500ms"},
 		{"p99.9", map[float64]float64{0.1: 5000, 0.5: 4990, 30: 10}, "500ms", "p99.9: 99.9 % of the responses come within 500ms"},
 		{"one more is too many", map[float64]float64{0.1: 5000, 0.5: 4989, 1: 11}, "1s", "within 1s"},
 		{"a lost packet", map[float64]float64{0.005: 10_000}, "250ms", "not less than 250ms, since a lost packet"},
-		{"all alike", map[float64]float64{0.5: 10_000}, "1.5s", "not less than 3 times the median, 500ms"},
+		{"all alike", map[float64]float64{0.5: 10_000}, "1.5s", "at least 3 times the median, 500ms"},
 		{"above the last edge", map[float64]float64{0.5: 9000, 0: 1000}, "none", ""},
 		{"a step above the last edge", map[float64]float64{600: 1000}, "none", ""},
 	} {
@@ -95,7 +96,7 @@ func TestTheMoreAnswersTheRarerTheTailThatDecides(t *testing.T) {
 			got, has := proposed(r)["ATTEMPT_TIMEOUT"]
 			switch tc.attempt {
 			case "":
-				if len(r.Proposals) != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "too little traffic to advise") || !strings.Contains(r.Notes[0], "200 are needed") {
+				if len(r.Proposals) != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "too little traffic for advice") || !strings.Contains(r.Notes[0], "200 are needed") {
 					t.Errorf("%+v", r)
 				}
 			case "none":
@@ -121,7 +122,7 @@ func TestFailuresDoNotPassForAnswers(t *testing.T) {
 		would   map[string]float64
 		want    string
 	}{
-		// Of 10 500 attempts 500 failed at once; without them p99.9 is in the bucket up to 1 s.
+		// Of 10 500 attempts, 500 failed at once; without them, p99.9 is in the bucket up to 1 s.
 		{"fast ones make nothing faster", map[float64]float64{0.001: 500, 0.1: 9985, 1: 15}, 10_000, 0, map[string]float64{"status_503": 500}, nil, "1s"},
 		{"an upstream that fails as slowly as it answers", map[float64]float64{0.1: 10_400, 0.5: 100}, 10_000, 0, map[string]float64{"status_500": 500}, nil, "500ms"},
 		{"timeouts make nothing slower", map[float64]float64{0.1: 9985, 1: 15, 30: 500}, 10_000, 500, map[string]float64{"attempt_timeout": 500}, nil, "1s"},
@@ -183,7 +184,7 @@ func TestTheRequestHasTimeForItsAttempts(t *testing.T) {
 	now := outbound()
 	now.QueueTimeout = 0
 	if why := advise(t, c, now, 0).Proposals[1].Why; !strings.Contains(why, "at most 0.10 % of the requests took longer") {
-		t.Errorf("%q", why) // those up to 2.5 s may have taken less than 2 s, or more
+		t.Errorf("%q", why) // values up to 2.5 s may be above or below 2 s
 	}
 }
 
@@ -205,7 +206,7 @@ func TestTheBudgetIsTwiceWhatIsNeeded(t *testing.T) {
 	} {
 		c := good(map[float64]float64{0.1: 10_000})
 		c.Retries["status_503"], c.Outcomes["gave_up_budget_exhausted"] = tc.made, tc.refused
-		c.Retries["idle_close"] = 5000 // cost nothing
+		c.Retries["idle_close"] = 5000 // they cost nothing
 		c.Outcomes["success"] -= tc.refused
 		r := advise(t, c, outbound(), tc.seconds)
 		got := proposed(r)
@@ -234,7 +235,7 @@ func TestTheBackoffFollowsAnswersAndClients(t *testing.T) {
 		{"mostly 429", 0.5, "status_429", 50, nil, map[string]string{"BACKOFF": "full-jitter", "BACKOFF_THROTTLED_BASE": "1s"}},
 		{"mostly 429, quick", 0.005, "status_429", 50, nil, map[string]string{"BACKOFF_THROTTLED_BASE": "300ms"}},
 		{"mostly 503", 0.5, "status_503", 200, nil, map[string]string{"BACKOFF_THROTTLED_BASE": ""}},
-		{"429 would be", 0.5, "status_429", 50, func(f *InForce) { f.DryRun = true }, map[string]string{"BACKOFF_THROTTLED_BASE": ""}}, // those were real retries, before
+		{"429 would be", 0.5, "status_429", 50, func(f *InForce) { f.DryRun = true }, map[string]string{"BACKOFF_THROTTLED_BASE": ""}}, // those were real retries, made before
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := good(map[float64]float64{tc.median: 10_000})
@@ -256,7 +257,7 @@ func TestTheBackoffFollowsAnswersAndClients(t *testing.T) {
 	}
 }
 
-// Answers whose bodies are still on their way are of requests that are not done.
+// Requests whose response bodies are still in transit are not completed.
 func TestRequestsUnderWayAreNoDivisor(t *testing.T) {
 	c := good(map[float64]float64{0.1: 10_000})
 	c.Outcomes = map[string]float64{}
@@ -291,12 +292,12 @@ func TestWhatMakesAdviceDoubtfulIsSaid(t *testing.T) {
 		change func(c *Counts, now *InForce)
 		want   string
 	}{
-		"a bad day":        {func(c *Counts, _ *InForce) { c.Good -= 1001 }, "this was no ordinary time"},
-		"retries in vain":  {func(c *Counts, _ *InForce) { c.Retries["status_500"], c.Outcomes["recovered"] = 30, 3 }, "30 retries recovered 3 requests: what fails keeps failing"},
-		"an empty budget":  {func(c *Counts, _ *InForce) { c.Outcomes["gave_up_budget_exhausted"] = 4 }, "the budget refused retries for 4 requests"},
+		"a bad day":        {func(c *Counts, _ *InForce) { c.Good -= 1001 }, "this period is not typical"},
+		"retries in vain":  {func(c *Counts, _ *InForce) { c.Retries["status_500"], c.Outcomes["recovered"] = 30, 3 }, "30 retries recovered 3 requests: failing requests keep failing"},
+		"an empty budget":  {func(c *Counts, _ *InForce) { c.Outcomes["gave_up_budget_exhausted"] = 4 }, "the budget prevented retries of 4 requests"},
 		"hedges":           {func(c *Counts, _ *InForce) { c.Overtaken = 7 }, "7 attempts were overtaken by their hedges"},
-		"injected faults":  {func(c *Counts, _ *InForce) { c.Faults = 9 }, "9 faults were made up (RETRYPROXY_FAULT_INJECTION)"},
-		"attempts cut off": {func(_ *Counts, now *InForce) { now.AttemptTimeout = 100 * time.Millisecond }, "attempts are given up after 100ms now"},
+		"injected faults":  {func(c *Counts, _ *InForce) { c.Faults = 9 }, "9 faults were injected (RETRYPROXY_FAULT_INJECTION)"},
+		"attempts cut off": {func(_ *Counts, now *InForce) { now.AttemptTimeout = 100 * time.Millisecond }, "attempts currently time out after 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, now := good(map[float64]float64{0.1: 10_000}), outbound()
@@ -355,7 +356,7 @@ func TestRoutesAreInOrderAndTheirVariablesTheirOwn(t *testing.T) {
 	}
 }
 
-// Whatever the traffic, what is proposed is a configuration without a problem.
+// For any traffic, the proposals are a valid configuration.
 func TestWhatIsProposedCanBeSet(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
@@ -395,12 +396,12 @@ func TestTheTextFitsItsScreen(t *testing.T) {
 	}
 	for _, want := range []string{
 		"route default: 10200 requests, 10200 attempts, 0 of them failed, since the start 1h0m0s ago\n",
-		"  100 retries recovered 80 requests (0.78 %): +0.99 % load;\n  0 requests failed all the same\n",
+		"  100 retries recovered 80 requests (0.78 %): +0.99 % load;\n  0 requests still failed\n",
 		"  SETTING                           NOW          PROPOSED\n",
 		"  RETRYPROXY_ATTEMPT_TIMEOUT        10s          500ms\n    p99.9: 99.9 % of the responses come within 500ms\n",
 		"  RETRYPROXY_BACKOFF                full-jitter  full-jitter\n",
 		"  RETRYPROXY_BACKOFF_BASE           -            100ms\n",
-		"  note: 3 faults were made up (RETRYPROXY_FAULT_INJECTION):\n        this advice is about them too\n",
+		"  note: 3 faults were injected (RETRYPROXY_FAULT_INJECTION),\n        and this advice includes them\n",
 	} {
 		if !strings.Contains(plain.String(), want) {
 			t.Errorf("no %q in\n%s", want, plain.String())

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// tail is a quantile that so many answers can tell: ten of them lie beyond it.
+// tail is a quantile, and the number of responses needed to estimate it: ten of them lie beyond it.
 type tail struct {
 	name    string
 	share   float64
 	answers float64 // needed
-	further int     // steps of the ladder added, since fewer answers say less about what is rare
+	further int     // steps of the ladder to add, since few responses say little about rare ones
 }
 
 var tails = []tail{
@@ -19,21 +19,20 @@ var tails = []tail{
 	{"p95", 0.95, 200, 2},
 }
 
-// LeastAnswers are needed before anything is said about times.
+// LeastAnswers is the number of responses needed for advice about times.
 const LeastAnswers = 200
 
-// latency is what the responses of an upstream took.
+// latency is how long the responses of an upstream took.
 type latency struct {
 	histogram *Histogram
-	fast      float64 // failures, as if they had been the fastest of all
-	answers   float64 // good ones
+	fast      float64 // failures, as if they were the fastest
+	answers   float64 // good responses
 }
 
-// latencyOf leaves the failures out of the histogram, which does not tell them
-// from answers. Attempts that ran into their timeout were surely among the
-// slowest, and what is counted from below never gets to them. Of all others the
-// worst is taken: that they were the fastest, so that they can make nothing
-// look faster than it is.
+// latencyOf removes the failures from the histogram, which does not distinguish them from good
+// responses. Attempts that timed out were among the slowest, and quantiles counted from below do
+// not reach them. For all others it assumes the worst: that they were the fastest. So they cannot
+// make the upstream look faster than it is.
 func latencyOf(c *Counts) latency {
 	total := c.Attempt.Total()
 	failed := max(0, min(total, c.Attempts-c.Good))
@@ -41,13 +40,13 @@ func latencyOf(c *Counts) latency {
 	return latency{histogram: &c.Attempt, fast: failed - slow, answers: total - failed}
 }
 
-// hung are the attempts of a route in dry run which passed the attempt
-// timeout and never brought a response.
+// hung returns the number of attempts of a route in dry run that exceeded the attempt timeout and
+// never got a response.
 func hung(c *Counts) float64 {
 	return min(c.Would["attempt_timeout"], max(0, c.Silent-c.Would["reset"]-c.Would["malformed"]))
 }
 
-// best is the rarest tail that the responses can tell.
+// best returns the rarest tail that the responses can show.
 func (l *latency) best() (tail, bool) {
 	for _, t := range tails {
 		if l.answers >= t.answers {
@@ -57,8 +56,8 @@ func (l *latency) best() (tail, bool) {
 	return tail{}, false
 }
 
-// at is the upper edge of the bucket with that share of the responses, and
-// further steps up. Forever for the bucket above all.
+// at returns the upper edge of the bucket in which that share of the responses is reached, plus
+// further steps; Forever for the bucket above all edges.
 func (l *latency) at(share float64, further int) time.Duration {
 	h := l.histogram
 	want := l.fast + math.Ceil(share*l.answers-1e-9)
@@ -71,7 +70,7 @@ func (l *latency) at(share float64, further int) time.Duration {
 	return forever
 }
 
-// edgeAt is the edge of that number; above the last one it goes on by doubling.
+// edgeAt returns the edge with that index; beyond the last one, edges double.
 func edgeAt(h *Histogram, i int, edge float64) float64 {
 	last := len(h.Edges) - 1
 	if i <= last {
@@ -80,8 +79,7 @@ func edgeAt(h *Histogram, i int, edge float64) float64 {
 	return max(edge, h.Edges[last]) * math.Pow(2, float64(i-last))
 }
 
-// beyond is the most that can be said to lie above d: all above the last edge
-// that is not above d.
+// beyond returns the maximum number of values above d: all above the last edge that is not above d.
 func (h *Histogram) beyond(d time.Duration) float64 {
 	total := h.Total()
 	if total == 0 {

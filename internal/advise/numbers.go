@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// handy are the numbers that people write, up to a power of ten.
+// handy are round numbers, up to a power of ten.
 var handy = []float64{1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10}
 
-// roundUp is the next handy duration not below d, in steps of milliseconds.
+// roundUp returns the smallest handy duration that is at least d, in whole milliseconds.
 func roundUp(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -25,7 +25,7 @@ func roundUp(d time.Duration) time.Duration {
 	return toMillisecond(10 * power)
 }
 
-// roundDown is the handy duration before d.
+// roundDown returns the largest handy duration below d.
 func roundDown(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -45,10 +45,10 @@ func toMillisecond(s float64) time.Duration {
 	return time.Duration(math.Round(s*1000)) * time.Millisecond
 }
 
-// number is without needless zeros.
+// number formats without trailing zeros.
 func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-// round2 keeps two digits of what is small and none after the point of what is not.
+// round2 rounds small numbers to two digits and others to integers.
 func round2(f float64) float64 {
 	if f >= 10 {
 		return math.Round(f)
@@ -56,7 +56,7 @@ func round2(f float64) float64 {
 	return math.Round(f*100) / 100
 }
 
-// percent is a share with as many digits as say something.
+// percent formats a share with the digits that matter.
 func percent(share float64) string {
 	switch p := 100 * share; {
 	case p == 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/adminclient"
 )
 
-// Observe takes the samples and the settings in force.
+// Observe reads the samples and the current settings.
 func Observe(ctx context.Context, ask adminclient.Ask, window time.Duration) (*Input, error) {
 	in := &Input{}
 	var err error
@@ -45,12 +45,12 @@ func takeSample(ctx context.Context, ask adminclient.Ask) (*Sample, error) {
 	case err != nil:
 		return nil, err
 	case status != http.StatusOK:
-		return nil, fmt.Errorf("the metrics were not given: %d: %s", status, text)
+		return nil, fmt.Errorf("cannot read the metrics: status %d: %s", status, text)
 	}
 	return Parse(text)
 }
 
-// askSettings gives nil where they are not shown: to another machine.
+// askSettings returns nil if the settings are hidden, as they are from other machines.
 func askSettings(ctx context.Context, ask adminclient.Ask) (map[string]InForce, error) {
 	status, text, err := ask(ctx, http.MethodGet, "/config", "")
 	if err != nil || status != http.StatusOK {

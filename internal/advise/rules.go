@@ -9,8 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 )
 
-// adviser makes the proposals for one route. Each rule may look at what those
-// before it proposed.
+// adviser makes the proposals for one route. A rule may use the proposals of earlier rules.
 type adviser struct {
 	c       *Counts
 	now     InForce
@@ -18,10 +17,10 @@ type adviser struct {
 	seconds float64
 	route   *Route
 
-	attempt time.Duration // proposed; 0: none was
-	request time.Duration // proposed, or what is in force; without the time of a hold
+	attempt time.Duration // proposed; 0: none
+	request time.Duration // proposed, or the current one; without the time in the queue
 	base    time.Duration // of the backoff
-	failing float64       // share of requests whose first attempt asked for a retry
+	failing float64       // share of requests whose first attempt failed
 }
 
 func (a *adviser) advise() {
@@ -45,35 +44,35 @@ func (a *adviser) note(text string, args ...any) {
 	a.route.Notes = append(a.route.Notes, fmt.Sprintf(text, args...))
 }
 
-// Bounds of an attempt timeout. Below the first, one lost packet passes for an
-// upstream that is down: Linux sends again after 200 ms at the earliest
-// (TCP_RTO_MIN). An upstream whose answers all take the same time would be cut
-// off by the next small delay; thrice the median is the least room.
+// Limits of an attempt timeout. Below the first, one lost packet looks like an upstream that is
+// down: Linux retransmits after 200 ms at the earliest (TCP_RTO_MIN). If all responses take the
+// same time, the next small delay would exceed the timeout; so it is at least three times the
+// median.
 const (
 	leastAttempt = 250 * time.Millisecond
 	medianRoom   = 3
 	mostAttempt  = 10 * time.Minute // the last edge of the histogram
 )
 
-// attemptTimeout: the time within which nearly all answers come. One response in
-// a thousand asked for twice costs nothing; one in ten would.
+// attemptTimeout proposes a time within which nearly all responses arrive. Sending one request in a
+// thousand again costs nothing; one in ten would.
 func (a *adviser) attemptTimeout() {
 	t, _ := a.latency.best()
 	within := a.latency.at(t.share, 0)
 	d := a.latency.at(t.share, t.further)
 	median := a.latency.at(0.5, 0)
 	if d > mostAttempt {
-		a.note("no ATTEMPT_TIMEOUT is proposed: the slowest %s of the responses take as long as the histogram tells, or longer", rest(t))
+		a.note("no ATTEMPT_TIMEOUT is proposed: the slowest %s of the responses take as long as the histogram's last bucket, or longer", rest(t))
 		return
 	}
 	why := fmt.Sprintf("%s: %s %% of the responses come within %s", t.name, number(100*t.share), config.DurationText(within))
 	if t.further > 0 {
-		why += fmt.Sprintf("; %.0f answers say little about rarer ones, so %s of the histogram on top", a.latency.answers, steps(t.further))
+		why += fmt.Sprintf("; %.0f responses say little about rarer ones, so this adds %s of the histogram", a.latency.answers, steps(t.further))
 	}
 	switch {
 	case d < medianRoom*median && medianRoom*median >= leastAttempt:
 		d = medianRoom * median
-		why += fmt.Sprintf("; not less than %d times the median, %s", medianRoom, config.DurationText(median))
+		why += fmt.Sprintf("; at least %d times the median, %s", medianRoom, config.DurationText(median))
 	case d < leastAttempt:
 		d = leastAttempt
 		why += "; not less than " + config.DurationText(leastAttempt) + ", since a lost packet is sent again after 200ms"
@@ -85,7 +84,7 @@ func (a *adviser) attemptTimeout() {
 	a.attempt = d
 	a.propose("ATTEMPT_TIMEOUT", config.DurationText(d), "%s", why)
 	if a.now.AttemptTimeout > 0 && within >= a.now.AttemptTimeout && !a.now.DryRun {
-		a.note("attempts are given up after %s now, so the times beyond are not known; RETRYPROXY_DRY_RUN=true waits for them", config.DurationText(a.now.AttemptTimeout))
+		a.note("attempts currently time out after %s, so longer times are unknown; RETRYPROXY_DRY_RUN=true waits for them", config.DurationText(a.now.AttemptTimeout))
 	}
 }
 
@@ -98,17 +97,17 @@ func steps(n int) string {
 	return strconv.Itoa(n) + " steps"
 }
 
-// slowAttempts are how many attempts that time out a request should have time
-// for, as with the defaults: one that hung is no reason to give up, three are.
+// slowAttempts is how many attempts may time out within a request, as with the defaults: one that
+// hung is no reason to give up, three are.
 const slowAttempts = 3
 
-// requestTimeout: time for those attempts and the waits between them, and before
-// them for an upstream that is down to come back.
+// requestTimeout proposes the time for those attempts and the waits between them, and before them
+// for an upstream that is down to recover.
 func (a *adviser) requestTimeout() {
 	a.request = a.now.RequestTimeout
 	switch {
 	case a.patient():
-		a.propose("REQUEST_TIMEOUT", config.DurationText(a.request), "clients wait so long, whatever the responses need; it is there to outlast an outage")
+		a.propose("REQUEST_TIMEOUT", config.DurationText(a.request), "clients are configured to wait this long, to outlast an outage")
 		return
 	case a.attempt == 0:
 		return
@@ -124,14 +123,13 @@ func (a *adviser) requestTimeout() {
 		plural(n, "attempt"), config.DurationText(a.attempt), hold, atMost(a.c.Request.beyond(whole)))
 }
 
-// The proportions a budget is chosen from. Below the first it would not last
-// through a partial failure, above the last (the default) it lets retries add
-// load that a struggling upstream cannot take.
+// The ratios of a budget. A smaller one would not last through a partial failure. A larger one than
+// the last (the default) would let retries add load that a struggling upstream cannot take.
 var ratios = []float64{0.1, 0.15, 0.2}
 
-// budget: twice what ordinary failures need.
+// budget proposes twice what ordinary failures need.
 func (a *adviser) budget() {
-	requests := max(1, a.c.Requests()) // answers that are long on their way may be none of a request that is done
+	requests := max(1, a.c.Requests()) // slow responses may belong to requests that are not completed
 	needed := float64(a.route.Retries.Made) + a.c.Outcomes["gave_up_budget_exhausted"]
 	a.failing = needed / requests
 	ratio := ratios[len(ratios)-1]
@@ -144,53 +142,52 @@ func (a *adviser) budget() {
 	a.propose("BUDGET_RATIO", number(ratio), "retries are %s of the requests; twice that is enough for ordinary failures, and an upstream that is down gets at most %s times its load",
 		percent(a.failing), number(1+ratio))
 	if 2*a.failing > ratio {
-		a.note("%s of the requests ask for a retry: that is more than retries should hide, and a larger budget would make a bad day worse", percent(a.failing))
+		a.note("%s of the requests need a retry: that is more than retries should hide, and a larger budget would make an outage worse", percent(a.failing))
 	}
 	if a.seconds <= 0 {
 		return
 	}
 	rate := requests / a.seconds
 	perSecond := min(1, math.Ceil(10*ratio*rate)/10)
-	a.propose("BUDGET_MIN_PER_SECOND", number(perSecond), "with %s requests a second, the floor adds no more than the proportion does", number(round2(rate)))
+	a.propose("BUDGET_MIN_PER_SECOND", number(perSecond), "with %s requests a second, the minimum adds no more than the ratio does", number(round2(rate)))
 }
 
-// Bounds of a first wait: under the first, all failures of one blip would be
-// repeated within it; the second is that of the cloud vendors' rule.
+// Limits of a first wait. With less, all failures of a short glitch would be retried during it; the
+// second is the first wait of the cloud vendors' rule.
 const (
 	leastWait = 50 * time.Millisecond
 	mostWait  = time.Second
 	mostMax   = 32 * time.Second
-	patience  = time.Minute // clients that wait so long can wait for an outage's end
+	patience  = time.Minute // clients that wait longer can wait for the end of an outage
 )
 
-// firstWait is the usual time of a response: sooner, the trouble that made the
-// first attempt fail is still there.
+// firstWait returns the usual latency: before that, the cause of the first failure is probably
+// still there.
 func (a *adviser) firstWait() time.Duration {
 	return max(leastWait, min(mostWait, a.latency.at(0.5, 0)))
 }
 
-// backoff by what retries are for and how long clients wait.
+// backoff proposes a strategy, by the causes of retries and by how long clients wait.
 func (a *adviser) backoff() {
 	if a.patient() {
-		a.propose("BACKOFF", "additive", "clients wait %s, which is work that should outlast a restart: the cloud vendors' rule, 1s, 2s, 4s and so on with up to a second of chance", config.DurationText(a.now.RequestTimeout))
-		a.propose("BACKOFF_MAX", config.DurationText(mostMax), "the longest wait that the rule names")
+		a.propose("BACKOFF", "additive", "clients wait %s, so their work should outlast a restart: the cloud vendors' rule, 1s, 2s, 4s and so on plus a random part of a second", config.DurationText(a.now.RequestTimeout))
+		a.propose("BACKOFF_MAX", config.DurationText(mostMax), "the longest wait of that rule")
 		return
 	}
-	a.propose("BACKOFF", "full-jitter", "the least load from clients who failed together")
-	a.propose("BACKOFF_BASE", config.DurationText(a.base), "the median of the responses, within %s and %s: sooner, what failed the first attempt is still there", config.DurationText(leastWait), config.DurationText(mostWait))
+	a.propose("BACKOFF", "full-jitter", "the least load from clients that failed together")
+	a.propose("BACKOFF_BASE", config.DurationText(a.base), "the median latency, limited to %s to %s: before that, the cause of the failure is probably still there", config.DurationText(leastWait), config.DurationText(mostWait))
 	longest := mostMax
 	if a.request > 0 {
 		longest = max(a.base, min(mostMax, roundDown(a.request/slowAttempts)))
 	}
-	a.propose("BACKOFF_MAX", config.DurationText(longest), "a third of the request's time: a longer wait leaves none for the attempt")
+	a.propose("BACKOFF_MAX", config.DurationText(longest), "a third of the request timeout: a longer wait leaves no time for the attempt")
 	if a.mostly429() {
-		a.propose("BACKOFF_THROTTLED_BASE", config.DurationText(max(a.base, min(mostWait, longest))), "most retries are for 429: who is told to slow down waits longer; a Retry-After is kept in any case")
+		a.propose("BACKOFF_THROTTLED_BASE", config.DurationText(max(a.base, min(mostWait, longest))), "most retries are for 429, which asks clients to slow down; a Retry-After is respected in any case")
 	}
 }
 
-// patient: clients that were configured to wait long, as in the profile batch.
-// The proposed request timeout says what the upstream needs, not what the
-// clients can wait.
+// patient reports whether clients are configured to wait long, as in the profile batch. The
+// proposed request timeout is what the upstream needs, not what clients can wait.
 func (a *adviser) patient() bool {
 	return a.now.Values["PROFILE"] == "batch" || a.now.RequestTimeout > patience
 }
@@ -203,29 +200,29 @@ func (a *adviser) mostly429() bool {
 	return why["status_429"] > 0 && why["status_429"] >= sum(why, "")/2
 }
 
-// What makes advice doubtful.
+// Thresholds above which advice is doubtful.
 const (
 	badDay      = 0.1 // of the attempts fail
-	littleUse   = 10  // retries for each request recovered
-	enoughToSay = 20  // retries before their use is judged
+	littleUse   = 10  // retries per recovered request
+	enoughToSay = 20  // retries needed before their use is judged
 )
 
-// remark says what makes the advice doubtful.
+// remark adds notes about doubtful advice.
 func (a *adviser) remark() {
 	r := a.route
 	if share := float64(r.Failed) / float64(max(1, r.Attempts)); share > badDay {
-		a.note("%s of the attempts failed: this was no ordinary time, ask again on an ordinary day", percent(share))
+		a.note("%s of the attempts failed: this period is not typical; ask again after a typical one", percent(share))
 	}
 	if !a.now.DryRun && r.Retries.Made >= enoughToSay && r.Retries.Made >= littleUse*max(1, r.Retries.Recovered) {
-		a.note("%d retries recovered %d requests: what fails keeps failing, and more retries will not help", r.Retries.Made, r.Retries.Recovered)
+		a.note("%d retries recovered %d requests: failing requests keep failing, so more retries will not help", r.Retries.Made, r.Retries.Recovered)
 	}
 	if n := a.c.Outcomes["gave_up_budget_exhausted"]; n > 0 {
-		a.note("the budget refused retries for %.0f requests", n)
+		a.note("the budget prevented retries of %.0f requests", n)
 	}
 	if a.c.Overtaken > 0 {
-		a.note("%.0f attempts were overtaken by their hedges, so how long they would have taken is not known, and ATTEMPT_TIMEOUT may come out too short", a.c.Overtaken)
+		a.note("%.0f attempts were overtaken by their hedges, so their duration is unknown, and the proposed ATTEMPT_TIMEOUT may be too short", a.c.Overtaken)
 	}
 	if a.c.Faults > 0 {
-		a.note("%.0f faults were made up (RETRYPROXY_FAULT_INJECTION): this advice is about them too", a.c.Faults)
+		a.note("%.0f faults were injected (RETRYPROXY_FAULT_INJECTION), and this advice includes them", a.c.Faults)
 	}
 }

@@ -13,33 +13,33 @@ import (
 
 // Sample is what a process had counted at one moment, since its start.
 type Sample struct {
-	Started float64 // when the process began, in seconds since 1970; 0: not told
+	Started float64 // when the process started, in seconds since 1970; 0: unknown
 	Routes  map[string]*Counts
 }
 
-// Counts are those of one route.
+// Counts are the counts of one route.
 type Counts struct {
 	Outcomes  map[string]float64 // requests
 	Attempts  float64
-	Good      float64 // of Attempts, those that did not fail
-	Silent    float64 // of Attempts, those that may have been processed and brought no response
+	Good      float64 // of Attempts, those that succeeded
+	Silent    float64 // of Attempts, those without a response that may have been processed
 	Retries   map[string]float64
-	Would     map[string]float64 // retries that would have been made
-	Faults    float64            // made up
-	Hedges    float64            // attempts sent beside others
-	Overtaken float64            // of Attempts, those given up because the other of a hedge answered
-	Attempt   Histogram          // how long attempts took
-	Request   Histogram          // how long requests took, bodies included
+	Would     map[string]float64 // retries of a dry run
+	Faults    float64            // injected
+	Hedges    float64            // attempts sent beside slow ones
+	Overtaken float64            // of Attempts, those overtaken by the other attempt of a hedge
+	Attempt   Histogram          // durations of attempts
+	Request   Histogram          // durations of requests, including bodies
 }
 
-// Histogram is how many values lie above the edge before and up to Edges[i]
-// seconds; the last count, of one more than there are edges, lies above all.
+// Histogram holds, for each edge, the number of values above the previous edge and up to Edges[i]
+// seconds. The last count, beyond the last edge, is of values above all edges.
 type Histogram struct {
 	Edges  []float64
 	Counts []float64
 }
 
-// Total is how many values there are.
+// Total returns the number of values.
 func (h *Histogram) Total() float64 {
 	n := 0.0
 	for _, c := range h.Counts {
@@ -59,7 +59,7 @@ func (h *Histogram) add(o Histogram) {
 	}
 }
 
-// Requests that are done.
+// Requests returns the number of completed requests.
 func (c *Counts) Requests() float64 { return sum(c.Outcomes, "") }
 
 // sum adds the counts whose labels begin with prefix.
@@ -77,8 +77,8 @@ func newCounts() *Counts {
 	return &Counts{Outcomes: map[string]float64{}, Retries: map[string]float64{}, Would: map[string]float64{}}
 }
 
-// ErrNoRoutes is for a page of metrics that is none of retryproxy's.
-var ErrNoRoutes = errors.New("the metrics are not those of a retryproxy: no route is in them")
+// ErrNoRoutes means that the metrics are not those of a retryproxy.
+var ErrNoRoutes = errors.New("these are not the metrics of a retryproxy: they contain no route")
 
 // Parse reads a response of /metrics in Prometheus's text format.
 func Parse(text string) (*Sample, error) {
@@ -124,14 +124,14 @@ type value struct {
 	labels    map[string]string
 	n         float64
 	histogram Histogram
-	below     float64 // what was counted up to the edge before
+	below     float64 // the count up to the previous edge
 }
 
-// bucket adds a cumulative one; they come in the order of their edges.
+// bucket adds a cumulative count; the edges ascend.
 func (v *value) bucket(edge, upTo float64) {
 	h := &v.histogram
 	if len(h.Counts) > len(h.Edges) {
-		return // the one above all is there already
+		return // the bucket above all edges already exists
 	}
 	if !math.IsInf(edge, 1) {
 		h.Edges = append(h.Edges, edge)
@@ -140,7 +140,7 @@ func (v *value) bucket(edge, upTo float64) {
 	v.below = upTo
 }
 
-// takers put a metric where it belongs, by its name.
+// takers store a metric in its field, by name.
 var takers = map[string]func(c *Counts, v *value){
 	"retryproxy_outcomes_total":           func(c *Counts, v *value) { c.Outcomes[v.labels["outcome"]] += v.n },
 	"retryproxy_retries_total":            func(c *Counts, v *value) { c.Retries[v.labels["reason"]] += v.n },
@@ -165,10 +165,10 @@ func takeAttempts(c *Counts, v *value) {
 	}
 }
 
-// ErrRestarted is for two samples between which the process began anew.
+// ErrRestarted means that the process was restarted between two samples.
 var ErrRestarted = errors.New("the process was restarted between the two samples; ask again")
 
-// since gives what was counted after before, nil for everything.
+// since returns the counts since before, or all if before is nil.
 func (s *Sample) since(before *Sample) (map[string]*Counts, error) {
 	if before == nil {
 		return s.Routes, nil
@@ -184,14 +184,14 @@ func (s *Sample) since(before *Sample) (map[string]*Counts, error) {
 		}
 		d := difference{}
 		out[name] = d.counts(now, old)
-		if d.fell { // a route that was taken away and came back
+		if d.fell { // a route that was removed and added again
 			return nil, ErrRestarted
 		}
 	}
 	return out, nil
 }
 
-// difference remembers a count that fell, which none does in one life.
+// difference records whether a count decreased, which never happens within one process.
 type difference struct{ fell bool }
 
 func (d *difference) of(now, old float64) float64 {

@@ -11,7 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// What is read here is what the metrics are called there.
+// The names used here must match those of package metrics.
 func TestParseReadsWhatMetricsShow(t *testing.T) {
 	m := metrics.New(metrics.Options{})
 	r := m.Route("search").Near()

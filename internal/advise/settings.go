@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// InForce is what a route has now, as far as advice looks at it.
+// InForce holds the current settings of a route that advice uses.
 type InForce struct {
 	DryRun         bool
 	MaxRetries     int
 	AttemptTimeout time.Duration     // 0: none
 	RequestTimeout time.Duration     // 0: none
 	QueueTimeout   time.Duration     // the longest wait for an upstream that is down; 0: none
-	Values         map[string]string // by key, as a user would write them
+	Values         map[string]string // by key, in the syntax of the settings
 }
 
-// defaults are for a process that does not show its settings.
+// defaults applies to a process that does not show its settings.
 func defaults() InForce {
 	return InForce{MaxRetries: 3, RequestTimeout: 30 * time.Second, QueueTimeout: 20 * time.Second}
 }
 
-// ParseSettings reads a response of /config.
+// ParseSettings parses a response of /config.
 func ParseSettings(text string) (map[string]InForce, error) {
 	var config struct {
 		Routes []struct {

@@ -11,9 +11,8 @@ import (
 	"github.com/retryproxy/retryproxy/plot"
 )
 
-// Text is the report for people: per route a line on its traffic, one on what
-// retries brought and cost, and a table of proposals with their reasons. The
-// error is that of w.
+// Text writes the report for people: per route a line about its traffic, a line about the results
+// and costs of retries, and a table of proposals with their reasons. The error is that of w.
 func (r *Report) Text(w io.Writer, s plot.Screen) error {
 	p := &printer{w: w, screen: s}
 	for _, note := range r.Notes {
@@ -28,7 +27,7 @@ func (r *Report) Text(w io.Writer, s plot.Screen) error {
 	return p.err
 }
 
-// printer remembers the first error of its writer.
+// printer keeps the first error of its writer.
 type printer struct {
 	w      io.Writer
 	screen plot.Screen
@@ -41,7 +40,7 @@ func (p *printer) printf(format string, args ...any) {
 	}
 }
 
-// in colours text for a terminal.
+// in colours text on a terminal.
 func (p *printer) in(code, text string) string {
 	if !p.screen.Color {
 		return text
@@ -49,7 +48,7 @@ func (p *printer) in(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// wrapped prints text within the screen's width, further lines under the first.
+// wrapped prints text within the screen's width; further lines are indented under the first.
 func (p *printer) wrapped(lead, text string) { p.wrappedIn("", lead, text) }
 
 // wrappedIn is wrapped with a coloured lead.
@@ -89,7 +88,7 @@ func (p *printer) route(r *Route, all *Report) {
 	}
 }
 
-// time is how long was looked at.
+// time describes the length of the observation.
 func (r *Report) time() string {
 	if r.Seconds <= 0 {
 		return "since the start"
@@ -104,7 +103,7 @@ func (r *Report) time() string {
 func (t Retries) text(r *Route) string {
 	if r.DryRun {
 		if t.Made == 0 {
-			return "retries would have had nothing to do"
+			return "there was nothing to retry"
 		}
 		return fmt.Sprintf("retries would recover at most %d requests (%s), for %d retries or more: +%s load, at most +%s before the budget",
 			t.Recovered, percent(share(t.Recovered, r.Requests)), t.Made, percent(t.Load), percent(t.LoadAtMost))
@@ -112,13 +111,13 @@ func (t Retries) text(r *Route) string {
 	if t.Made == 0 {
 		return fmt.Sprintf("no retries were made; %d requests failed", t.GaveUp)
 	}
-	return fmt.Sprintf("%d retries recovered %d requests (%s): +%s load; %d requests failed all the same",
+	return fmt.Sprintf("%d retries recovered %d requests (%s): +%s load; %d requests still failed",
 		t.Made, t.Recovered, percent(share(t.Recovered, r.Requests)), percent(t.Load), t.GaveUp)
 }
 
 func share(part, whole int64) float64 { return float64(part) / float64(max(1, whole)) }
 
-// table is the proposals, each with its reason below.
+// table prints the proposals, each with its reason below.
 func (p *printer) table(list []Proposal) {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -130,7 +129,7 @@ func (p *printer) table(list []Proposal) {
 		}
 		fmt.Fprintf(t, "  %s\t%s\t%s\n", list[i].Setting, now, list[i].Proposed)
 	}
-	_ = t.Flush() // a strings.Builder takes everything
+	_ = t.Flush() // a strings.Builder returns no error
 	lines := strings.SplitAfter(b.String(), "\n")
 	p.printf("%s", lines[0])
 	for i := range list {

@@ -3,6 +3,7 @@
 package boundedlog
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,20 +20,28 @@ type Limiter struct {
 	mu         sync.Mutex // guards all below
 	began      time.Time  // of the minute; zero: no line yet
 	lines      int
+	texts      []string // of these lines
 	suppressed int
 	timer      *time.Timer // calls Flush at the end of a minute with suppressed lines
 }
 
 // Allow reports whether a line may be written now. If not, it is counted.
-func (b *Limiter) Allow() bool {
+func (b *Limiter) Allow() bool { return b.AllowOnce("") }
+
+// AllowOnce is Allow for a line with that text, which may be written once a minute. The empty
+// text may be written again.
+func (b *Limiter) AllowOnce(text string) bool {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.began.IsZero() || now.Sub(b.began) >= time.Minute {
-		b.began, b.lines = now, 0
+		b.began, b.lines, b.texts = now, 0, b.texts[:0]
 	}
-	if b.lines < b.PerMinute {
+	if b.lines < b.PerMinute && !slices.Contains(b.texts, text) {
 		b.lines++
+		if text != "" {
+			b.texts = append(b.texts, text)
+		}
 		return true
 	}
 	if b.suppressed == 0 {

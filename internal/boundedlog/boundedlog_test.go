@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// counts are those told, by the timer's goroutine or by a test's.
+// counts holds the reported numbers, from the timer's goroutine or the test's.
 type counts struct {
 	mu   sync.Mutex
 	told []int
@@ -76,7 +76,7 @@ func TestFlushCountsAtOnceAndOnlyOnce(t *testing.T) {
 		if !slices.Equal(counts.all(), []int{2}) {
 			t.Errorf("told %v, expected 2 once", counts.all())
 		}
-		b.Allow() // after a flush the timer is set anew
+		b.Allow() // after a flush the timer is set again
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if !slices.Equal(counts.all(), []int{2, 1}) {

@@ -1,5 +1,5 @@
-// Package companion finds those commands of the project that are programs of their
-// own so that the sidecar does not carry what only they need.
+// Package companion finds commands of the project that are separate programs, so that the sidecar
+// does not contain what only they need.
 package companion
 
 import (
@@ -9,8 +9,8 @@ import (
 	"runtime"
 )
 
-// Find is the path of the command: in the directory of this executable, else in
-// PATH. The error is that of exec.LookPath.
+// Find returns the path of the command: in the directory of this executable, or else in PATH. The
+// error is that of exec.LookPath.
 func Find(command string) (string, error) {
 	if runtime.GOOS == "windows" {
 		command += ".exe"

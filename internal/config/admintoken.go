@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// Bounds of the admin token: shorter ones can be guessed, longer ones are another file.
+// Limits of the admin token: a shorter one can be guessed, a longer one is probably another file.
 const (
 	minAdminToken = 16
 	maxAdminToken = 4096
 )
 
-// AdminToken returns the token in the file of ADMIN_TOKEN_FILE, without space around it. It reads
-// the file each time, so that a changed one holds at once. It is an error if the file cannot be
+// AdminToken returns the token in the file of ADMIN_TOKEN_FILE, without surrounding space. It reads
+// the file each time, so a new token applies at once. It returns an error if the file cannot be
 // read, or if the token has fewer than 16 or more than 4096 bytes.
 func AdminToken(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(io.LimitReader(f, maxAdminToken+1))
 	if err != nil {
 		return "", err

@@ -59,9 +59,9 @@ func Build(s *Settings) (*proxy.Config, error) {
 
 type builder struct {
 	settings *Settings
-	own      []string // our authorities, for HOST=auto
+	own      []string // our own authorities, for HOST=auto
 	targets  map[targetKey]targetResult
-	secrets  map[string][]http1.Header // headers, by the file that they are in
+	secrets  map[string][]http1.Header // headers by file
 	problems Problems
 }
 
@@ -139,7 +139,7 @@ func outage(word string) proxy.BreakerMode {
 	return proxy.BreakerQueue
 }
 
-// eject returns the defaults of package upstream, or with BREAKER=off that no endpoint is ejected.
+// eject returns the defaults of package upstream. With BREAKER=off no endpoint is ejected.
 func eject(r *Route) proxy.Eject {
 	if r.Breaker == "off" {
 		return proxy.Eject{After: -1}
@@ -178,8 +178,9 @@ func (b *builder) target(r *Route) upstream.Target {
 	return b.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, ServerName: r.UpstreamHost.ServerName()})
 }
 
-// fallbacks returns the route's fallbacks. A route that its own inherited list names falls back to those
-// after it only, so that those of a list do not fall back to each other in a circle.
+// fallbacks returns the route's fallbacks. If the route is itself in its inherited list, it only
+// falls back to the entries after it, so that the entries do not fall back to each other in a
+// circle.
 func (b *builder) fallbacks(r *Route) (all []proxy.Fallback) {
 	for i := range r.Fallback.list {
 		e := &r.Fallback.list[i]
@@ -192,8 +193,8 @@ func (b *builder) fallbacks(r *Route) (all []proxy.Fallback) {
 	return all
 }
 
-// fallback does not use the route's certificates and secret headers, which are for its upstream. A
-// fallback to another route, to, uses those of that route.
+// fallback does not use the route's certificates and secret headers, which belong to its upstream.
+// A fallback to another route, to, uses those of that route.
 func (b *builder) fallback(r *Route, e *FallbackEntry, to *Route) proxy.Fallback {
 	f := proxy.Fallback{Status: e.status, Body: []byte(e.body)}
 	switch {
@@ -201,14 +202,14 @@ func (b *builder) fallback(r *Route, e *FallbackEntry, to *Route) proxy.Fallback
 	case to != nil:
 		f.Upstream = b.target(to)
 		f.Forward = b.forward(to, &f.Upstream)
-		f.Forward.StripPrefix = r.StripPrefix // of the path, which matched r
+		f.Forward.StripPrefix = r.StripPrefix // from the path, which matched r
 		f.Forward.Changes = b.requestChanges(to).Hiding(b.requestChanges(r))
 	default:
 		f.Upstream = b.targetOf(r, e.upstream, upstream.TLSFiles{})
 		f.Forward = b.forward(r, &f.Upstream)
 		f.Forward.Changes = b.publicChanges(r).Hiding(b.requestChanges(r))
 		if f.Forward.Host == forward.HostName {
-			f.Forward.Host = forward.HostUpstream // the name is the upstream's
+			f.Forward.Host = forward.HostUpstream // an upstream has its own name
 		}
 	}
 	return f

@@ -51,7 +51,7 @@ func configOf(t *testing.T, environ ...string) *proxy.Config {
 	return c
 }
 
-// Every value is unlike its neighbours, so that one in the wrong field shows.
+// Every value differs from its neighbours, so that a value in the wrong field is noticed.
 func TestEverySettingReachesTheProxy(t *testing.T) {
 	c := configOf(t, "UPSTREAM=http://app.internal:81", "LISTEN=10.1.1.1:82", "TRUSTED_PROXIES=10.0.0.0/8", "PROXY_PROTOCOL_FROM=192.0.2.1,192.0.2.2",
 		"RETRY_BUFFER_TOTAL_BYTES=18MiB",
@@ -143,7 +143,8 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
-// A fallback to a route has all that its upstream needs, and loses the prefix of the path that matched.
+// A fallback to a route has everything that its upstream needs, and the prefix of the matched path
+// is stripped.
 func TestFallbacksToRoutes(t *testing.T) {
 	c := configOf(t, "UPSTREAM=https://a", "FALLBACK=route:spare", "UPSTREAM_HOST=name.of.a", "ROUTES=x,spare", "ROUTE_X_PATH=/x/*", "ROUTE_X_STRIP_PREFIX=/x",
 		"ROUTE_SPARE_UPSTREAM=https://b/v2", "ROUTE_SPARE_UPSTREAM_HOST=name.of.b", "ROUTE_SPARE_REQUEST_HEADERS_SET=K: 1")
@@ -167,7 +168,7 @@ func TestFallbacksToRoutes(t *testing.T) {
 	}
 }
 
-// Those of a list fall back to the ones after them, and nobody to itself.
+// Routes of a list fall back to the routes after them, and none to itself.
 func TestFallbackLists(t *testing.T) {
 	c := configOf(t, "UPSTREAM=http://a", "FALLBACK=route:second, http://c1,http://c2,route:third,503:sorry, later", "ROUTES=second,third,own", "ROUTE_SECOND_UPSTREAM=http://b", "ROUTE_THIRD_UPSTREAM=http://d",
 		"ROUTE_OWN_PATH=/own", "ROUTE_OWN_FALLBACK=http://e,200:")
@@ -289,8 +290,8 @@ func selfSigned(t *testing.T) (cert, key string) {
 	return cert, key
 }
 
-// Routes to one upstream share its pool and budget, which needs equal targets;
-// a reload keeps them, which needs equal targets over time.
+// Routes to one upstream share its pool and budget, which requires equal targets. A reload keeps
+// them, which requires targets to stay equal over time.
 func TestSameUpstreamIsTheSameTarget(t *testing.T) {
 	environ := []string{"UPSTREAM=https://a", "UPSTREAM_HOST=n:8443", "ROUTES=x", "ROUTE_X_PATH=/x", "ROUTE_X_MAX_RETRIES=1", "ROUTE_X_REQUEST_TIMEOUT=3s", "ROUTE_X_ATTEMPT_TIMEOUT=2s"}
 	c, again := configOf(t, slices.Clone(environ)...), configOf(t, slices.Clone(environ)...)

@@ -11,9 +11,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// check looks for settings that are valid individually but not together. An error is a
-// setting that can never do what it says. A warning is a setting that is probably a
-// mistake.
+// check looks for settings that are valid individually but not together. An error is a setting that
+// can never have its documented effect. A warning is a setting that is probably a mistake.
 func (s *Settings) check(problems *Problems) {
 	c := &checker{s: s, problems: problems, ours: append(s.Listeners(), s.AdminListen)}
 	c.listeners()

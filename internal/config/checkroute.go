@@ -148,8 +148,8 @@ func (c *checker) retries() {
 	}
 }
 
-// manyRetries is the number of retries above which no budget is worth a warning. It is the default,
-// with which tests of the retries themselves turn the budget off.
+// manyRetries is the number of retries above which a missing budget is worth a warning. It is the
+// default, which is used to test retries with the budget off.
 const manyRetries = 3
 
 // unsafeMethods returns those methods of the set that are not idempotent by RFC 9110

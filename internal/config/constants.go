@@ -6,7 +6,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// What nobody can choose well is a constant, each with its reason.
+// Values that no user can choose well are constants, each with its reason.
 const (
 	// maxHeaderBytes is the maximum size of the headers of a request or response. The largest that are
 	// usual carry a Kerberos ticket: 48 000 bytes, in base64 64 000. Other servers allow less: nginx

@@ -10,10 +10,9 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
-// YAML returns the variables of environ, and of the files that it names, as a YAML
-// configuration file, in the order of the reference. Unknown names and names that are set
-// twice are problems and left out. Values are as they are set, passwords too; they are not
-// checked.
+// YAML returns the variables of environ, and of the files that it names, as a YAML configuration
+// file, in the order of the reference. Unknown names and names that are set twice are reported and
+// left out. Values are copied unchecked, including passwords.
 func YAML(environ []string) ([]byte, Problems) {
 	var problems Problems
 	vars := collect(environ, &problems)
@@ -22,7 +21,7 @@ func YAML(environ []string) ([]byte, Problems) {
 	return vars.yaml(from, problems)
 }
 
-// yaml is YAML for variables that files are added to. from tells their places.
+// yaml is YAML for variables that already include the files'. from has their positions.
 func (vars variables) yaml(from origins, problems Problems) ([]byte, Problems) {
 	delete(vars, Prefix+"CONFIG_FILE")
 	delete(vars, Prefix+"HTTPROUTE_FILE")
@@ -36,7 +35,7 @@ func (vars variables) yaml(from origins, problems Problems) ([]byte, Problems) {
 		problems.errorf(Prefix+"ROUTES", list, "%s", oneLine(names.wrong))
 	}
 	from.locate(problems)
-	delete(names.global, "ROUTES") // the list of routes says it
+	delete(names.global, "ROUTES") // replaced by the list of routes
 	settings := configfile.Settings{Values: fileValues(names.global, globalSettings, sharedSettings)}
 	for _, name := range names.list {
 		settings.Routes = append(settings.Routes, configfile.Route{

@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
-// Every setting, of all routes and of one, is the same after a way through YAML.
+// Every setting, global or of one route, is unchanged after a conversion to YAML and back.
 func TestEverySettingExistsInBothForms(t *testing.T) {
 	environ := []string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_ROUTES=user-api,b", "RETRYPROXY_ROUTE_B_PATH=/b,/c/*"}
 	for _, s := range Reference() {

@@ -32,10 +32,10 @@ func derive(s *Settings, problems *Problems) {
 	}
 }
 
-// Default queue timeouts for an upstream that is down. An application that restarts beside
-// its sidecar is worth waiting for. A remote service that is down must not block all
-// workers of the application for longer than necessary: the last pod has to leave a Service
-// and the next one has to appear.
+// Default queue timeouts for an upstream that is down. An application that restarts beside its
+// sidecar is worth waiting for. A remote service that is down must not block all workers of the
+// application for longer than necessary: long enough for the last pod to leave a Service and the
+// next one to appear.
 const (
 	holdInbound  = 20 * time.Second
 	holdOutbound = 10 * time.Second
@@ -51,7 +51,7 @@ func (r *Route) derive(s *Settings) {
 	}
 	if r.Variable("QUEUE_TIMEOUT") == "" {
 		switch {
-		case r.QueueTimeout > 0: // the profile's
+		case r.QueueTimeout > 0: // from the profile
 		case s.Position == "inbound":
 			r.QueueTimeout = holdInbound
 		default:
@@ -64,13 +64,14 @@ func (r *Route) derive(s *Settings) {
 	}
 }
 
-// dialTimeout returns the time to connect. A dial ends with its attempt.
+// dialTimeout returns the time to connect. A dial never outlasts its attempt.
 func (r *Route) dialTimeout() time.Duration {
 	return atMost(dialTimeout, cmp.Or(r.AttemptTimeout.Value(), r.RequestTimeout/dialShare))
 }
 
-// ForwardProxy reports whether absolute URLs are checked as a forward proxy does. Clients with
-// http_proxy are where an outbound retryproxy is. In front of an application, every URL is its own.
+// ForwardProxy reports whether absolute URLs are handled as by a forward proxy. An outbound
+// retryproxy may have clients that use http_proxy. In front of an application, every URL is the
+// application's.
 func (s *Settings) ForwardProxy() bool { return s.Position == "outbound" }
 
 // atMost is min, except that a bound of 0 means no bound.

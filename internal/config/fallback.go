@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Fallback is what answers if everything else failed: upstreams, those of other routes, or a fixed
-// response, one after the other.
+// Fallback is what answers if everything else fails: upstreams, upstreams of other routes, or a
+// fixed response, in this order.
 type Fallback struct{ list []FallbackEntry }
 
-// FallbackEntry is one of them: an upstream, the name of a route, or a response.
+// FallbackEntry is one entry: an upstream, the name of a route, or a response.
 type FallbackEntry struct {
 	upstream Upstream
 	route    string // name
@@ -26,14 +26,15 @@ const (
 	mostAnswer  = 599
 )
 
-// maxFallbacks limits the list: a tenth of a request's time is kept back for each upstream in it.
+// maxFallbacks limits the list: a tenth of the request's time is reserved for each of its
+// upstreams.
 const maxFallbacks = 4
 
 const routeEntry = "route:"
 
 // UnmarshalText parses none, or entries separated by commas. Several addresses in a row are one
-// upstream, as in UPSTREAM. A status code, a colon and a body can only be the last entry; the body may
-// have commas.
+// upstream, as in UPSTREAM. A status code, a colon and a body can only be the last entry; the body
+// may contain commas.
 func (f *Fallback) UnmarshalText(text []byte) error {
 	*f = Fallback{}
 	if string(text) == "none" {
@@ -70,7 +71,7 @@ func (e *FallbackEntry) parse(s string) (length int, err error) {
 	return length, e.upstream.UnmarshalText([]byte(strings.TrimSpace(s[:length])))
 }
 
-// isAnswer reports whether s begins with a number, as no upstream does.
+// isAnswer reports whether s begins with a digit, which no upstream does.
 func isAnswer(s string) bool { return s[0] >= '0' && s[0] <= '9' }
 
 // upstreamLength returns the length of the addresses at the start of s, up to the comma before an entry of
@@ -112,7 +113,7 @@ func (f Fallback) MarshalText() ([]byte, error) {
 	return []byte(orNone(strings.Join(parts, ","))), nil
 }
 
-// String returns the entry as it stands in the setting.
+// String returns the entry in the syntax of the setting.
 func (e *FallbackEntry) String() string {
 	switch {
 	case e.route != "":
@@ -161,7 +162,7 @@ func (c *checker) fallbackEntry(e *FallbackEntry) {
 		c.errorf("FALLBACK", e.String(), "is the route itself")
 		return
 	case of == c.r:
-		return // inherited: those that the others fall back to do not fall back to themselves
+		return // inherited: routes in the list do not fall back to themselves
 	}
 	to := c.s.fallbackUpstream(e)
 	if !to.Set() {

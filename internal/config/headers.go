@@ -19,8 +19,7 @@ const maxSetHeaders = 8 << 10
 // HeaderField is a header of HeaderFields.
 type HeaderField struct{ Name, Value string }
 
-// isSecret reports whether the header is known, or sounds, like one with a credential. If in doubt it
-// is one.
+// isSecret reports whether the header contains a credential, by its name. In doubt it returns true.
 func (f *HeaderField) isSecret() bool {
 	name := strings.ToLower(f.Name)
 	return slices.ContainsFunc([]string{"auth", "cookie", "token", "secret", "password", "key", "credential", "signature"}, func(word string) bool { return strings.Contains(name, word) })
@@ -133,8 +132,8 @@ func orNone(s string) string {
 	return s
 }
 
-// readHeaders reads a file with one header per line. Empty lines and those that begin with # do
-// not count. Its errors name the line and never what is in it.
+// readHeaders reads a file with one header per line. Empty lines and lines that begin with # are
+// ignored. Its errors name the line but never its content.
 func readHeaders(file string) ([]HeaderField, error) {
 	if file == "" {
 		return nil, nil
@@ -143,7 +142,7 @@ func readHeaders(file string) ([]HeaderField, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(io.LimitReader(f, maxSetHeaders+1))
 	switch {
 	case err != nil:
@@ -173,7 +172,7 @@ func parseHeaderLines(text string) (fields []HeaderField, err error) {
 	return fields, errors.Join(errs...)
 }
 
-// http1Headers returns the fields as the data path has them.
+// http1Headers converts headers to the data path's type.
 func http1Headers(fields []HeaderField) (list []http1.Header) {
 	for _, f := range fields {
 		list = append(list, http1.NewHeader(f.Name, f.Value))
@@ -186,7 +185,7 @@ func (b *builder) requestChanges(r *Route) forward.HeaderChanges {
 	return forward.NewHeaderChanges(http1Headers(r.RequestHeadersSet), r.RequestHeadersRemove).And(b.secretHeaders(r))
 }
 
-// publicChanges is requestChanges without secrets, which are for the route's upstream alone.
+// publicChanges is requestChanges without secrets, which only the route's upstream may get.
 func (b *builder) publicChanges(r *Route) forward.HeaderChanges {
 	var public HeaderFields
 	for _, f := range r.RequestHeadersSet {
@@ -197,7 +196,7 @@ func (b *builder) publicChanges(r *Route) forward.HeaderChanges {
 	return forward.NewHeaderChanges(http1Headers(public), r.RequestHeadersRemove)
 }
 
-// secretHeaders reads the route's file of headers, once for all routes that have it.
+// secretHeaders reads the route's file of headers, once for all routes that use it.
 func (b *builder) secretHeaders(r *Route) []http1.Header {
 	file := r.RequestHeadersFile
 	headers, known := b.secrets[file]

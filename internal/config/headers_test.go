@@ -48,7 +48,7 @@ func TestHeaderFieldsAreSplitAtNames(t *testing.T) {
 	}
 }
 
-// What is said of a wrong file of secrets names its line, and nothing that is in it but names.
+// An error about a file of secrets names the line, and of its content only header names.
 func TestAFileOfHeaders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "headers")
 	for content, tc := range map[string]struct {
@@ -82,7 +82,7 @@ func TestAFileOfHeaders(t *testing.T) {
 	}
 }
 
-// A secret is for the upstream that it was given for: no other route, and no fallback.
+// A secret is only sent to its upstream: to no other route, and to no fallback.
 func TestSecretHeadersStayWithTheirUpstream(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "headers")
 	if err := os.WriteFile(file, []byte("Authorization: Bearer hidden\n"), 0o600); err != nil {
@@ -93,7 +93,7 @@ func TestSecretHeadersStayWithTheirUpstream(t *testing.T) {
 	open := []http1.Header{http1.NewHeader("X-Env", "prod"), http1.NewHeader("authorization", "open")}
 	without := forward.NewHeaderChanges(open, []string{"Cookie"})
 	with := without.And([]http1.Header{http1.NewHeader("Authorization", "Bearer hidden")})
-	public := forward.NewHeaderChanges(open[:1], []string{"Cookie"}).Hiding(with) // not even the client's own goes there
+	public := forward.NewHeaderChanges(open[:1], []string{"Cookie"}).Hiding(with) // not even the client's own value is sent there
 	same, other := c.Routes[0], c.Routes[1]
 	for name, is := range map[string][2]forward.HeaderChanges{
 		"default":          {c.Default.Forward.Changes, with},
@@ -109,7 +109,7 @@ func TestSecretHeadersStayWithTheirUpstream(t *testing.T) {
 	}
 }
 
-// What a route hides from its upstream, or replaces there, is not for the route that it falls back to.
+// A header that a route hides from its upstream, or replaces, is not sent to its fallback route.
 func TestAFallbackGetsNothingThatTheRouteHides(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "headers")
 	if err := os.WriteFile(file, []byte("Authorization: Bearer first\n"), 0o600); err != nil {
@@ -123,7 +123,7 @@ func TestAFallbackGetsNothingThatTheRouteHides(t *testing.T) {
 	}
 }
 
-// sameHeaders compares changes by what becomes of a request with all the headers in question.
+// sameHeaders compares changes by their effect on a request with all these headers.
 func sameHeaders(a, b forward.HeaderChanges) bool {
 	write := func(c forward.HeaderChanges) string {
 		r := &http1.Request{Method: []byte("GET"), Path: []byte("/")}

@@ -14,7 +14,7 @@ const (
 	logHint         = "requests are logged with RETRYPROXY_ACCESS_LOG=true; there is no level to choose"
 )
 
-// hints are for names that users of other proxies try.
+// hints maps names that users of other proxies may try.
 var hints = map[string]string{
 	"PORT":                  "the port for requests is in RETRYPROXY_LISTEN=:8080, the upstream's in RETRYPROXY_UPSTREAM=http://localhost:3000",
 	"LISTEN_PORT":           "the port is part of RETRYPROXY_LISTEN=:8080",
@@ -73,8 +73,8 @@ var hints = map[string]string{
 	"CONFIG":                "did you mean RETRYPROXY_CONFIG_FILE?",
 }
 
-// constants are names that people look for, because other proxies or earlier versions have such a
-// setting: what is a constant here, or follows from something else.
+// constants maps names of settings in other proxies or earlier versions that are constants here, or
+// follow from other settings.
 var constants = map[string]string{
 	"TLS_KEY":                "the key is in the file of RETRYPROXY_TLS_CERT, or beside it in the file that ends in .key (tls.crt, tls.key)",
 	"UPSTREAM_KEY":           "the key is in the file of RETRYPROXY_UPSTREAM_CERT, or beside it in the file that ends in .key (tls.crt, tls.key)",

@@ -8,8 +8,8 @@ import (
 	"github.com/retryproxy/retryproxy/internal/gatewayapi"
 )
 
-// addHTTPRouteFile adds what the HTTPRoutes of RETRYPROXY_HTTPROUTE_FILE mean. Their routes come
-// after those of ROUTES. A name that is set elsewhere too is an error, as for CONFIG_FILE, and so
+// addHTTPRouteFile adds the settings for the HTTPRoutes of RETRYPROXY_HTTPROUTE_FILE. Their routes
+// follow those of ROUTES. A name that is also set elsewhere is an error, as for CONFIG_FILE, and so
 // is everything without an equivalent.
 func addHTTPRouteFile(vars variables, from origins, problems *Problems) origins {
 	const variable = Prefix + "HTTPROUTE_FILE"
@@ -39,7 +39,7 @@ func tellLines(err error, problems *Problems, variable, path string) {
 	}
 }
 
-// addHTTPRoutes adds the variables of routes, and where they come from.
+// addHTTPRoutes adds the variables of routes, and their positions.
 func (v variables) addHTTPRoutes(routes *gatewayapi.Result, path string, from origins, problems *Problems) origins {
 	from = maps.Clone(from)
 	if from == nil {
@@ -56,25 +56,26 @@ func (v variables) addHTTPRoutes(routes *gatewayapi.Result, path string, from or
 	const names = Prefix + "ROUTES"
 	v.set(names, strings.Trim(v[names]+","+strings.Join(routes.Routes, ","), ","))
 	const upstream = Prefix + "UPSTREAM"
-	if v[upstream] == "" && routes.CatchAll != "" { // no request is left for it
+	if v[upstream] == "" && routes.CatchAll != "" { // it gets no requests
 		v[upstream] = routes.CatchAll
 	}
 	return from
 }
 
-// HTTPRoutes is what HTTPRoutes of Gateway API say, as settings.
+// HTTPRoutes is the content of HTTPRoutes of Gateway API as settings.
 type HTTPRoutes struct {
 	YAML []byte // configuration file
 	Lost []LostHTTPRoute
-	// NeedsUpstream means that some request meets no rule. The settings lack the upstream for it.
+	// NeedsUpstream means that some requests match no rule. The settings lack the upstream for
+	// them.
 	NeedsUpstream bool
 }
 
-// LostHTTPRoute is a thing without an equivalent. The YAML lacks what depends on it.
+// LostHTTPRoute is something without an equivalent. The YAML lacks what depends on it.
 type LostHTTPRoute = gatewayapi.Lost
 
-// ConvertHTTPRoutes turns Kubernetes objects into a configuration file. Problems are what makes
-// the objects invalid, or the settings. name is that of the file, for messages.
+// ConvertHTTPRoutes converts Kubernetes objects to a configuration file. Problems are errors of the
+// objects or of the settings. name is the file's name for messages.
 func ConvertHTTPRoutes(content []byte, name string) (HTTPRoutes, Problems) {
 	var problems Problems
 	routes, err := gatewayapi.Convert(content)
@@ -89,8 +90,7 @@ func ConvertHTTPRoutes(content []byte, name string) (HTTPRoutes, Problems) {
 	return made, problems
 }
 
-// check returns the problems of the settings. An upstream that has to be set elsewhere counts as
-// set.
+// check returns the problems of the settings. An upstream that must be set elsewhere counts as set.
 func (v variables) check(from origins, needsUpstream bool) Problems {
 	var problems Problems
 	all := maps.Clone(v)

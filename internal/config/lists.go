@@ -60,7 +60,7 @@ func isRouteName(s string) bool {
 	return len(s) <= maxRouteName
 }
 
-// routePrefix returns what the names of a route's variables begin with.
+// routePrefix returns the prefix of the names of a route's variables.
 func routePrefix(name string) string { return Prefix + "ROUTE_" + configfile.RouteWord(name) + "_" }
 
 // RouteVariable returns the variable that sets a key for the route of that name.

@@ -9,12 +9,12 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
-// Load reads every RETRYPROXY_* variable of environ (in the form of os.Environ), of the file
-// named by RETRYPROXY_CONFIG_FILE, and those that the routes of RETRYPROXY_HTTPROUTE_FILE mean.
+// Load reads every RETRYPROXY_* variable of environ (in the form of os.Environ), of the file named
+// by RETRYPROXY_CONFIG_FILE, and those for the routes of RETRYPROXY_HTTPROUTE_FILE.
 //
-// The Settings are never nil. They contain the default for every invalid value, so that a
-// caller may look for further problems. They may only be used if Problems.Err is nil. Load
-// reads no other file.
+// The Settings are never nil. They contain the default for every invalid value, so that a caller
+// may look for further problems. They may only be used if Problems.Err is nil. Load reads no other
+// file.
 func Load(environ []string) (*Settings, Problems) {
 	var problems Problems
 	vars := collect(environ, &problems)
@@ -118,7 +118,7 @@ type sorted struct {
 	global variables            // Global and Shared
 	routes map[string]variables // by upper-case route name
 	list   RouteNames
-	wrong  error // what is wrong with the list; reported when Global is parsed
+	wrong  error // error of the list; reported when Global is parsed
 }
 
 // sortVariables determines the scope of each name, and reports unknown names.
@@ -167,8 +167,8 @@ func (s *sorted) take(name, value string) bool {
 // routeKey is a variable of a route: the route's name as it stands in variables, and the key.
 type routeKey struct{ word, key string }
 
-// owners returns the routes that a variable could belong to, the shortest name first. Of the routes a
-// and a-upstream, ROUTE_A_UPSTREAM_HOST could be a's UPSTREAM_HOST and a-upstream's HOST.
+// owners returns the routes that a variable could belong to, shortest name first. With the routes a
+// and a-upstream, ROUTE_A_UPSTREAM_HOST could be UPSTREAM_HOST of a or HOST of a-upstream.
 func (s *sorted) owners(name string) []routeKey {
 	var found []routeKey
 	for _, each := range splitRouteKey(strings.TrimPrefix(name, Prefix)) {
@@ -181,7 +181,7 @@ func (s *sorted) owners(name string) []routeKey {
 
 func isRouteVariable(name string) bool { return strings.HasPrefix(name, Prefix+"ROUTE_") }
 
-// splitRouteKey splits ROUTE_<NAME>_<KEY> at each underscore. Both parts may have more of them.
+// splitRouteKey splits ROUTE_<NAME>_<KEY> at each underscore, since both parts may contain some.
 func splitRouteKey(key string) []routeKey {
 	key, ok := strings.CutPrefix(key, "ROUTE_")
 	if !ok {

@@ -88,7 +88,8 @@ func parseInto(target any, list []Setting, vars variables, variable func(string)
 	}
 }
 
-// quoted returns a wrong value as it may be shown: one of headers may hold a secret anywhere.
+// quoted returns an invalid value for a message. Headers are masked, since they may contain a
+// secret anywhere.
 func (s *Setting) quoted(value string) string {
 	if s.Unit == "headers" {
 		return ""

@@ -362,8 +362,7 @@ func TestFileProblems(t *testing.T) {
 	wantLines(t, problemsOf(minimal, "RETRYPROXY_CONFIG_FILE="+t.TempDir()), "is a directory")
 }
 
-// Whatever is set, Load ends with settings or problems, and never shows a
-// password.
+// For any input Load returns settings or problems, and never shows a password.
 func FuzzLoad(f *testing.F) {
 	for _, s := range Reference() {
 		f.Add(s.Variable(), s.Default)
@@ -419,7 +418,7 @@ func TestAWaitForNoRateLimit(t *testing.T) {
 	wantLines(t, problemsOf(minimal, "RETRYPROXY_RATE_LIMIT_WAIT=2s", "RETRYPROXY_RATE_LIMIT=1/s"))
 }
 
-// What is shared is learnt of an upstream that is the same for all.
+// Sharing is for an upstream that is the same for all processes.
 func TestSharingIsForOneUpstream(t *testing.T) {
 	const engine = "RETRYPROXY_SHARED=redis://cache"
 	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://localhost:3000", engine),
@@ -428,7 +427,7 @@ func TestSharingIsForOneUpstream(t *testing.T) {
 	wantLines(t, problemsOf(minimal, engine+"?password_file=/p&scope=shop"))
 }
 
-// A hint leads to settings that exist, and is for a name that does not.
+// A hint names existing settings, and is for a name that is not a setting.
 func TestHints(t *testing.T) {
 	named := regexp.MustCompile(`RETRYPROXY_[A-Z_]+`)
 	for _, list := range []map[string]string{hints, constants} {
@@ -445,7 +444,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// People choose among few settings. Who adds one finds out here which other can go.
+// Users choose among few settings. Whoever adds one must remove another.
 func TestThereAreAtMost75Settings(t *testing.T) {
 	if n := len(Reference()); n > 75 {
 		t.Errorf("%d settings: make one a constant, with its reason", n)

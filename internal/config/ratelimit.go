@@ -2,7 +2,7 @@ package config
 
 import "github.com/retryproxy/retryproxy/policy/ratelimit"
 
-// RateLimit is the setting for a ratelimit.Rate, or for limits that are learnt.
+// RateLimit is the setting for a ratelimit.Rate, or for learned limits.
 type RateLimit struct {
 	ratelimit.Rate
 	Auto bool
@@ -19,7 +19,7 @@ func (q *RateLimit) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Limited reports whether there is a limit, set or learnt.
+// Limited reports whether there is a limit, configured or learned.
 func (q RateLimit) Limited() bool { return q.Auto || q.Rate.Limited() }
 
 // String is the inverse of UnmarshalText.

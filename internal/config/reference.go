@@ -35,7 +35,7 @@ type Setting struct {
 	Min, Max string            // limits, "" for none
 	Live     bool              // a reload changes it
 	About    string            // one sentence
-	Example  string            // a value to begin with, of the settings that most people need; "" for the others
+	Example  string            // a value to start with, for the usual settings; "" for the others
 
 	field     string // Go name in its struct
 	index     []int
@@ -142,7 +142,7 @@ func profileDefaults(get func(string) string) map[string]string {
 // Value is one effective setting.
 type Value struct {
 	Key      string // as in Setting
-	Usual    bool   // the setting is one of those that most people need
+	Usual    bool   // the setting is one of the usual ones
 	Variable string // the variable that set it; "" for the default
 	Profile  string // the profile whose default applies; "" if none changes it
 	Text     string // in the syntax of the setting, secrets masked; "" if nothing applies

@@ -42,7 +42,7 @@ func TestRouteNamesThatAreUnclear(t *testing.T) {
 	}
 }
 
-// Every path of a route has to begin with the prefix that is stripped.
+// Every path of a route must begin with the prefix to strip.
 func TestStripPrefixIsOfEveryPath(t *testing.T) {
 	const strip = "RETRYPROXY_ROUTE_A_STRIP_PREFIX=/api"
 	if got := problemsOf(minimal, "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/api/x/*, /api/y", strip); got != nil {

@@ -74,7 +74,7 @@ func (r *RetryOn) UnmarshalText(text []byte) error {
 // MarshalText is the inverse of UnmarshalText, in the shortest form.
 func (r RetryOn) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// RetryMethods says which methods may be retried after they were sent: a policy.MethodSet, any, or
+// RetryMethods is which methods may be retried after they were sent: a policy.MethodSet, any, or
 // any-with-key.
 type RetryMethods struct {
 	policy.MethodSet        // empty with a word
@@ -133,7 +133,7 @@ type ErrorCodes struct {
 	text string
 }
 
-// UnmarshalText reads what apierror.ParseList reads.
+// UnmarshalText parses text with apierror.ParseList.
 func (e *ErrorCodes) UnmarshalText(text []byte) error {
 	list, err := apierror.ParseList(string(text))
 	e.list, e.text = list, string(text)

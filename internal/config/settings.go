@@ -27,16 +27,16 @@ const Prefix = configfile.Prefix
 // The tags of a field:
 //
 //	env         the name without Prefix
-//	envDefault  the default in the form a user would write it; where there is none, shown tells the reader what applies
-//	shown       the default as the documentation tells it, when it depends on other settings
-//	batch, llm  the default under RETRYPROXY_PROFILE=batch and =llm
-//	route       the name after RETRYPROXY_ROUTE_<NAME>_ where it differs from env
-//	group       heading in the documentation, of an embedded struct
-//	unit        what kind of value it is: a key of the table units
-//	min, max    limits, both included, written like the value
+//	envDefault  the default in the syntax of the setting; without one, shown describes what applies
+//	shown       the default for the documentation, if it depends on other settings
+//	batch, llm  the default with RETRYPROXY_PROFILE=batch and =llm
+//	route       the name after RETRYPROXY_ROUTE_<NAME>_ if it differs from env
+//	group       heading in the documentation, for an embedded struct
+//	unit        the kind of value: a key of the table units
+//	min, max    limits, both included, in the syntax of the setting
 //	oneof       the allowed words
-//	live        "no" when a reload cannot change it
-//	about       one sentence, without default and unit: those are appended
+//	live        "no" if a reload cannot change it
+//	about       one sentence, without default and unit, which are appended
 
 // Global holds the settings of the whole process.
 type Global struct {
@@ -45,8 +45,8 @@ type Global struct {
 	AdminSettings   `group:"Administration and logs"`
 }
 
-// Shared holds the settings that a route may have of its own; where it has
-// none, the global one of the same name applies.
+// Shared holds the settings that a route may have. If a route does not set one, the global setting
+// with the same name applies.
 type Shared struct {
 	EndpointSettings  `group:"Listener and upstream"`
 	RetrySettings     `group:"Retries"`
@@ -93,7 +93,7 @@ type AdminSettings struct {
 	AccessLog      bool     `env:"ACCESS_LOG" example:"true" envDefault:"false" unit:"bool" about:"Log one line per request: route, method, host, path without query, status, body bytes, duration, attempts with address and cause, user agent, request ID, trace ID and outcome. Failed requests are logged at warn."`
 }
 
-// EndpointSettings say where requests come in and where they are sent.
+// EndpointSettings are where requests arrive and where they are sent.
 type EndpointSettings struct {
 	Listen       Address    `env:"LISTEN" example:":8000" unit:"address" shown:":8080 inbound, 127.0.0.1:8080 outbound; for a route the main one" live:"no" about:"Address on which clients are accepted. For a route: requests accepted on this address, which is opened for the route."`
 	Upstream     Upstream   `env:"UPSTREAM" example:"http://app:3000" unit:"upstream" shown:"none, must be set" about:"Where requests are sent. If a name has several addresses, all of them are endpoints. Several addresses or names, separated by commas, form one upstream. A path, as in http://app:80/v2, is put before the path of every request."`
@@ -104,7 +104,7 @@ type EndpointSettings struct {
 	HealthPath   HealthPath `env:"HEALTH_PATH" envDefault:"off" unit:"probepath" about:"Path of health checks with GET. It is sent as it is, without the path of UPSTREAM. Any status from 200 to 499 except 429 is healthy. While the circuit breaker is open, a healthy response closes it. If the upstream has several endpoints, each is also checked every 10 s: after 3 failed checks in a row it gets no requests until 2 have passed. If more than half of the endpoints are ejected or unhealthy, all are used. off: the circuit breaker and the endpoints are judged by connections and requests only."`
 }
 
-// RetrySettings say what is retried, and how often.
+// RetrySettings are what is retried, and how often.
 type RetrySettings struct {
 	Profile          string       `env:"PROFILE" example:"llm" envDefault:"interactive" unit:"word" oneof:"interactive,batch,llm" about:"Set of defaults. batch: up to 8 retries within 180 s with additive backoff, for clients that can wait. llm: for the API of a language model. POST is retried after 429, 503 and 529, but never after a failure that may have been billed. Slow generations are not given up. Streams are retried until their first content."`
 	RetryOn          RetryOn      `env:"RETRY_ON" example:"500-504,429,connect-failure" envDefault:"5xx,429,connect-failure,reset,attempt-timeout" unit:"retryon" about:"Failures that are retried: codes, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), connect-failure, reset, attempt-timeout, grpc- and a gRPC status (such as grpc-unavailable, which applies to every method), retriable-header:Name[=value], !code to except one, or none."`
@@ -117,7 +117,7 @@ type RetrySettings struct {
 	HedgeAfter       HedgeAfter   `env:"HEDGE_AFTER" envDefault:"off" unit:"hedge" about:"Hedging: if there is no response after this time, a second attempt is sent beside the first. The first good response is used. Only requests that may be retried are hedged. p95: the 95th percentile of response times, once 200 are known (p99: 1000). A hedge counts against MAX_RETRIES and the retry budget, which bounds the added load."`
 }
 
-// BackoffSettings say how long to wait before a retry.
+// BackoffSettings are how long to wait before a retry.
 type BackoffSettings struct {
 	Backoff              string        `env:"BACKOFF" envDefault:"full-jitter" batch:"additive" llm:"additive" unit:"strategy" about:"Backoff strategy: how the wait before a retry is chosen."`
 	BackoffBase          time.Duration `env:"BACKOFF_BASE" example:"250ms" shown:"the strategy's own, 100ms for full-jitter" unit:"duration" min:"1us" about:"First wait, before jitter."`
@@ -132,14 +132,14 @@ type BackoffSettings struct {
 	BackoffThrottledBase time.Duration `env:"BACKOFF_THROTTLED_BASE" envDefault:"1s" shown:"1s, or BACKOFF_MAX when that is shorter" unit:"duration" min:"1us" about:"First wait after a 429, or another status of RETRY_REJECTED, without Retry-After."`
 }
 
-// BudgetSettings bound the retries of all requests to an upstream.
+// BudgetSettings limit the retries of all requests to an upstream.
 type BudgetSettings struct {
 	BudgetRatio        Ratio   `env:"BUDGET_RATIO" envDefault:"0.2" llm:"1" unit:"ratio" max:"10" about:"Retry budget: retries allowed per request to the same upstream, over 10 seconds. With SHARED it covers all processes of the scope. off: no budget."`
 	BudgetMinPerSecond float64 `env:"BUDGET_MIN_PER_SECOND" envDefault:"1" unit:"number" min:"0" max:"10000" about:"Retries per second that are allowed even with few requests."`
 	BudgetBurst        int     `env:"BUDGET_BURST" envDefault:"10" unit:"count" min:"1" max:"1000000" about:"Retries that a quiet upstream can save up."`
 }
 
-// TimeoutSettings bound the time of requests, attempts and pauses.
+// TimeoutSettings limit the time of requests, attempts and pauses.
 type TimeoutSettings struct {
 	RequestTimeout      time.Duration `env:"REQUEST_TIMEOUT" example:"10s" envDefault:"30s" batch:"180s" llm:"10m" unit:"duration" max:"24h" about:"Maximum time of all attempts and waits, from the end of the request to the headers of the response. 0: no limit. A client may send an earlier deadline in x-request-timeout (seconds, or a duration), x-envoy-expected-rq-timeout-ms, grpc-timeout, x-stainless-timeout or x-stainless-read-timeout. The upstream gets the time left in the same header, but x-stainless headers are forwarded unchanged. A gRPC call has no other timeout than its own, because it may be a stream."`
 	AttemptTimeout      AutoDuration  `env:"ATTEMPT_TIMEOUT" example:"2s" envDefault:"auto" llm:"0s" unit:"autoduration" max:"24h" about:"Maximum time of an attempt that is not the last. The last attempt has all the time that is left, unless the word hard follows, as in 2s hard. 0: no limit. auto: no attempt is given up while it may still get a response. Instead, if the upstream has several endpoints and the request may be retried, a second attempt goes to another endpoint after the 99th percentile of response times, at least 10s. It counts as a retry. The first good response is used."`
@@ -147,7 +147,7 @@ type TimeoutSettings struct {
 	BodyIdleTimeout     time.Duration `env:"BODY_IDLE_TIMEOUT" envDefault:"60s" llm:"5m" unit:"duration" min:"100ms" about:"Longest pause within a request or response body."`
 }
 
-// BreakerSettings protect an upstream, and say what clients get meanwhile.
+// BreakerSettings protect an upstream, and determine what happens to clients in the meantime.
 type BreakerSettings struct {
 	Breaker          string           `env:"BREAKER" envDefault:"queue" unit:"word" oneof:"queue,fail-fast,off" about:"What happens to requests while the circuit breaker of their upstream is open. It opens when connections fail, the upstream is silent, or nearly all responses are 502, 503 or 504. queue: requests wait for up to QUEUE_TIMEOUT. fail-fast: they are answered with 503 and Retry-After at once. off: there is no circuit breaker, and no endpoint is ejected."`
 	QueueTimeout     time.Duration    `env:"QUEUE_TIMEOUT" example:"5s" shown:"20s inbound, 10s outbound" llm:"60s" unit:"duration" min:"1ms" max:"1h" about:"Longest time that a request is queued while the circuit breaker is open, within REQUEST_TIMEOUT."`
@@ -157,7 +157,7 @@ type BreakerSettings struct {
 	ClientThrottling string           `env:"CLIENT_THROTTLING" envDefault:"off" unit:"word" oneof:"on,off" about:"Client-side throttling: answer requests with 503 without sending them while the upstream rejects nearly all (429, 502, 503, 504 or no response)."`
 }
 
-// RateLimitSettings are about an upstream that counts requests.
+// RateLimitSettings are for an upstream that limits the rate of requests.
 type RateLimitSettings struct {
 	RateLimit         RateLimit     `env:"RATE_LIMIT" envDefault:"off" unit:"ratelimit" about:"Maximum rate of attempts to the upstream, retries and hedges included, spread evenly. With SHARED it covers all processes of the scope. Only 98.5 % of it is used, because an upstream may count a little differently and answer the rest with 429. auto: the limits of requests and tokens are learnt from the headers of responses (docs/how-to/llm.md)."`
 	RateLimitKey      RateLimitKey  `env:"RATE_LIMIT_KEY" envDefault:"upstream" unit:"ratelimitkey" about:"What RATE_LIMIT applies to. upstream: all requests to the upstream together. route: those of the route. header:Name: each value of that header has its own limit, and all requests without the header share one. json:model: the same for the model that a JSON body names in its first 64 KiB. Except with route, routes to the same upstream share the limit if their RATE_LIMIT and RATE_LIMIT_KEY are equal. Up to 4096 values have their own limit; the rest share one."`
@@ -182,7 +182,7 @@ type TrialSettings struct {
 	FaultInjection FaultInjection `env:"FAULT_INJECTION" envDefault:"off" unit:"fault" about:"Faults injected into attempts, for tests only: a status, a lost connection or a delay, each with its percentage of attempts. Every start, reload and check warns about them. A route with faults shares no circuit breaker, limit, budget or connections with other routes."`
 }
 
-// MatcherSettings say which requests belong to a route.
+// MatcherSettings select the requests of a route.
 type MatcherSettings struct {
 	Host        string  `env:"HOST" shown:"any" unit:"hostpattern" about:"Requests for this host, or for one of several. *.example.com matches all names below example.com."`
 	Path        string  `env:"PATH" shown:"any" unit:"pathpattern" about:"Requests for this path, or for one of several. /search/* matches /search and everything below it, /users/*/orders any one name between."`
@@ -246,7 +246,7 @@ func (s *Settings) All() []*Route {
 	return all
 }
 
-// anyRoute reports whether some named route has what has says.
+// anyRoute reports whether has returns true for some named route.
 func (s *Settings) anyRoute(has func(r *Route) bool) bool {
 	for i := range s.Routes {
 		if has(&s.Routes[i]) {

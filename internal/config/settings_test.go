@@ -18,7 +18,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// minimal is the least that starts.
+// minimal is the shortest valid configuration.
 const minimal = "RETRYPROXY_UPSTREAM=http://example.com"
 
 func mustLoad(t *testing.T, environ ...string) *Settings {
@@ -30,7 +30,8 @@ func mustLoad(t *testing.T, environ ...string) *Settings {
 	return s
 }
 
-// problemsOf loads and returns the lines, a warning marked by "warning: ".
+// problemsOf loads a configuration and returns the lines of its problems, warnings with the prefix
+// "warning: ".
 func problemsOf(environ ...string) []string {
 	_, problems := Load(environ)
 	var lines []string
@@ -66,14 +67,13 @@ func TestDefaultsHaveNoProblems(t *testing.T) {
 	}
 }
 
-// Every setting's default has to be among the values it allows, and every tag
-// has to make sense.
+// Every default must be an allowed value, and every tag must be valid.
 func TestReferenceIsComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range Reference() {
 		id := s.Key
 		if s.Scope == ScopeMatcher {
-			id = "ROUTE " + id // the default route has a LISTEN too
+			id = "ROUTE " + id // the default route also has LISTEN
 		}
 		switch {
 		case s.Key == "" || seen[id]:
@@ -101,8 +101,7 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 }
 
-// Each setting has a value that is not its default here, so that one whose
-// tag is wrong is found.
+// otherValues has a value for each setting that is not its default, to detect wrong tags.
 var otherValues = map[string]string{
 	"LISTEN": ":9000", "POSITION": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "ADMIN_ALLOW": "172.16.0.0/12", "ADMIN_TOKEN_FILE": "settings_test.go", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "PROXY_PROTOCOL_FROM": "192.0.2.1/32", "ROUTES": "a,b",
 	"RETRY_BUFFER_TOTAL_BYTES": "128MiB",
@@ -137,7 +136,7 @@ var otherValues = map[string]string{
 func TestEverySettingIsRead(t *testing.T) {
 	for _, setting := range Reference() {
 		if setting.Key == "CONFIG_FILE" || setting.Key == "HTTPROUTE_FILE" || setting.Scope == ScopeMatcher {
-			continue // tests of their own
+			continue // they have their own tests
 		}
 		value, known := otherValues[setting.Key]
 		if !known {
@@ -262,8 +261,7 @@ func TestProfileFillsWhatTheNearestLevelLeavesOpen(t *testing.T) {
 	}
 }
 
-// The defaults in the tags are those of package policy, whose words on a
-// profile would otherwise not be true.
+// The defaults in the tags must equal those of package policy, which documents the profiles.
 func TestProfilesAreThoseOfPolicy(t *testing.T) {
 	for _, p := range policy.Profiles() {
 		r := &mustLoad(t, "RETRYPROXY_PROFILE="+p.Name).Default
@@ -369,8 +367,8 @@ func BenchmarkLoad10000Routes(b *testing.B) {
 	}
 }
 
-// Each strategy can be chosen with every option of its own, and is then what
-// package policy makes of the same words.
+// Each strategy can be selected with all of its options, and then equals the one that package
+// policy makes of them.
 func TestEveryStrategyCanBeSet(t *testing.T) {
 	for name, c := range map[string]struct {
 		options string
@@ -408,8 +406,7 @@ func TestEveryStrategyCanBeSet(t *testing.T) {
 	}
 }
 
-// What a strategy does by itself is seen in the effective settings, and only
-// what it does.
+// The effective settings show the defaults of a strategy's options, and only of its own.
 func TestOwnOptionsOfAStrategyAreShown(t *testing.T) {
 	for name, want := range map[string]map[string]string{
 		"normal":   {"BACKOFF_BASE": "100ms", "BACKOFF_FACTOR": "2", "BACKOFF_MAX": "15m", "BACKOFF_JITTER": "0.1", "BACKOFF_SLOTS": ""},
@@ -426,7 +423,7 @@ func TestOwnOptionsOfAStrategyAreShown(t *testing.T) {
 	}
 }
 
-// The settings that most people need have examples that can be set, all at once and without a warning.
+// The examples of the usual settings can be set together without a warning.
 func TestExamplesOfSettingsAreValid(t *testing.T) {
 	var environ []string
 	n := 0

@@ -63,7 +63,7 @@ type Size int64
 var sizeUnits = []struct {
 	suffix string
 	factor int64
-}{ // a suffix comes before those that it ends with
+}{ // a suffix precedes shorter ones that it ends with
 	{"kib", 1 << 10}, {"mib", 1 << 20}, {"gib", 1 << 30},
 	{"ki", 1 << 10}, {"mi", 1 << 20}, {"gi", 1 << 30},
 	{"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9},

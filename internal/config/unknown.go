@@ -58,8 +58,8 @@ func explainUnknown(name string, routes RouteNames) string {
 	return "unknown name" + didYouMean(Prefix+"ROUTE_"+route+"_", nearest(rest, routeKeys()))
 }
 
-// meantRouteKey splits ROUTE_<NAME>_<KEY> where no split is right: behind the longest name of routes,
-// else before the longest key that is known, else at the first underscore.
+// meantRouteKey splits ROUTE_<NAME>_<KEY> if no split is valid: after the longest name in routes,
+// or else before the longest known key, or else at the first underscore.
 func meantRouteKey(key string, routes RouteNames) (route, rest string, ok bool) {
 	splits := splitRouteKey(key)
 	if len(splits) == 0 {

@@ -1,7 +1,6 @@
-// Package decisiontable asks a policy what it would do about every kind of failure.
-// It decides nothing itself: each response is Policy.Decide's for the first
-// failure of a request, so what `retryproxy explain` and the table in docs/reference/retries.md say
-// is what the proxy does.
+// Package decisiontable returns what a policy does about every kind of failure. It has no rules of
+// its own: each result is that of Policy.Decide for the first failure of a request. So `retryproxy
+// explain` and the table in docs/reference/retries.md show what the proxy does.
 package decisiontable
 
 import (
@@ -11,12 +10,12 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// Request is what matters of a request.
+// Request has the properties of a request that matter for a retry.
 type Request struct {
 	Method  []byte
-	HasKey  bool                  // it carries an Idempotency-Key, or is given one
+	HasKey  bool                  // it has or gets an Idempotency-Key
 	IsRetry bool                  // a proxy before us marked it as a retry
-	Layered policy.LayeredRetries // what the route does about that
+	Layered policy.LayeredRetries // the route's rule for such requests
 	Timeout time.Duration         // of the request, 0 = none
 }
 
@@ -30,12 +29,13 @@ type Failure struct {
 // RetryAfter is the wait that the failure "429 with Retry-After" asks for.
 const RetryAfter = 5 * time.Second
 
-// Failures lists the kinds, the surest first.
+// Failures lists the kinds of failures, starting with those that are the safest to retry.
 func Failures() []Failure {
 	status := func(code int) policy.Attempt { return policy.Attempt{Cause: policy.CauseStatus, Status: code} }
 	return []Failure{
 		{"connect_failure", "no connection: refused, timed out, name not resolved", policy.Attempt{Cause: policy.CauseDial}},
 		{"tls_failure", "the TLS handshake failed", policy.Attempt{Cause: policy.CauseTLS}},
+		{"untrusted_certificate", "the certificate of the upstream cannot be verified", policy.Attempt{Cause: policy.CauseUntrusted}},
 		{"idle_close", "the upstream had closed the pooled connection", policy.Attempt{Cause: policy.CauseIdleClose}},
 		{"status_429", "429 without Retry-After", status(429)},
 		{"status_429_retry_after", "429 with Retry-After: 5", policy.Attempt{Cause: policy.CauseStatus, Status: 429, RetryAfter: RetryAfter, HasRetryAfter: true}},
@@ -53,7 +53,7 @@ func Failures() []Failure {
 	}
 }
 
-// Answer is what becomes of the request after a failure.
+// Answer is what happens to the request after a failure.
 type Answer struct {
 	Failure
 	Decision policy.Decision
@@ -61,8 +61,8 @@ type Answer struct {
 	MaxWait  time.Duration
 }
 
-// Ask gives the answers for all failures, as the first attempt's, with time,
-// budget and retry buffer to spare.
+// Ask returns the answers for all failures, as failures of the first attempt, with enough time,
+// budget and retry buffer.
 func Ask(p *policy.Policy, r Request) []Answer {
 	var answers []Answer
 	for _, f := range Failures() {
@@ -83,12 +83,12 @@ func ask(p *policy.Policy, r Request, f Failure) Answer {
 	a := Answer{Failure: f}
 	a.Decision = p.Decide(&f.Attempt, &s, nil, 0, lowest{})
 	a.MinWait = a.Decision.Wait
-	a.MaxWait = max(a.MinWait, p.Decide(&f.Attempt, &s, nil, 0, highest{}).Wait) // 0 when the longest does not fit the time
+	a.MaxWait = max(a.MinWait, p.Decide(&f.Attempt, &s, nil, 0, highest{}).Wait) // 0 if the longest wait does not fit the time
 	return a
 }
 
-// lowest and highest draw the ends of each distribution; four standard
-// deviations stand for the end that the normal one has not.
+// lowest and highest draw the ends of each distribution. For the normal distribution, which has
+// none, they draw four standard deviations.
 type lowest struct{}
 
 func (lowest) Int64N(int64) int64   { return 0 }

@@ -1,12 +1,11 @@
-// Package demo is `retryproxy demo`. It runs a flaky upstream, retryproxy in front of it, and
-// a little traffic, so that somebody new sees within seconds what retries change, and can
-// send requests too.
+// Package demo is `retryproxy demo`. It runs a flaky upstream, retryproxy in front of it, and a
+// little traffic. So a new user sees within seconds what retries change, and can send requests too.
 //
-// The same requests go at the same moments to the upstream itself and through the proxy. The
-// upstream fails by a plan made from a seed, so both sides meet the same failures. The proxy
-// is the one of `retryproxy serve` with its default settings, status page included.
+// It sends the same requests at the same time to the upstream directly and through the proxy. The
+// upstream fails by a plan made from a seed, so both sides get the same failures. The proxy is the
+// one of `retryproxy serve` with its default settings, including the status page.
 //
-// Nothing leaves the machine, and all of it has ended when Run returns.
+// Nothing leaves the machine, and everything has ended when Run returns.
 package demo
 
 import (
@@ -26,24 +25,24 @@ import (
 // Options configures Run.
 type Options struct {
 	Length time.Duration // 0: until its context ends
-	Rate   int           // requests a second to each side, 1 to MaxRate
-	Seed   uint64        // another seed, other failures
+	Rate   int           // requests per second to each side, 1 to MaxRate
+	Seed   uint64        // determines the failures
 	Out    io.Writer
 	Build  serve.Build
 
 	// Listen and AdminListen are the addresses of the proxy; "" means 127.0.0.1 and the usual
-	// ports. One that is in use gives way to a free port.
+	// ports. If one is in use, a free port replaces it.
 	Listen, AdminListen string
 }
 
-// MaxRate bounds Options.Rate: every request takes a connection of its own, and the ports of
-// closed ones rest for a minute.
+// MaxRate limits Options.Rate: every request opens a connection, and the port of a closed one is
+// unusable for a minute.
 const MaxRate = 200
 
-// startTimeout is how long the proxy may take to start, and to end after the traffic.
+// startTimeout is how long the proxy may take to start, and to stop after the traffic.
 const startTimeout = 10 * time.Second
 
-// Run shows the demo until its length has passed, ctx ends, or the proxy is told to end.
+// Run runs the demo until its length has passed, ctx ends, or the proxy gets a signal to end.
 func Run(ctx context.Context, o Options) error {
 	up, err := newFlaky(o.Seed)
 	if err != nil {
@@ -74,8 +73,8 @@ func Run(ctx context.Context, o Options) error {
 type proxyProcess struct {
 	url, admin string
 	ask        adminclient.Ask
-	ended      context.Context // ends with it
-	end        func()          // ends it, and returns when it has ended
+	ended      context.Context // done when the proxy has ended
+	end        func()          // stops it, and returns when it has ended
 }
 
 // startProxy starts the proxy and waits until it is ready.
@@ -108,7 +107,7 @@ func startProxy(ctx context.Context, o *Options, upstream string) (*proxyProcess
 	return p, nil
 }
 
-// environment is what a user would set for the same. Everything else keeps its default.
+// environment returns the variables that a user would set. Everything else keeps its default.
 func environment(listen, admin, upstream string) []string {
 	return []string{
 		"RETRYPROXY_UPSTREAM=" + upstream,
@@ -135,11 +134,11 @@ func freeAddress(address, usual string) string {
 			return address
 		}
 	}
-	return address // the proxy says what is wrong with it
+	return address // the proxy reports what is wrong with it
 }
 
-// counts returns what /metrics counts for each route, once the requests are counted that
-// were answered; nil if the proxy has ended.
+// counts returns the counts of /metrics for each route, including all requests that were answered;
+// nil if the proxy has ended.
 func (p *proxyProcess) counts(answered int) map[string]*advise.Counts {
 	var last map[string]*advise.Counts
 	for range 100 { // a request is counted a moment after its response has arrived
@@ -164,7 +163,7 @@ func (p *proxyProcess) counts(answered int) map[string]*advise.Counts {
 	return last
 }
 
-// opening says what runs, and what to try meanwhile.
+// opening returns a text about what runs and what to try.
 func opening(o *Options, upstream string, p *proxyProcess) string {
 	length := "until Ctrl-C"
 	if o.Length > 0 {

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// calmSeed is one with which the first curls, whose numbers begin at 1<<32+1,
-// are not reset by the upstream.
+// calmSeed is a seed with which the upstream does not reset the first curls, whose numbers begin at
+// 1<<32+1.
 const calmSeed = 1
 
 // output is a buffer that can be read while the demo writes.
@@ -41,7 +41,7 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// until waits for text to have been written.
+// until waits until text was written.
 func (o *output) until(t *testing.T, text string) string {
 	t.Helper()
 	for range 1000 {
@@ -102,7 +102,7 @@ func TestRetriesRaiseSuccess(t *testing.T) {
 	}
 }
 
-// What a person is told to try has to work as it stands.
+// The suggested commands must work as printed.
 func TestTheCurlLinesWork(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("no curl here")
@@ -126,7 +126,7 @@ func TestTheCurlLinesWork(t *testing.T) {
 	}
 }
 
-// The tables show the metrics, not something like them.
+// The tables show the metrics exactly.
 func TestEveryRequestHasItsOutcome(t *testing.T) {
 	var out output
 	if err := start(t.Context(), &out, Options{Length: 500 * time.Millisecond, Rate: 100})(); err != nil {
@@ -163,7 +163,7 @@ func TestInterruptEndsWithTheSummary(t *testing.T) {
 
 var proxyAndMetrics = regexp.MustCompile(`(?s)retryproxy (http://[\d.:]+).*page +(http://[\d.:]+)/`)
 
-// addresses reads where the proxy and the admin server are.
+// addresses returns the addresses of the proxy and the admin server.
 func addresses(t *testing.T, out *output) (proxyURL, adminURL string) {
 	t.Helper()
 	found := proxyAndMetrics.FindStringSubmatch(out.until(t, "Try meanwhile"))

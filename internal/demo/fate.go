@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// fate is what the flaky upstream does with one attempt.
+// fate is how the flaky upstream handles one attempt.
 type fate uint8
 
 const (
@@ -13,22 +13,21 @@ const (
 	slow                    // 200 after slowAnswer
 	unavailable             // 503
 	throttled               // 429 with Retry-After: 1
-	cut                     // the connection is reset once the request was read
+	cut                     // the connection is reset after the request was read
 )
 
-// Shares of attempts, in [0, 1]. Together with the bursts they make about one
-// attempt in seven fail: enough to show something in ten seconds, little enough
-// that the default retry budget, 20 % of requests, lasts through most of it.
+// Shares of attempts, in [0, 1]. Together with the bursts, about one attempt in seven fails. That
+// is enough to see something in ten seconds, and few enough that the default retry budget, 20 % of
+// requests, mostly suffices.
 const (
 	shareThrottled = 0.02
 	shareReset     = 0.03
 	shareSlow      = 0.04
 )
 
-// A burst of 503 happens once in every burstEvery, at a random place in it,
-// and takes between burstMin and burstMax; meanwhile an attempt fails with
-// probability burstShare. With a first wait of up to 100 ms and three retries,
-// most requests outlast one.
+// A burst of 503 occurs once every burstEvery, at a random time in it, and lasts between burstMin
+// and burstMax. During a burst an attempt fails with probability burstShare. With a first wait of
+// up to 100 ms and three retries, most requests outlast one.
 const (
 	burstEvery = 2 * time.Second
 	burstMin   = 150 * time.Millisecond
@@ -36,13 +35,13 @@ const (
 	burstShare = 0.6
 )
 
-// Time the upstream takes for a response.
+// Response times of the upstream.
 const (
 	fineAnswer = 3 * time.Millisecond
 	slowAnswer = 300 * time.Millisecond
 )
 
-// stream keeps the draws for different things apart.
+// stream separates the draws for different purposes.
 type stream uint64
 
 const (
@@ -52,19 +51,18 @@ const (
 	bodyStream
 )
 
-// draw gives the random numbers for thing number n of a stream, always the
-// same ones for a seed. Numbers are below 2^56.
+// draw returns a random source for item number n of a stream, always the same one for a seed. n is
+// below 2^56.
 func draw(seed uint64, s stream, n uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(s)<<56|n))
 }
 
-// weather decides every fate. It is a pure function of the seed, so that both
-// sides of the demo meet the same failures. Safe for concurrent use.
+// weather decides every fate. It is a pure function of the seed, so both sides of the demo get the
+// same failures. It is safe for concurrent use.
 type weather struct{ seed uint64 }
 
-// fate of an attempt (1 is the first) of a request, at a time since the start.
-// The two sides' first attempts of one request differ only if an edge of a
-// burst falls between them.
+// fate returns the fate of an attempt (1 is the first) of a request, at a time since the start. The
+// first attempts of one request on both sides differ only if a burst begins or ends between them.
 func (w weather) fate(at time.Duration, request, attempt uint64) fate {
 	r := draw(w.seed, attemptStream, request<<8|min(attempt, 0xff))
 	inBurst, other := r.Float64(), r.Float64()
@@ -82,7 +80,7 @@ func (w weather) fate(at time.Duration, request, attempt uint64) fate {
 	return fine
 }
 
-// burst tells whether at lies in a burst.
+// burst reports whether at is in a burst.
 func (w weather) burst(at time.Duration) bool {
 	period := at / burstEvery
 	r := draw(w.seed, burstStream, uint64(period))

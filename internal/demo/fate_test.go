@@ -27,7 +27,7 @@ func TestFateIsAFunctionOfTheSeed(t *testing.T) {
 	}
 }
 
-// shares counts fates at one moment, of attempt a of many requests.
+// shares counts the fates of attempt number attempt of many requests, at one moment.
 func shares(w weather, at time.Duration, attempt uint64) map[fate]float64 {
 	got := map[fate]float64{}
 	for n := range uint64(manyDraws) {
@@ -56,7 +56,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// A retry has to have its own luck, or retries would never or always help.
+// The fate of a retry must be independent. Otherwise retries would never or always succeed.
 func TestTheFateOfARepeatDoesNotDependOnTheFirst(t *testing.T) {
 	w := weather{3}
 	at := moment(w, true)
@@ -75,7 +75,7 @@ func TestTheFateOfARepeatDoesNotDependOnTheFirst(t *testing.T) {
 	}
 }
 
-// moment gives a time inside or outside a burst.
+// moment returns a time inside or outside a burst.
 func moment(w weather, inBurst bool) time.Duration {
 	at := time.Duration(0)
 	for w.burst(at) != inBurst {
@@ -110,7 +110,7 @@ func TestEveryPeriodHasOneBurstOfTheRightLength(t *testing.T) {
 func TestSomeFailButNotMost(t *testing.T) {
 	for seed := range uint64(10) {
 		failed := 0
-		for n := range uint64(1000) { // 20 s at 50 a second
+		for n := range uint64(1000) { // 20 s at 50 per second
 			switch (weather{seed}).fate(time.Duration(n)*20*time.Millisecond, n, 1) {
 			case unavailable, throttled, cut:
 				failed++

@@ -10,13 +10,13 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// line is the progress of a moment.
+// line returns one line about the progress.
 func (t *traffic) line(elapsed time.Duration) string {
 	return fmt.Sprintf("%4.0f s  success %5.1f %% without retries, %5.1f %% with retryproxy (%d requests each)\n",
 		elapsed.Seconds(), 100*t.tally[direct].success(), 100*t.tally[proxied].success(), t.tally[proxied].requests())
 }
 
-// report is everything, at the end.
+// report returns the final report.
 func (t *traffic) report(elapsed time.Duration, up *flaky, routes map[string]*advise.Counts) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "What clients saw\n\n%-16s %8s %9s", fmt.Sprintf("%.1f s", elapsed.Seconds()), "requests", "success")
@@ -41,7 +41,7 @@ func (t *traffic) report(elapsed time.Duration, up *flaky, routes map[string]*ad
 	return b.String()
 }
 
-// routeNames are those of environment.
+// routeNames are the names of the routes in environment.
 var routeNames = []string{"search", "upload", "checkout", config.DefaultRoute}
 
 // breakdown has a column per route, and a row per outcome and reason that occurred.
@@ -85,7 +85,7 @@ func total(routes map[string]*advise.Counts, count func(*advise.Counts) float64)
 	return n
 }
 
-// whyNot explains each reason that kept a failure from being retried.
+// whyNot explains each reason that prevented a retry.
 func whyNot(routes map[string]*advise.Counts) string {
 	text := ""
 	for _, why := range policy.AllReasons() {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// side is one of the two ways that the traffic takes.
+// side is one of the two paths of the traffic.
 type side uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 
 func (s side) String() string { return [...]string{"without retries", "with retryproxy"}[s] }
 
-// What a client sees of a request, besides a status that is none of these.
+// Results of a request as the client sees them, besides failing statuses.
 const (
 	success = "success" // 200 and the right body
 	reset   = "reset"   // the connection ended before the whole response
@@ -37,12 +37,12 @@ const (
 // failures are the columns of the report after success.
 var failures = []string{"429", "502", "503", reset, other}
 
-// tally counts what the clients of one side saw. Safe for concurrent use.
+// tally counts what the clients of one side saw. It is safe for concurrent use.
 type tally struct {
 	mu        sync.Mutex // guards the fields below
 	all       int
 	counts    map[string]int
-	latencies [10_000]time.Duration // a ring of the last ones
+	latencies [10_000]time.Duration // a ring of the most recent ones
 }
 
 func (t *tally) add(what string, took time.Duration) {
@@ -62,7 +62,7 @@ func (t *tally) count(what string) int {
 	return t.counts[what]
 }
 
-// requests returns how many requests came to an end.
+// requests returns the number of completed requests.
 func (t *tally) requests() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +72,7 @@ func (t *tally) requests() int {
 // success returns the share of requests that succeeded, 0 without any.
 func (t *tally) success() float64 { return float64(t.count(success)) / float64(max(1, t.requests())) }
 
-// quantile returns the latency that a share q of the last requests did not exceed.
+// quantile returns the latency that a share q of the recent requests did not exceed.
 func (t *tally) quantile(q float64) time.Duration {
 	t.mu.Lock()
 	last := slices.Clone(t.latencies[:min(t.all, len(t.latencies))])
@@ -88,11 +88,11 @@ func (t *tally) quantile(q float64) time.Duration {
 	return d.Round(100 * time.Microsecond)
 }
 
-// Bounds of the traffic.
+// Limits of the traffic.
 const (
-	maxUnderWay    = 512              // requests at once, both sides together; beyond it the next ones are sent later
+	maxUnderWay    = 512              // requests in flight, both sides together; further ones are delayed
 	clientPatience = 40 * time.Second // longer than the proxy's request timeout
-	lastAnswers    = 5 * time.Second  // for the responses still to come at the end; longer than most waits for a Retry-After of 1 s
+	lastAnswers    = 5 * time.Second  // to wait for the last responses; longer than most waits for a Retry-After of 1 s
 	maxUpload      = 32 << 10         // bytes
 )
 
@@ -104,23 +104,22 @@ type call struct {
 	body   []byte
 }
 
-// traffic sends the same requests at the same moments to both sides.
+// traffic sends the same requests at the same time to both sides.
 type traffic struct {
 	seed   uint64
-	rate   int // requests a second to each side
+	rate   int // requests per second to each side
 	base   [numSides]string
 	client *http.Client
 
-	bytes []byte // where bodies are cut from
+	bytes []byte // the source of bodies
 
 	tally   [numSides]tally
 	slots   chan struct{}
 	running sync.WaitGroup
 }
 
-// newTraffic: no connection is kept, because net/http's client retries
-// requests by itself when a kept one was reset, and the side without retries
-// is to be without them.
+// newTraffic keeps no connections alive. net/http's client retries requests by itself when a kept
+// connection is reset, but the side without retries must not retry.
 func newTraffic(seed uint64, rate int, upstream, proxy string) *traffic {
 	t := &traffic{
 		seed:  seed,
@@ -159,8 +158,8 @@ func (t *traffic) show(ctx, until context.Context, line func()) {
 	}
 }
 
-// run sends until until ends, then waits a while for the responses still to
-// come. When ctx ends it ends at once. What has no response then is not counted.
+// run sends requests until until is done, then waits a while for the last responses. When ctx ends,
+// it returns at once. Requests without a response are not counted.
 func (t *traffic) run(ctx, until context.Context) {
 	sending, cancel := context.WithCancel(ctx)
 	defer t.running.Wait()
@@ -182,8 +181,7 @@ func (t *traffic) run(ctx, until context.Context) {
 	}
 }
 
-// finished is closed when no request is in flight any more. No request may be
-// begun after the call.
+// finished is closed when no request is in flight. No request may begin after the call.
 func (t *traffic) finished() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -193,7 +191,7 @@ func (t *traffic) finished() <-chan struct{} {
 	return done
 }
 
-// call number n, always the same one for a seed.
+// call returns request number n, always the same one for a seed.
 func (t *traffic) call(n uint64) call {
 	r := draw(t.seed, callStream, n)
 	switch sort := r.IntN(10); {
@@ -206,7 +204,7 @@ func (t *traffic) call(n uint64) call {
 	}
 }
 
-// room waits until a request may go to each side; false when until has ended.
+// room waits until a request may be sent to each side; false if until is done.
 func (t *traffic) room(until context.Context) bool {
 	for range numSides {
 		select {
@@ -217,7 +215,7 @@ func (t *traffic) room(until context.Context) bool {
 	return until.Err() == nil
 }
 
-// send sends c in the background, for which there has to be room.
+// send sends c in the background. Call room before.
 func (t *traffic) send(ctx context.Context, s side, c call) {
 	t.running.Go(func() {
 		began := time.Now()
@@ -229,7 +227,7 @@ func (t *traffic) send(ctx context.Context, s side, c call) {
 	})
 }
 
-// ask sends c and returns what came of it.
+// ask sends c and returns the result.
 func (t *traffic) ask(ctx context.Context, s side, c call) string {
 	r, err := http.NewRequestWithContext(ctx, c.method, t.base[s]+c.path, bytes.NewReader(c.body))
 	if err != nil {
@@ -254,7 +252,7 @@ func (t *traffic) ask(ctx context.Context, s side, c call) string {
 	return other
 }
 
-// isAnsweredBy reports whether the upstream got the whole request and answered it.
+// isAnsweredBy reports whether the body shows that the upstream received the whole request.
 func (c *call) isAnsweredBy(body []byte) bool {
 	var a answer
 	return json.Unmarshal(body, &a) == nil && a.Path == c.path && a.Bytes == len(c.body) && a.Sum == crc32.ChecksumIEEE(c.body)

@@ -43,8 +43,8 @@ func TestOnlyTheRightAnswerIsSuccess(t *testing.T) {
 	}
 }
 
-// The side without retries must be without them: net/http's client sends a
-// request again by itself when a kept connection is reset.
+// The side without retries must not retry: net/http's client retries a request by itself when a
+// kept connection is reset.
 func TestTheClientNeverRepeats(t *testing.T) {
 	var sends atomic.Int64
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +54,7 @@ func TestTheClientNeverRepeats(t *testing.T) {
 	}))
 	defer up.Close()
 	tr := newTraffic(1, 1, up.URL, up.URL)
-	for i, want := range []string{other, reset, reset} { // the first is 200 with a body that is not ours
+	for i, want := range []string{other, reset, reset} { // the first is 200 with a wrong body
 		if got := tr.ask(t.Context(), direct, call{uint64(i), "GET", "/", nil}); got != want {
 			t.Errorf("request %d: %v, want %v", i, got, want)
 		}
@@ -64,7 +64,7 @@ func TestTheClientNeverRepeats(t *testing.T) {
 	}
 }
 
-// stalled takes connections, in the kernel's queue, and never answers.
+// stalled accepts connections, in the kernel's queue, and never responds.
 func stalled(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -80,7 +80,7 @@ func TestTrafficEndsAtOnceWithItsContext(t *testing.T) {
 	tr := newTraffic(1, 100, url, url)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
-	tr.run(ctx, ctx) // hangs here when it does not
+	tr.run(ctx, ctx) // hangs here on failure
 	for s := range numSides {
 		if c := &tr.tally[s]; c.requests() != 0 {
 			t.Errorf("%v: %v counted though no response came", s, c.counts)

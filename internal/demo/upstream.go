@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// requestField carries the number of a request of the demo's own traffic, the
-// same on both sides. A person's curl has none.
+// requestField is the header with the number of a request of the demo's own traffic, the same on
+// both sides. A user's curl does not send it.
 const requestField = "X-Demo-Request"
 
-// maxBody bounds what the upstream reads of a request.
+// maxBody limits what the upstream reads of a request.
 const maxBody = 1 << 20
 
-// answer is the upstream's body when all goes well.
+// answer is the body of a successful response.
 type answer struct {
 	Path    string `json:"path"`
-	Attempt uint64 `json:"attempt"` // 1 when sent without retryproxy
+	Attempt uint64 `json:"attempt"` // 1 if sent without retryproxy
 	Bytes   int    `json:"bytes"`   // of the request's body
 	Sum     uint32 `json:"crc32"`   // of the request's body
 }
 
-// flaky is the upstream: an HTTP server on loopback that fails as weather says.
+// flaky is the upstream: an HTTP server on loopback that fails as weather decides.
 type flaky struct {
 	weather weather
 	clock   func() time.Duration // time since the start
@@ -36,7 +36,7 @@ type flaky struct {
 	listen  net.Listener
 
 	curls atomic.Uint64           // requests without requestField
-	sends [numSides]atomic.Uint64 // requests of the demo's traffic that arrived
+	sends [numSides]atomic.Uint64 // requests of the demo's traffic received
 }
 
 func newFlaky(seed uint64) (*flaky, error) {
@@ -58,10 +58,10 @@ func newFlaky(seed uint64) (*flaky, error) {
 
 func (f *flaky) url() string { return "http://" + f.listen.Addr().String() }
 
-// serve answers until close.
+// serve serves until close.
 func (f *flaky) serve() { _ = f.http.Serve(f.listen) }
 
-// close ends the server. What still runs has two seconds to end.
+// close stops the server. Running requests have two seconds to end.
 func (f *flaky) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -70,8 +70,8 @@ func (f *flaky) close() {
 	}
 }
 
-// ServeHTTP reads the whole request before it fails in any way: the proxy then
-// cannot know whether the work was done, as in life.
+// ServeHTTP reads the whole request before it fails in any way. So, as in practice, the proxy does
+// not know whether the work was done.
 func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -94,7 +94,7 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// number tells which request and which attempt of it this is, and counts it.
+// number returns the request number and the attempt number, and counts the attempt.
 func (f *flaky) number(r *http.Request) (request, attempt uint64) {
 	attempt, err := strconv.ParseUint(r.Header.Get("X-Retryproxy-Attempt"), 10, 8)
 	side := proxied
@@ -119,7 +119,7 @@ func reply(w http.ResponseWriter, r *http.Request, after time.Duration, a answer
 	_ = json.NewEncoder(w).Encode(a) // a client that left needs no response
 }
 
-// resetConnection makes the kernel send RST instead of an orderly end.
+// resetConnection makes the kernel send RST instead of FIN.
 func resetConnection(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

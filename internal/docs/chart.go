@@ -8,14 +8,14 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 )
 
-// chartSchema is the schema of the Helm chart's values, and chartOwn are the
-// settings that the chart makes itself, so that a user cannot.
+// chartSchema is the schema of the Helm chart's values. chartOwn are the settings that the chart
+// sets itself, so that users cannot.
 const chartSchema = "deploy/helm/retryproxy/values.schema.json"
 
 var chartOwn = []string{"LISTEN", "ADMIN_LISTEN", "CONFIG_FILE"}
 
-// ChartSettings is the part of the chart's schema that says which settings
-// there are: one pattern, as a route's name is free.
+// ChartSettings returns the part of the chart's schema that lists the settings, as one pattern,
+// since route names are arbitrary.
 func ChartSettings() string {
 	var global, route []string
 	for _, s := range config.Reference() {

@@ -22,14 +22,14 @@ const note = "<!-- Generated from the code by `make docs`. Do not edit. -->\n\n"
 type File struct {
 	Path    string // below the repository's root
 	Content string
-	// Part is the name of the block in the file that Content stands in,
-	// between the lines <!-- begin Part --> and <!-- end Part -->, in JSON two
-	// objects with a $comment; "" for the whole file.
+	// Part is the name of the block in the file that Content replaces, between the lines <!-- begin
+	// Part --> and <!-- end Part -->; in JSON, between two objects with a $comment. "" means the
+	// whole file.
 	Part string
 }
 
-// marks are the lines before and after the generated part; the last is without
-// its line end, as nothing may follow it.
+// marks returns the lines before and after the generated part; the last one has no line end, since
+// nothing may follow it.
 func (f *File) marks() (begin, end string) {
 	if filepath.Ext(f.Path) == ".json" {
 		return fmt.Sprintf("{ \"$comment\": \"begin %s\" },\n", f.Part), fmt.Sprintf("              { \"$comment\": \"end %s\" }", f.Part)
@@ -57,8 +57,8 @@ func Files() ([]File, error) {
 	}, nil
 }
 
-// Current is what the file would hold with its generated part renewed. A file
-// that is to hold a part has to exist: the error matches fs.ErrNotExist.
+// Current returns the content of the file with its generated part renewed. A file with such a part
+// must exist: otherwise the error matches fs.ErrNotExist.
 func (f *File) Current(root string) (string, error) {
 	if f.Part == "" {
 		return f.Content, nil
@@ -76,7 +76,7 @@ func (f *File) Current(root string) (string, error) {
 	return before + begin + f.Content + end + after, nil
 }
 
-// Stale lists the files below root that are not as Files gives them.
+// Stale lists the files below root that differ from Files.
 func Stale(root string) ([]string, error) {
 	var stale []string
 	err := each(root, func(path, want string) error {
@@ -95,7 +95,7 @@ func Stale(root string) ([]string, error) {
 // Write renews all files below root.
 func Write(root string) error {
 	return each(root, func(path, want string) error {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // documentation is for everyone to read
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // documentation is public
 			return err
 		}
 		return os.WriteFile(path, []byte(want), 0o644) //nolint:gosec // likewise
@@ -110,7 +110,7 @@ func each(root string, do func(path, want string) error) error {
 	for i := range files {
 		want, err := files[i].Current(root)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // a tree without README or chart has no part that could be stale
+			continue // a tree without README or chart has no such part
 		}
 		if err != nil {
 			return err

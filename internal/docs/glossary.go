@@ -9,10 +9,10 @@ import (
 type term struct {
 	word    string
 	meaning string
-	avoid   []string // words that used to say it, or that say it elsewhere
+	avoid   []string // earlier words for it, or words used elsewhere
 }
 
-// terms are in the order of a request's way, then of what surrounds it.
+// terms are in the order of a request's path, followed by related terms.
 var terms = []term{
 	{"client", "Who sends requests to retryproxy.", []string{"caller", "callers"}},
 	{"upstream", "Where retryproxy sends requests: one service, with one or several endpoints.", nil},
@@ -45,7 +45,7 @@ var terms = []term{
 	{"inbound, outbound", "Position of retryproxy: in front of the application, or in front of a remote service.", nil},
 }
 
-// Glossary is docs/reference/glossary.md.
+// Glossary returns docs/reference/glossary.md.
 func Glossary() string {
 	var b strings.Builder
 	b.WriteString(note)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every page says a thing by its word in the glossary. Decision notes keep the words of their time.
+// Pages use the words of the glossary. Decision notes keep the words of their time.
 func TestDocumentsUseTheWordsOfTheGlossary(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*", "*.md"))
 	if err != nil || len(pages) == 0 {

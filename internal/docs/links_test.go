@@ -16,7 +16,7 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// Every relative link of a page leads to a file, and its fragment to a heading.
+// Every relative link of a page points to a file, and its fragment to a heading.
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	links := 0
 	for page, text := range pages(t) {

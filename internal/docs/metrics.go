@@ -32,7 +32,7 @@ answers the usual questions with them, [the alerts](../../deploy/prometheus/retr
 
 `
 
-// Metrics is docs/reference/metrics.md.
+// Metrics returns docs/reference/metrics.md.
 func Metrics() string {
 	var b strings.Builder
 	b.WriteString(note)

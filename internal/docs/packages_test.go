@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every package says in its comment what question it answers.
+// Every package documents its purpose.
 func TestEveryPackageHasAComment(t *testing.T) {
 	packages := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -35,8 +35,8 @@ func TestEveryPackageHasAComment(t *testing.T) {
 	}
 }
 
-// What is for operators and for the command line does not burden those who read
-// the data path: only commands and tools import it.
+// Code for operators and the command line must not burden readers of the data path: only commands
+// and tools import it.
 func TestTheDataPathImportsNothingOfTheCommands(t *testing.T) {
 	const ours = "github.com/retryproxy/retryproxy/"
 	allowed := map[string]bool{ours + "internal/boundedlog": true}

@@ -13,8 +13,9 @@ import (
 // object is a JSON object. Its keys are written in alphabetical order.
 type object map[string]any
 
-// Schema returns the JSON Schema (draft 07, which editors know best) of the YAML form of the
-// configuration file. It knows names, words and kinds of values; 'retryproxy check' knows the rest.
+// Schema returns the JSON Schema (draft 07, which editors support best) of the YAML form of the
+// configuration file. It knows names, keywords and types of values; 'retryproxy check' does the
+// rest.
 func Schema() []byte {
 	top, route := object{}, object{"name": object{"type": "string", "description": "The route's name, in metrics, logs and variables."}}
 	for _, s := range config.Reference() {
@@ -40,12 +41,12 @@ func Schema() []byte {
 	}
 	content, err := json.MarshalIndent(schema, "", "  ")
 	if err != nil {
-		panic("docs: " + err.Error()) // maps of strings and numbers can always be written
+		panic("docs: " + err.Error()) // maps of strings and numbers can always be encoded
 	}
 	return append(content, '\n')
 }
 
-// property returns the schema of one setting. null is a value that is not set.
+// property returns the schema of one setting. null means that the setting is not set.
 func property(s *config.Setting) object {
 	p := object{"description": s.Description()}
 	if s.Example != "" {

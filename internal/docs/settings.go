@@ -81,7 +81,7 @@ Without quotes, ` + "`#`" + ` is an ordinary character. Variables are not expand
 
 `
 
-// Settings is docs/reference/settings.md.
+// Settings returns docs/reference/settings.md.
 func Settings() string {
 	var b strings.Builder
 	b.WriteString(note)
@@ -146,7 +146,7 @@ func profiles(s *config.Setting) string {
 	return text
 }
 
-// marks are the words beside a setting.
+// marks returns the remarks about a setting.
 func marks(s *config.Setting) string {
 	var words []string
 	if s.Scope == config.ScopeShared {

@@ -8,7 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/retryafter"
 )
 
-// WaitTable is the table in docs/reference/retry-after.md of the headers that tell a wait.
+// WaitTable returns the table in docs/reference/retry-after.md of headers that state a wait.
 func WaitTable() string {
 	var rows [][]string
 	for _, r := range retryafter.Rows() {
@@ -24,7 +24,7 @@ func WaitTable() string {
 	return markdown([]string{"Header", "Value", "Counts when", "Source"}, rows)
 }
 
-// SignTable is the table in docs/reference/retry-after.md of what ends retries in an error body.
+// SignTable returns the table in docs/reference/retry-after.md of errors that end retries.
 func SignTable() string {
 	var rows [][]string
 	for _, e := range apierror.Entries() {
@@ -37,14 +37,14 @@ func SignTable() string {
 	return markdown([]string{"Sign", "Kind", "Vendor", "Source"}, rows)
 }
 
-// markdown is a table that ends with its last row.
+// markdown returns a table without a trailing blank line.
 func markdown(header []string, rows [][]string) string {
 	var b strings.Builder
 	table(&b, header, rows)
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// LimitTable is the table in docs/how-to/llm.md of the headers by which limits are learnt.
+// LimitTable returns the table in docs/how-to/llm.md of headers from which limits are learned.
 func LimitTable() string {
 	kinds := [ratelimit.NumKinds]string{ratelimit.Requests: "requests", ratelimit.Tokens: "tokens", ratelimit.InputTokens: "input tokens", ratelimit.OutputTokens: "output tokens"}
 	models := map[ratelimit.Model]string{ratelimit.Refilling: "refilling", ratelimit.Windowed: "windowed"}

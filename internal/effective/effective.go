@@ -1,5 +1,5 @@
-// Package effective shows the configuration that applies: as JSON for the admin
-// listener and `retryproxy check`, and as text.
+// Package effective presents the configuration in effect: as JSON for the admin listener and
+// `retryproxy check`, and as text.
 package effective
 
 import (
@@ -8,8 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// Config is the effective configuration as /config and `check --json` show
-// it. Secrets are masked.
+// Config is the configuration in effect as shown by /config and `check --json`. Secrets are masked.
 type Config struct {
 	Position string           `json:"position"`
 	Listen   []string         `json:"listen"`
@@ -33,23 +32,22 @@ type Route struct {
 	Worst    *Worst            `json:"worst_case,omitempty"`
 }
 
-// Worst is the worst that a route can do to a client and its upstream.
+// Worst is the worst case of a route for a client and its upstream.
 type Worst struct {
-	// Attempts a request can have, and so how many times the upstream's load
-	// can grow for as long as the budget's burst lasts.
+	// Attempts is the maximum number of attempts of a request, and the factor by which the load of
+	// the upstream can grow while the budget's burst lasts.
 	Attempts int `json:"attempts"`
-	// Seconds from the request being sent to the response's headers; null without
-	// a limit.
+	// Seconds is the time from sending the request to the response headers; null without a limit.
 	Seconds *float64 `json:"seconds"`
-	// SlowAttempts that a request has when each lasts until its timeout and
-	// every wait is the longest.
+	// SlowAttempts is the number of attempts if each lasts until its timeout and every wait is the
+	// longest.
 	SlowAttempts int `json:"slow_attempts"`
 	// LastBeginsSeconds is when the last of those begins.
 	LastBeginsSeconds float64 `json:"last_begins_seconds"`
-	// Amplification is how many times its own load the upstream gets in the
-	// long run when every request fails, the budget's floor left out.
+	// Amplification is the factor by which the load of the upstream grows in the long run if every
+	// request fails, without the budget's minimum per second.
 	Amplification float64 `json:"amplification"`
-	// BurstRetries come on top once; 0 without a budget or without retries.
+	// BurstRetries are additional retries, once; 0 without a budget or without retries.
 	BurstRetries int `json:"burst_retries"`
 }
 
@@ -90,7 +88,7 @@ func viewRoute(s *config.Settings, r *config.Route) Route {
 	return v
 }
 
-// worstOf fails only for a backoff that the settings' own errors name.
+// worstOf returns an error only for a backoff that the settings already report as invalid.
 func worstOf(r *config.Route) (policy.Worst, error) {
 	p, err := r.Policy()
 	if err != nil {

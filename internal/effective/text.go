@@ -10,9 +10,9 @@ import (
 	"github.com/retryproxy/retryproxy/internal/text"
 )
 
-// Text writes the settings, route by route, and the problems. Of the process and of the default
-// route it writes those that most people need and those that something has set, of other routes
-// those that differ from the default route's. all: every setting of every route.
+// Text writes the settings, route by route, and the problems. For the process and the default route
+// it writes the usual settings and those that were set; for other routes, those that differ from
+// the default route. all means every setting of every route.
 func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problems, all bool) {
 	v := Of(s, problems)
 	switch upstream := s.Default.Upstream.String(); {
@@ -52,10 +52,10 @@ func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problem
 	fmt.Fprintf(w, "%s, %s\n", p.Green("valid"), warnings)
 }
 
-// isWorthShowing reports whether most people want to see a setting of the default route.
+// isWorthShowing reports whether most users want to see a setting of the default route.
 func isWorthShowing(v config.Value) bool { return v.Usual || v.Variable != "" || v.Profile != "" }
 
-// printValues writes those for which show reports true, and returns how many it left out.
+// printValues writes the values for which show returns true, and returns the number of others.
 func printValues(w io.Writer, s *config.Settings, values []config.Value, show func(config.Value) bool) (left int) {
 	t := text.NewTable(w)
 	for _, v := range values {
@@ -100,7 +100,7 @@ func printWorst(w io.Writer, v *Worst) {
 	}
 	fmt.Fprintf(w, "  at worst: %s, the response's headers %s; when all are as slow as they may be, %s\n",
 		text.Plural(v.Attempts, "attempt"), total, text.Plural(v.SlowAttempts, "attempt"))
-	fmt.Fprintf(w, "  upstream load when everything fails: x%.3g", v.Amplification)
+	fmt.Fprintf(w, "  upstream load if everything fails: x%.3g", v.Amplification)
 	if v.BurstRetries > 0 {
 		fmt.Fprintf(w, ", and %s more at once", text.Plural(v.BurstRetries, "request"))
 	}

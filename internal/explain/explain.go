@@ -1,5 +1,5 @@
-// Package explain tells which route a request takes, and whether and why it would
-// be retried after each kind of failure. It reads settings and opens nothing.
+// Package explain determines which route a request takes, and whether and why it would be retried
+// after each kind of failure. It reads settings and opens no files or sockets.
 package explain
 
 import (
@@ -19,13 +19,13 @@ import (
 // View is what `explain` prints.
 type View struct {
 	Request  string       `json:"request"`
-	Model    string       `json:"model,omitempty"`   // that the body names, as far as the caller says
-	Refused  *refusalView `json:"refused,omitempty"` // nothing else is set then, but Route for what has one
-	Hint     string       `json:"hint,omitempty"`    // what was probably meant
+	Model    string       `json:"model,omitempty"`   // named by the body, as given by the caller
+	Refused  *refusalView `json:"refused,omitempty"` // then nothing else is set, except Route if the request has one
+	Hint     string       `json:"hint,omitempty"`    // what the user probably meant
 	Route    string       `json:"route,omitempty"`
 	Upstream string       `json:"upstream,omitempty"`
-	DryRun   bool         `json:"dry_run,omitempty"` // nothing is retried, and what follows says what would be
-	// Retriable: sending it twice does no harm, as far as the settings say.
+	DryRun   bool         `json:"dry_run,omitempty"` // nothing is retried; the rest shows what would be retried
+	// Retryable means that sending the request twice does no harm, by the settings.
 	Retryable  bool   `json:"retriable"`
 	Why        string `json:"why,omitempty"`
 	MaxRetries int    `json:"max_retries"`
@@ -53,9 +53,9 @@ type caseView struct {
 	answer decisiontable.Answer
 }
 
-// RequestHead writes the head that a client would send, so that the parser's
-// own judgement counts. whole: the target keeps its scheme and host. Only what
-// would end a line early is refused here.
+// RequestHead returns the request line and headers as a client would send them, for the real
+// parser. whole means that the target keeps its scheme and host. RequestHead only rejects characters
+// that would end a line early.
 func RequestHead(method, target string, headers []string, whole bool) ([]byte, error) {
 	host := "localhost"
 	if u, err := url.Parse(target); err == nil && u.Host != "" {
@@ -86,7 +86,7 @@ func RequestHead(method, target string, headers []string, whole bool) ([]byte, e
 	return []byte(head + "\r\n"), nil
 }
 
-// withModel finds the headers of a request, and the model that its body names; "" for none.
+// withModel looks up the headers of a request, and the model named by its body, or "".
 type withModel struct {
 	*http1.Request
 	model string
@@ -100,8 +100,8 @@ func (m withModel) Lookup(name string) ([]byte, bool) {
 	return m.Request.Lookup(name)
 }
 
-// Explain judges the request with these headers, which came by that listener; ""
-// is the main one. model is what the request's body names as its model; "" if it names none.
+// Explain evaluates the request with these headers, received by that listener; "" is the main one.
+// model is the model named by the body, or "".
 func Explain(s *config.Settings, head []byte, listener, model string) (*View, error) {
 	line, _, _ := strings.Cut(string(head), " HTTP/1.1\r\n")
 	v := &View{Request: line, Model: model, Hint: methodHint(line)}
@@ -155,7 +155,8 @@ func hasBasePath(all []config.Upstream) bool {
 	return slices.ContainsFunc(all, func(u config.Upstream) bool { return u.Target().BasePath != "" })
 }
 
-// isMeant asks the data path whether a request to a forward proxy is for its route.
+// isMeant reports whether a request to a forward proxy belongs to its route, by the data path's
+// rules.
 func isMeant(s *config.Settings, r *config.Route, q *http1.Request) (bool, error) {
 	c, err := config.Build(s)
 	if err != nil {
@@ -178,7 +179,7 @@ func routeTable(s *config.Settings) (*route.Table[*config.Route], error) {
 	return route.New(rules, &s.Default)
 }
 
-// judge fills in what the policy says.
+// judge adds the policy's decisions.
 func (v *View) judge(r *config.Route, q *http1.Request) error {
 	p, err := r.Policy()
 	if err != nil {
@@ -207,7 +208,8 @@ func (v *View) judge(r *config.Route, q *http1.Request) error {
 	return nil
 }
 
-// isRetry says what the data path says of the marks of other proxies.
+// isRetry reports whether the request is marked as a retry by another proxy, by the data path's
+// rules.
 func isRetry(q *http1.Request) bool {
 	above := func(id http1.HeaderName, limit int64) bool {
 		n, ok := http1.ParseUint(q.Get(id))

@@ -34,7 +34,7 @@ type state struct {
 	reported, seen mark
 }
 
-// mark distinguishes one version of a file from another. The zero value is a missing file.
+// mark identifies a version of a file. The zero value is a missing file.
 type mark struct {
 	exists bool
 	size   int64

@@ -22,7 +22,7 @@ func settledNow(f *Files) bool {
 	return settled
 }
 
-// settled looks until a change is reported, or three times.
+// settled checks until a change is reported, or three times.
 func settled(f *Files) bool {
 	for range 3 {
 		if settledNow(f) {

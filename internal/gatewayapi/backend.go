@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// clusterDomain is the usual domain of a cluster's Services.
+// clusterDomain is the usual DNS domain of a cluster's Services.
 const clusterDomain = ".svc.cluster.local"
 
-// backends adds where the rule's requests go: its one backendRef that gets any, and the fallbacks.
+// backends adds the upstreams of the rule: its one backendRef with a weight, and the fallbacks.
 func (s *ruleSettings) backends() bool {
 	whole := !s.loseUnknown(s.rule.BackendRefs, theRule)
 	var first, fallbacks []*backendRef
@@ -30,7 +30,7 @@ func (s *ruleSettings) backends() bool {
 	}
 	switch {
 	case len(first) == 0 && s.redirects():
-		return false // the filter is reported
+		return false // the filter is reported elsewhere
 	case len(first) == 0:
 		s.lose(s.rule.place, theRule, "no backendRef gets its requests, which Gateway API answers with 500")
 		return false
@@ -46,7 +46,7 @@ func (s *ruleSettings) backends() bool {
 	return whole
 }
 
-// redirects reports whether the rule answers itself.
+// redirects reports whether the rule itself answers requests, with a redirect.
 func (s *ruleSettings) redirects() bool {
 	for i := range s.rule.Filters {
 		if s.rule.Filters[i].Type == "RequestRedirect" {
@@ -95,7 +95,7 @@ func (ref *backendRef) isService() bool {
 	return ref.Group == "" && (ref.Kind == "" || ref.Kind == "Service")
 }
 
-// envoyBackend returns the Backend of Envoy Gateway that ref names, nil if it names none of the file.
+// envoyBackend returns the Backend of Envoy Gateway that ref names, or nil if the file has none.
 func (s *ruleSettings) envoyBackend(ref *backendRef) *backend {
 	if ref.Group != groupEnvoy || ref.Kind != "Backend" {
 		return nil
@@ -164,7 +164,7 @@ const (
 
 const theBudget = "the retry budget"
 
-// policy notes the retry budget of the Services that it is for.
+// policy records the retry budget for the Services that the policy targets.
 func (c *converter) policy(p *trafficPolicy) {
 	c.loseUnknown(p.Object, theField)
 	c.loseUnknown(p.Spec, theField)

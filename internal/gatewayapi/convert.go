@@ -8,17 +8,17 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
-// converter makes settings of the objects of a file.
+// converter converts the objects of a file to settings.
 type converter struct {
 	*file
 	result  Result
-	budgets map[string][]setting // of a Service, by namespace/name
+	budgets map[string][]setting // by Service, as namespace/name
 	taken   map[sameRequests][]*condition
-	names   map[string]place // of the routes made
-	made    int              // conditions, of all rules
+	names   map[string]place // of the routes created
+	made    int              // number of conditions of all rules
 }
 
-// setting is one setting of a route and the line that it comes from.
+// setting is one setting of a route, with its line in the file.
 type setting struct {
 	key, value string
 	line       int
@@ -37,7 +37,7 @@ func (c *converter) convert() {
 	}
 }
 
-// What is left out for something lost.
+// What is left out because of something lost.
 const (
 	theRoute = "the HTTPRoute"
 	theRule  = "the rule"
@@ -45,12 +45,12 @@ const (
 	theField = "the field"
 )
 
-// lose notes something without an equivalent.
+// lose records something without an equivalent.
 func (c *converter) lose(at place, leftOut, why string, args ...any) {
 	c.result.Lost = append(c.result.Lost, Lost{at.String(), fmt.Sprintf(why, args...), leftOut})
 }
 
-// loseUnknown notes the unknown fields in v and reports whether there are any.
+// loseUnknown records the unknown fields in v and reports whether there are any.
 func (c *converter) loseUnknown(v any, leftOut string) bool {
 	list := unknowns(v)
 	for _, at := range list {
@@ -81,12 +81,12 @@ func (c *converter) route(r *httpRoute) {
 	}
 }
 
-// rule makes routes of one rule, or none if a part of it is lost that says what is done with
-// its requests.
+// rule creates the routes of one rule. It creates none if a part is lost that determines what
+// happens to its requests.
 func (c *converter) rule(r *httpRoute, index int) {
 	from := &r.Spec.Rules[index]
 	s := &ruleSettings{converter: c, route: r, rule: from}
-	// All parts are looked at, so that all problems are reported.
+	// Read all parts, so that all problems are reported.
 	whole := !c.loseUnknown(from.Object, theRule)
 	whole = s.backends() && whole
 	whole = s.filters(from.Filters) && whole
@@ -131,11 +131,11 @@ func (c *converter) add(name string, at place, list []setting) {
 	}
 }
 
-// maxName is the longest name of a route; a longer one ends in a hash of the whole.
+// maxName is the maximum length of a route name; longer names are cut and end in a hash.
 const maxName = 63
 
-// routeName makes the name of a route from that of objects: letters and digits with single
-// dashes between them.
+// routeName derives the name of a route from that of objects: letters and digits with single dashes
+// between them.
 func routeName(name string) string {
 	parts := strings.FieldsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')

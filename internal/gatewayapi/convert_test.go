@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// conversions are rules, the settings that they mean, and what has no equivalent.
+// conversions are rules, the equivalent settings, and what has no equivalent.
 var conversions = []struct {
 	name    string
 	objects string
-	want    string // NAME=VALUE without the prefix, one a line; then lost things
+	want    string // NAME=VALUE without the prefix, one per line; then what is lost
 }{
 	{"a rule without matches takes everything", routeOf(`
   - backendRefs: [{name: app, port: 80}]`), `
@@ -209,7 +209,7 @@ func TestObjectsBecomeSettings(t *testing.T) {
 	}
 }
 
-// All mistakes are reported at once, each with its place.
+// All errors are reported at once, each with its position.
 func TestMistakesNameTheirPlace(t *testing.T) {
 	_, err := Convert([]byte(routeOf(`
   - matches: [{path: {value: a}}, {path: {value: /a//b}}]
@@ -246,7 +246,7 @@ document 1, HTTPRoute r, spec.rules[1].filters[0].urlRewrite.path (line 14): rep
 	}
 }
 
-// A small file cannot become larger than memory, nor take long.
+// A small file cannot expand to use much memory or time.
 func TestASmallFileDoesNotMultiply(t *testing.T) {
 	const head = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r}\nspec:\n"
 	list := func(format string, n int) string {

@@ -12,14 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Object is embedded in every type that stands for a mapping of the file. The decoder fills it
-// in.
+// Object is embedded in every type that represents a mapping of the file. The decoder sets it.
 type Object struct {
 	place
-	unknown []place // fields that the type has not
+	unknown []place // fields that the type does not have
 }
 
-// place is where a value stands in the file.
+// place is the position of a value in the file.
 type place struct {
 	where string // document and object
 	path  string // in the object, such as spec.rules[0]
@@ -33,7 +32,7 @@ func (p place) String() string {
 	return fmt.Sprintf("%s, %s (line %d)", p.where, p.path, p.line)
 }
 
-// in returns the place of a field, for messages about one that is missing or wrong as a whole.
+// in returns the position of a field, for messages about a missing or invalid one.
 func (p place) in(name string) place {
 	p.path = join(p.path, name)
 	return p
@@ -46,17 +45,17 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// decoder decodes one object. It goes on after an error, to report all of them.
+// decoder decodes one object. It continues after an error, to report all of them.
 type decoder struct {
 	*file
 	where string
 }
 
-// maxValues bounds what aliases may grow a file to: objects, keys and values. Ten thousand rules
-// have fewer.
+// maxValues limits the size of a file after aliases are expanded: objects, keys and values. Ten
+// thousand rules have fewer.
 const maxValues = 250_000
 
-// count counts one more of them. It reports false if there are too many.
+// count counts one more value and returns false if there are too many.
 func (f *file) count() bool {
 	f.values++
 	return f.values <= maxValues
@@ -169,7 +168,7 @@ func fieldsOf(t reflect.Type) (fields map[string]int, ignored []string) {
 // durationForm is the form of a duration in GEP-2257.
 var durationForm = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
 
-// scalar sets v, or returns what is expected instead of n.
+// scalar sets v, or returns what was expected instead of n.
 func scalar(n *yaml.Node, v reflect.Value) (expected string) {
 	tag := n.ShortTag()
 	if n.Kind != yaml.ScalarNode {
@@ -202,7 +201,7 @@ func scalar(n *yaml.Node, v reflect.Value) (expected string) {
 	return ""
 }
 
-// field returns the value of a mapping's key, nil if there is none.
+// field returns the value of a mapping's key, or nil.
 func field(n *yaml.Node, key string) *yaml.Node {
 	if n = deref(n); n == nil || n.Kind != yaml.MappingNode {
 		return nil

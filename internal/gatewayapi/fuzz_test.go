@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever the file, it is read without a panic, each route has an upstream and a match, and no
-// setting is set twice or holds a line break.
+// For any file there is no panic, each route has an upstream and a match, and no setting is set
+// twice or contains a line break.
 func FuzzConvert(f *testing.F) {
 	for _, c := range conversions {
 		f.Add([]byte(c.objects))

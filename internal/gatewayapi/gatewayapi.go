@@ -1,12 +1,12 @@
-// Package gatewayapi turns HTTPRoutes of the Kubernetes Gateway API into settings.
+// Package gatewayapi converts HTTPRoutes of the Kubernetes Gateway API to settings.
 //
-// Convert reads a file of Kubernetes objects and returns the variables that say the same. It
-// reads HTTPRoute, the retry budget of XBackendTrafficPolicy, and Backend of Envoy Gateway. It
-// never approximates: what has no exact equivalent is in Result.Lost, with its place in the
-// file, and what is left out for it. docs/reference/gateway-api.md says what carries over.
+// Convert reads a file of Kubernetes objects and returns the equivalent variables. It reads
+// HTTPRoute, the retry budget of XBackendTrafficPolicy, and Backend of Envoy Gateway. It never
+// approximates: what has no exact equivalent is in Result.Lost, with its position in the file and
+// what is left out because of it. docs/how-to/gateway-api.md lists what is supported.
 //
-// The types are our own and hold only the fields that are read; see
-// docs/decisions/0031-gateway-api.md. A field that they lack is in Result.Lost too.
+// The types are our own and contain only the fields that are read; see
+// docs/decisions/0031-gateway-api.md. Other fields are reported in Result.Lost.
 package gatewayapi
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
-// Result is what a file says, as settings.
+// Result is the content of a file as settings.
 type Result struct {
 	Routes []string          // names of the routes, in the order of their precedence
 	Pairs  []configfile.Pair // their variables
@@ -31,14 +31,14 @@ type Result struct {
 	Lost     []Lost
 }
 
-// Lost is a thing without an equivalent. Pairs lack what depends on it, which is LeftOut.
+// Lost is something without an equivalent. LeftOut is what Pairs lack because of it.
 type Lost struct{ Place, Why, LeftOut string }
 
-// String returns place and reason.
+// String returns the position and the reason.
 func (l Lost) String() string { return l.Place + ": " + l.Why }
 
-// Convert reads Kubernetes objects in YAML or JSON: one or several documents, lists included.
-// Its error joins everything that no Kubernetes API server would have accepted.
+// Convert reads Kubernetes objects in YAML or JSON: one or several documents, including lists. Its
+// error joins everything that a Kubernetes API server would reject.
 func Convert(content []byte) (Result, error) {
 	f := &file{}
 	f.read(content)
@@ -77,7 +77,7 @@ func (f *file) read(content []byte) {
 	}
 }
 
-// maxListDepth is how deep lists may lie in lists; kubectl makes no list of lists.
+// maxListDepth is the maximum nesting of lists; kubectl never nests them.
 const maxListDepth = 2
 
 // The kinds that are read, by their API group.
@@ -131,8 +131,8 @@ func nameOf(meta *yaml.Node) string {
 	return namespace + "/" + name
 }
 
-// inOrder sorts routes as Gateway API breaks ties: the oldest first, then by namespace and name.
-// An object without a time of creation is the newest, as it is not in a cluster yet.
+// inOrder sorts routes as Gateway API breaks ties: the oldest first, then by namespace and name. An
+// object without a creation time counts as the newest, because it is not in a cluster yet.
 func inOrder(routes []*httpRoute) []*httpRoute {
 	sorted := slices.Clone(routes)
 	slices.SortStableFunc(sorted, func(a, b *httpRoute) int {

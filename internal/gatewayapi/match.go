@@ -7,8 +7,8 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/route"
 )
 
-// condition is one alternative of what a rule matches, in the form of our settings. Empty parts
-// match everything; the path is never empty.
+// condition is one alternative of a rule's matches, in the form of our settings. Empty parts match
+// everything; the path is never empty.
 type condition struct {
 	sameRequests
 	method string
@@ -16,20 +16,19 @@ type condition struct {
 	at     place  // of the match
 }
 
-// sameRequests are host and path: conditions with equal ones are told apart by method and
-// header.
+// sameRequests are host and path. Conditions with equal ones differ by method and header.
 type sameRequests struct{ host, path string }
 
-// everything is what a rule without matches matches.
+// everything is the path of a rule without matches.
 const everything = "/*"
 
-// maxConditions bounds what a rule may match; the API allows 16 hosts and 64 matches.
+// maxConditions limits the conditions of a rule; the API allows 16 hosts and 64 matches.
 const maxConditions = 4096
 
-// maxAllConditions bounds what all rules may match: each condition is compared with others.
+// maxAllConditions limits the conditions of all rules, since they are compared with each other.
 const maxAllConditions = 20_000
 
-// conditions returns the alternatives of a rule that can be expressed.
+// conditions returns the alternatives of a rule that have an equivalent.
 func (c *converter) conditions(r *httpRoute, from *rule) []*condition {
 	hosts := r.Spec.Hostnames
 	if len(hosts) == 0 {
@@ -61,7 +60,7 @@ func (c *converter) conditions(r *httpRoute, from *rule) []*condition {
 	return slices.DeleteFunc(all, func(one *condition) bool { return !c.isValid(one) })
 }
 
-// condition returns a match without host. ok is false if it cannot be expressed.
+// condition converts a match, without host. ok is false if it has no equivalent.
 func (c *converter) condition(m *match) (one condition, ok bool) {
 	ok = !c.loseUnknown(m, theMatch)
 	one = condition{sameRequests: sameRequests{path: everything}, method: m.Method, at: m.place}
@@ -75,7 +74,7 @@ func (c *converter) condition(m *match) (one condition, ok bool) {
 		ok = false
 	}
 	headers := slices.Clone(m.Headers)
-	for i := len(headers) - 1; i > 0; i-- { // of entries with one name only the first counts
+	for i := len(headers) - 1; i > 0; i-- { // of entries with the same name only the first counts
 		if slices.ContainsFunc(headers[:i], func(h valueMatch) bool { return strings.EqualFold(h.Name, headers[i].Name) }) {
 			headers = slices.Delete(headers, i, i+1)
 		}
@@ -111,14 +110,14 @@ func (c *converter) pathPattern(m *valueMatch) (pattern string, ok bool) {
 		c.wrong(m.in("value"), "expected a path that begins with / and has no empty segment, found %q", value)
 		return "", false
 	}
-	value = strings.NewReplacer("*", "%2A", ",", "%2C").Replace(value) // of no meaning in Gateway API
+	value = strings.NewReplacer("*", "%2A", ",", "%2C").Replace(value) // literal in Gateway API
 	if m.Type == "Exact" {
 		return value, true
 	}
 	return strings.TrimSuffix(value, "/") + "/*", true
 }
 
-// isValid reports whether a route can have the condition, and notes why not.
+// isValid reports whether a route can have the condition, and records why not.
 func (c *converter) isValid(one *condition) bool {
 	_, err := route.New([]route.Rule[int]{{Match: one.match(), Name: "made"}}, 0)
 	if err != nil {
@@ -136,11 +135,11 @@ func (one *condition) match() route.Match {
 	return m
 }
 
-// reachable returns the conditions that requests can reach. Of equal ones the first has all
-// requests in Gateway API too.
+// reachable returns the conditions that requests can reach. Of equal ones, the first gets all
+// requests, as in Gateway API.
 //
-// Both APIs let a request that meets several conditions go to the one with the more specific
-// host, then path. Then Gateway API looks at the method first, and a route at the header. A
+// If a request meets several conditions, both APIs choose the one with the more specific host, then
+// path. After that, Gateway API prefers a match with a method, and a route one with a header. A
 // condition for which that makes a difference is lost. Within a rule it makes none.
 func (c *converter) reachable(conditions []*condition) []*condition {
 	var kept []*condition
@@ -161,7 +160,7 @@ func (c *converter) reachable(conditions []*condition) []*condition {
 	return kept
 }
 
-// equals reports whether both have the same requests.
+// equals reports whether both match the same requests.
 func (one *condition) equals(other *condition) bool {
 	if one.sameRequests != other.sameRequests || one.method != other.method {
 		return false
@@ -171,8 +170,8 @@ func (one *condition) equals(other *condition) bool {
 	return value == otherValue && strings.EqualFold(name, otherName)
 }
 
-// isTornFrom reports whether a request can meet both conditions, one of which has the method and
-// the other the header.
+// isTornFrom reports whether a request can meet both conditions if one has the method and the other
+// the header.
 func (one *condition) isTornFrom(other *condition) bool {
 	torn := func(a, b *condition) bool {
 		return a.method != "" && b.method == "" && b.header != "" && a.header == ""
@@ -180,13 +179,13 @@ func (one *condition) isTornFrom(other *condition) bool {
 	return torn(one, other) || torn(other, one)
 }
 
-// conditionGroup are conditions that one route expresses: each host with each path.
+// conditionGroup is conditions that one route can express: each host with each path.
 type conditionGroup struct {
 	hosts, paths   []string
 	method, header string
 }
 
-// group joins conditions into as few routes as they need, in their order.
+// group joins conditions into as few routes as possible, in their order.
 func group(conditions []*condition) []*conditionGroup {
 	var groups []*conditionGroup
 	for _, one := range conditions { // one group for each host, method and header
@@ -200,7 +199,7 @@ func group(conditions []*condition) []*conditionGroup {
 		groups[i].paths = append(groups[i].paths, one.path)
 	}
 	var joined []*conditionGroup
-	for _, g := range groups { // hosts with equal paths become one
+	for _, g := range groups { // hosts with equal paths become one group
 		i := slices.IndexFunc(joined, func(j *conditionGroup) bool {
 			return j.method == g.method && j.header == g.header && slices.Equal(j.paths, g.paths)
 		})
@@ -228,7 +227,7 @@ func (g *conditionGroup) settings(line int) []setting {
 	return list
 }
 
-// takesAll reports whether no request is left for the default route.
+// takesAll reports whether the group leaves no request for the default route.
 func (g *conditionGroup) takesAll() bool {
 	return g.method == "" && g.header == "" && slices.Contains(g.hosts, "") && slices.Contains(g.paths, everything)
 }

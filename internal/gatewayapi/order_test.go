@@ -11,7 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/route"
 )
 
-// request is one whose route is looked for.
+// request is a request to route.
 type request struct {
 	host, path, method string
 	headers            map[string]string // by names in lower case
@@ -23,8 +23,8 @@ func (r *request) Lookup(name string) ([]byte, bool) {
 	return []byte(value), ok
 }
 
-// Requests go where Gateway API sends them, by whatever rules: its order of precedence, written down
-// once more, agrees with the routes that are made.
+// For any rules, requests go where Gateway API sends them: an independent implementation of its
+// precedence agrees with the resulting routes.
 func TestRequestsMeetTheRuleThatGatewayAPIChooses(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const files = 1000
@@ -103,7 +103,7 @@ func randomRequest(r *rand.Rand) request {
 	}
 }
 
-// manifestOf writes routes as YAML. The upstream of a rule is its route's name and its number.
+// manifestOf writes routes as YAML. The upstream of a rule is named after its route and its index.
 func manifestOf(routes []*httpRoute) string {
 	var b strings.Builder
 	for _, one := range routes {
@@ -140,7 +140,7 @@ func quoted(list []string) string {
 	return strings.Join(all, ", ")
 }
 
-// tableOf returns the routes as the proxy looks them up; the value is the Service.
+// tableOf returns the proxy's lookup table for the routes; the values are Services.
 func tableOf(t *testing.T, result *Result) *route.Table[string] {
 	t.Helper()
 	var rules []route.Rule[string]
@@ -170,10 +170,10 @@ func tableOf(t *testing.T, result *Result) *route.Table[string] {
 	return table
 }
 
-// rank is how Gateway API compares matches: the larger wins, compared from the first element on.
+// rank is how Gateway API ranks a match: the larger one wins, compared from the first element.
 type rank [8]int
 
-// chosen returns the Service of the rule that Gateway API sends a request to, "" for none.
+// chosen returns the Service of the rule that Gateway API selects for a request, or "".
 func chosen(routes []*httpRoute, q *request) string {
 	best, service := rank{-1}, ""
 	for _, one := range inOrder(routes) {
@@ -198,8 +198,8 @@ func chosen(routes []*httpRoute, q *request) string {
 	return service
 }
 
-// rankOf ranks a match by the rules of the HTTPRoute reference: characters of a host without
-// wildcard, characters of the host, exact path, characters of the prefix, method, headers.
+// rankOf ranks a match by the rules of the HTTPRoute reference: length of a host without wildcard,
+// length of the host, exact path, length of the prefix, method, number of headers.
 func rankOf(host string, m *match, q *request) (r rank, met bool) {
 	name, _, _ := strings.Cut(q.host, ":")
 	switch suffix, wild := strings.CutPrefix(host, "*"); {

@@ -16,7 +16,7 @@ type ruleSettings struct {
 	rule  *rule
 
 	list     []setting
-	upstream string // of the default route, if the rule takes everything
+	upstream string // of the default route, if the rule matches everything
 	address  setting
 	rewrite  *urlRewrite
 }
@@ -29,7 +29,7 @@ func (s *ruleSettings) has(key string) bool {
 	return slices.ContainsFunc(s.list, func(have setting) bool { return have.key == key })
 }
 
-// filters adds what filters do. It reports whether all can be expressed.
+// filters adds the equivalents of filters and reports whether all have one.
 func (s *ruleSettings) filters(list []filter) bool {
 	whole := !s.loseUnknownFilters(list)
 	for i := range list {
@@ -53,7 +53,7 @@ func (s *ruleSettings) filters(list []filter) bool {
 	return whole
 }
 
-// loseUnknownFilters notes the unknown fields of filters whose type is known: those of other types
+// loseUnknownFilters records the unknown fields of filters of known types. Filters of other types
 // are lost as a whole.
 func (s *ruleSettings) loseUnknownFilters(list []filter) (lost bool) {
 	known := []string{"RequestHeaderModifier", "ResponseHeaderModifier", "URLRewrite"}
@@ -65,10 +65,10 @@ func (s *ruleSettings) loseUnknownFilters(list []filter) (lost bool) {
 	return lost
 }
 
-// nextHeader is what begins the next header in a setting.
+// nextHeader matches the beginning of the next header in a setting.
 var nextHeader = regexp.MustCompile("," + `\s*[!#$%&'*+.^_` + "`" + `|~0-9A-Za-z-]+\s*:`)
 
-// headers adds the changes to headers. prefix is that of the settings' names.
+// headers adds the changes to headers. prefix is the prefix of the settings' names.
 func (s *ruleSettings) headers(prefix string, at place, m *headerModifier) bool {
 	if m == nil {
 		s.wrong(at, "must be set")
@@ -100,8 +100,7 @@ func (s *ruleSettings) headers(prefix string, at place, m *headerModifier) bool 
 	return whole
 }
 
-// finishRewrite adds the upstream, with the path that is put before that of requests, and the host
-// that it is sent.
+// finishRewrite adds the upstream, with the path to prepend, and the Host to send.
 func (s *ruleSettings) finishRewrite() bool {
 	base, whole, host := "", true, "preserve"
 	if w := s.rewrite; w != nil {
@@ -132,7 +131,7 @@ func (s *ruleSettings) finishRewrite() bool {
 	return whole
 }
 
-// rewritePrefix adds what replaces the prefix of the rule's one match.
+// rewritePrefix adds the replacement for the prefix of the rule's only match.
 func (s *ruleSettings) rewritePrefix(w *pathRewrite) (base string, ok bool) {
 	if w.Type != "ReplacePrefixMatch" {
 		s.lose(w.place, theRule, "a route replaces the prefix of a path, not by %s", w.Type)
@@ -167,7 +166,7 @@ func (s *ruleSettings) timeouts() {
 	switch {
 	case request == nil && attempt == nil:
 	case attempt == nil || *attempt == 0 || request != nil && *attempt == *request:
-		s.set("ATTEMPT_TIMEOUT", "0s", t.line) // the request's timeout ends the attempt too
+		s.set("ATTEMPT_TIMEOUT", "0s", t.line) // the request's timeout also ends the attempt
 	case request != nil && *request > 0 && *attempt > *request:
 		s.wrong(t.in("backendRequest"), "expected at most the request timeout %s, found %s", durationText(*request), durationText(*attempt))
 	default:
@@ -175,8 +174,8 @@ func (s *ruleSettings) timeouts() {
 	}
 }
 
-// connectionFailures are retried besides the codes of a rule, as GEP-1731 asks for. After a request
-// was sent, only what is safe to repeat is.
+// connectionFailures are retried in addition to the codes of a rule, as GEP-1731 requires. After a
+// request was sent, this only applies to requests that are safe to retry.
 const connectionFailures = ",connect-failure,reset,attempt-timeout"
 
 func (s *ruleSettings) retry() {
@@ -206,8 +205,9 @@ func (s *ruleSettings) retry() {
 	}
 }
 
-// backoff makes base the minimum of every wait: the wait is fixed, with jitter on top. Nothing may
-// send a second attempt beside the first, which would be a retry without a wait.
+// backoff makes base the minimum of every wait: the wait is fixed, with jitter on top. It also
+// turns off everything that sends a second attempt beside the first, since that is a retry without
+// a wait.
 func (s *ruleSettings) backoff(base string, line int) {
 	s.set("BACKOFF", "fixed", line)
 	s.set("BACKOFF_BASE", base, line)

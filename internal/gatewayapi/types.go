@@ -2,8 +2,8 @@ package gatewayapi
 
 import "time"
 
-// The types have the fields that are read. The tag of the embedded object names those that say
-// nothing about requests; any other is reported as lost. See decoder.
+// The types contain the fields that are read. The tag of the embedded Object lists fields that do
+// not affect requests; any other is reported as lost. See decoder.
 
 type metadata struct {
 	Object    `ignore:"*"`
@@ -162,7 +162,7 @@ type rate struct {
 	Interval *duration `yaml:"interval"`
 }
 
-// backend is a Backend of Envoy Gateway. One with fallback is used when the others fail.
+// backend is a Backend of Envoy Gateway. One with fallback is used if the others fail.
 type backend struct {
 	Object   `ignore:"apiVersion,kind,status"`
 	Metadata metadata    `yaml:"metadata" required:"true"`

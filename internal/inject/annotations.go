@@ -13,15 +13,15 @@ import (
 const (
 	annotations      = "retryproxy.io/"
 	annotateInject   = annotations + "inject"   // "true" or "false"
-	annotateInjected = annotations + "injected" // set by us: the sides that are there
+	annotateInjected = annotations + "injected" // set by us: the sidecars that were injected
 	// A setting of the sidecars: env.retryproxy.io/MAX_RETRIES: "5".
 	annotateEnv         = "env.retryproxy.io/"
 	annotateInboundEnv  = "env-inbound.retryproxy.io/"
 	annotateOutboundEnv = "env-outbound.retryproxy.io/"
 )
 
-// Wanted is what the annotation retryproxy.io/inject of an object's metadata
-// says: yes, no, or nothing.
+// Wanted returns what the annotation retryproxy.io/inject of an object's metadata asks for: yes,
+// no, or neither.
 func Wanted(metadata *yaml.Node) (yes, no bool, err error) {
 	switch v := text(get(metadata, "annotations", annotateInject)); v {
 	case "":
@@ -35,8 +35,8 @@ func Wanted(metadata *yaml.Node) (yes, no bool, err error) {
 	}
 }
 
-// With is the options with those of the metadata's annotations over them. A
-// misspelt one is an error.
+// With returns the options, overridden by the annotations of the metadata. An unknown annotation is
+// an error.
 func (o Options) With(metadata *yaml.Node) (Options, error) {
 	all := get(metadata, "annotations")
 	o.Settings, o.InboundSettings, o.OutboundSettings = slices.Clone(o.Settings), slices.Clone(o.InboundSettings), slices.Clone(o.OutboundSettings)
@@ -50,9 +50,8 @@ func (o Options) With(metadata *yaml.Node) (Options, error) {
 	return o, errors.Join(errs...)
 }
 
-// trySettings reports what is wrong with the settings by themselves, so that it
-// is told together with the annotations that are wrong. Those that are set by the
-// injection are reported by Check.
+// trySettings checks the settings by themselves, so that their errors are reported together with
+// those of annotations. Check reports settings that the injection itself sets.
 func (o *Options) trySettings() error {
 	base := []Setting{{"RETRYPROXY_UPSTREAM", "http://127.0.0.1:1"}}
 	var errs []error
@@ -107,7 +106,7 @@ func (o *Options) annotate(key, value string) error {
 	case "memory-limit":
 		o.MemoryLimit = value
 	default:
-		return fmt.Errorf("annotation %s: there is none of that name", key)
+		return fmt.Errorf("annotation %s: unknown", key)
 	}
 	return nil
 }

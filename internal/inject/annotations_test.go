@@ -25,7 +25,7 @@ func TestAllThatIsWrongWithAnnotationsIsToldAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		"retryproxy.io/inbuond-port", `retryproxy.io/inbound: "yes"`, "CPU request", `outbound host "a"`, `outbound host "b"`,
-		"RETRYPROXY_MAX_RETRYS", "setting RETRYPROXY_LISTEN: it is set by the injection", "RETRYPROXY_DRAIN_TIMEOUT",
+		"RETRYPROXY_MAX_RETRYS", "setting RETRYPROXY_LISTEN: the injection itself sets it", "RETRYPROXY_DRAIN_TIMEOUT",
 	} {
 		if strings.Count(err.Error(), want) != 1 {
 			t.Errorf("%d times %s in\n%v", strings.Count(err.Error(), want), want, err)

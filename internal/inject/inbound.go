@@ -10,17 +10,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// appPort is the application's port that the sidecar stands before.
+// appPort is the application's port behind the sidecar.
 type appPort struct {
-	container *yaml.Node // nil when no container declares it
+	container *yaml.Node // nil if no container declares it
 	entry     *yaml.Node // of the container's ports; nil likewise
-	name      string     // "" when it has none
+	name      string     // "" if it has no name
 	number    int
 }
 
-// keepsPlace reports that the entry stays in the application's container and gets
-// the sidecar's number: whoever uses its name or its host port then comes to the
-// sidecar.
+// keepsPlace reports whether the entry stays in the application's container and gets the sidecar's
+// number. Then everything that uses its name or its host port reaches the sidecar.
 func (a *appPort) keepsPlace() bool {
 	return a.name != "" || get(a.entry, "hostPort") != nil
 }
@@ -64,12 +63,12 @@ func (p *pod) injectInbound() error {
 	return nil
 }
 
-// keepInbound leaves a sidecar that is there as it is, and lets Services that
-// came into the stream later lead to it.
+// keepInbound leaves an existing sidecar unchanged, and points Services that were added to the
+// stream later at it.
 func (p *pod) keepInbound(there *yaml.Node) error {
 	listen, app := portOf(variable(there, "RETRYPROXY_LISTEN")), portOf(variable(there, "RETRYPROXY_UPSTREAM"))
 	if listen == 0 || app == 0 {
-		return fmt.Errorf("the container %s has no RETRYPROXY_LISTEN and RETRYPROXY_UPSTREAM with ports: it is not from here", inboundName)
+		return fmt.Errorf("the container %s has no RETRYPROXY_LISTEN and RETRYPROXY_UPSTREAM with ports, so it was not injected by retryproxy", inboundName)
 	}
 	p.inboundListen = listen
 	name := ""
@@ -88,10 +87,10 @@ func (p *pod) keepInbound(there *yaml.Node) error {
 	return nil
 }
 
-// leadByNumber lets a Service that targets the application's number come to the
-// sidecar. While Pods are replaced by those with a sidecar, both kinds have to be
-// served: by the port's name, which stands for another number in each, or, where
-// it has none, by the application's number until all Pods have a sidecar.
+// leadByNumber makes a Service that targets the application's port by number reach the sidecar.
+// During a rollout, Pods with and without a sidecar must be served. If the port has a name, the
+// Service targets that, since it is a different number in each. Otherwise the Service keeps
+// targeting the application's number until all Pods have a sidecar.
 func (p *pod) leadByNumber(s *service, sp *servicePort, app appPort, listen int) error {
 	switch {
 	case app.name != "":
@@ -104,7 +103,7 @@ func (p *pod) leadByNumber(s *service, sp *servicePort, app appPort, listen int)
 	return sp.lead(s, strconv.Itoa(app.number), p.name)
 }
 
-// targeting are the ports of Services in the stream that select this Pod.
+// targeting iterates over the ports of Services in the stream that select this Pod.
 func (p *pod) targeting() func(yield func(*service, *servicePort) bool) {
 	return func(yield func(*service, *servicePort) bool) {
 		for _, s := range p.services {
@@ -120,13 +119,12 @@ func (p *pod) targeting() func(yield func(*service, *servicePort) bool) {
 	}
 }
 
-// takes reports whether the sidecar has the port, or a container one of that
-// name.
+// takes reports whether the sidecar uses the port, or a container has a port of that name.
 func (p *pod) takes(port string) bool {
 	return port == strconv.Itoa(p.inboundListen) || slices.ContainsFunc(p.declared(), func(a appPort) bool { return a.name == port })
 }
 
-// findPort decides which port of the application is meant.
+// findPort determines the application's port.
 func (p *pod) findPort() (appPort, error) {
 	declared := p.declared()
 	if p.InboundPort != "" {
@@ -153,11 +151,11 @@ func (p *pod) findPort() (appPort, error) {
 	}
 	switch len(chosen) {
 	case 0:
-		return appPort{}, errors.New("no container declares a TCP port and no Service in the input targets one: say which by --inbound-port (annotation retryproxy.io/inbound-port)")
+		return appPort{}, errors.New("no container declares a TCP port and no Service in the input targets one: choose one with --inbound-port (annotation retryproxy.io/inbound-port)")
 	case 1:
 		return chosen[0], nil
 	}
-	return appPort{}, fmt.Errorf("there are several ports (%s): say which by --inbound-port (annotation retryproxy.io/inbound-port)", describe(chosen))
+	return appPort{}, fmt.Errorf("there are several ports (%s): choose one with --inbound-port (annotation retryproxy.io/inbound-port)", describe(chosen))
 }
 
 func describe(ports []appPort) string {
@@ -168,7 +166,7 @@ func describe(ports []appPort) string {
 	return strings.Join(words, ", ")
 }
 
-// declared are the TCP ports of the application's containers.
+// declared returns the TCP ports of the application's containers.
 func (p *pod) declared() []appPort {
 	var found []appPort
 	for _, c := range p.applications() {
@@ -182,7 +180,7 @@ func (p *pod) declared() []appPort {
 	return found
 }
 
-// named is the port of a name or number. A number need not be declared.
+// named returns the port with that name or number. A number need not be declared.
 func (p *pod) named(port string, declared []appPort) (appPort, error) {
 	n, err := strconv.Atoi(port)
 	for _, a := range declared {
@@ -196,7 +194,7 @@ func (p *pod) named(port string, declared []appPort) (appPort, error) {
 	return appPort{number: n}, nil
 }
 
-// leadTo lets what comes for the application's port come to the sidecar.
+// leadTo makes requests for the application's port reach the sidecar.
 func (p *pod) leadTo(app appPort, listen int) error {
 	led := false
 	for s, sp := range p.targeting() {
@@ -205,10 +203,10 @@ func (p *pod) leadTo(app appPort, listen int) error {
 			continue
 		}
 		if tls := sp.appProtocol; tls == "https" || strings.HasSuffix(tls, "/wss") {
-			return fmt.Errorf("the Service %s says appProtocol: %s, and the sidecar takes plain HTTP", s.name, tls)
+			return fmt.Errorf("the Service %s has appProtocol: %s, but the sidecar accepts plain HTTP only", s.name, tls)
 		}
 		if s.headless {
-			p.note("Service %s is headless: clients who use its name with the application's port %d reach the application and not the sidecar, whose port is %d", s.name, app.number, listen)
+			p.note("Service %s is headless: clients that use its name with the application's port %d bypass the sidecar, whose port is %d", s.name, app.number, listen)
 		}
 		if byNumber {
 			if err := p.leadByNumber(s, sp, app, listen); err != nil {
@@ -219,9 +217,9 @@ func (p *pod) leadTo(app appPort, listen int) error {
 	}
 	switch {
 	case !led && app.name != "":
-		p.note("no Service in the input targets port %s: one that targets the name leads through the sidecar, one that targets the number %d goes past it", app.name, app.number)
+		p.note("no Service in the input targets port %s: one that targets the name uses the sidecar, one that targets the number %d bypasses it", app.name, app.number)
 	case !led && !p.ServiceElsewhere:
-		return fmt.Errorf("port %d has no name and no Service in the input targets it, so nothing would lead through the sidecar: "+
+		return fmt.Errorf("port %d has no name and no Service in the input targets it, so no traffic would use the sidecar: "+
 			"give the port a name that the Service targets, or put the Service into the same input, or point its targetPort at %d yourself and say --service-elsewhere (annotation retryproxy.io/service-elsewhere: \"true\")", app.number, listen)
 	}
 	if app.keepsPlace() {
@@ -230,10 +228,10 @@ func (p *pod) leadTo(app appPort, listen int) error {
 	return nil
 }
 
-// takePlace gives the port's entry the sidecar's number. The name stays in the
-// application's container: Services before Kubernetes 1.33 do not find the named
-// port of a native sidecar (kubernetes/kubernetes#127958). Hooks and probes of
-// the application that use the name go on to ask the application.
+// takePlace sets the port's entry to the sidecar's number. The name stays in the application's
+// container: Services before Kubernetes 1.33 do not find a named port of a native sidecar
+// (kubernetes/kubernetes#127958). Hooks and probes of the application that use the name still reach
+// the application.
 func (p *pod) takePlace(app appPort, listen int) {
 	for _, hook := range [][]string{{"livenessProbe"}, {"readinessProbe"}, {"startupProbe"}, {"lifecycle", "postStart"}, {"lifecycle", "preStop"}} {
 		for _, kind := range []string{"httpGet", "tcpSocket"} {
@@ -250,9 +248,9 @@ func (p *pod) takePlace(app appPort, listen int) {
 	ports.Content = slices.Insert(ports.Content, at+1, own)
 }
 
-// outlast gives the Pod the time that the sidecar needs to drain, and the
-// application a hook that asks the sidecar when that is over: until then it is not
-// told to end, however slow its responses are.
+// outlast gives the Pod enough time for the sidecar to drain. It adds a hook to the application
+// that asks the sidecar whether it has drained. The application gets no SIGTERM before that,
+// however slow its responses are.
 func (p *pod) outlast(app appPort, admin int) {
 	if grace, err := strconv.Atoi(text(get(p.spec, "terminationGracePeriodSeconds"))); err != nil || grace < gracePeriod {
 		if err == nil {
@@ -269,7 +267,7 @@ func (p *pod) outlast(app appPort, admin int) {
 	hook := fmt.Sprintf("httpGet of /drained on port %d", admin)
 	switch {
 	case c == nil:
-		p.note("the application has to take requests until the sidecar has drained (a preStop: %s): the container of port %d is not known", hook, app.number)
+		p.note("the application must accept requests until the sidecar has drained (a preStop: %s); its container is unknown, because none declares port %d", hook, app.number)
 	case get(c, "lifecycle", "preStop") != nil:
 		p.note("container %s has a preStop already: it has to last %d s, and %d s if the application ends at once at SIGTERM, as the sidecar still passes on requests; "+
 			"the one that is made here, %s, lasts as long as they do", text(get(c, "name")), appLasts, drainLasts, hook)

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// fromJSON makes a node of what encoding/json decodes. It does not go through
-// YAML text, whose escapes are others than JSON's.
+// fromJSON makes a node of what encoding/json decodes. It does not go through YAML text, whose
+// escapes differ from those of JSON.
 func fromJSON(v any) *yaml.Node {
 	switch v := v.(type) {
 	case map[string]any:
@@ -38,7 +38,7 @@ func fromJSON(v any) *yaml.Node {
 	panic(fmt.Sprintf("inject: %T does not come from JSON", v))
 }
 
-// toJSON is the way back. Numbers are json.Number again.
+// toJSON is the reverse of fromJSON. Numbers become json.Number again.
 func toJSON(n *yaml.Node) any {
 	switch n.Kind {
 	case yaml.MappingNode:

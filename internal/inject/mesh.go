@@ -9,21 +9,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// mesh is a service mesh whose own proxy is in the Pod, or will be.
+// mesh is a service mesh whose proxy is or will be in the Pod.
 type mesh struct {
 	name       string
-	containers []string // its own ones
-	proxy      string   // the one of them that passes on requests
-	ports      []int    // that the proxy takes
-	first      int      // of its ports
+	containers []string // containers of the mesh
+	proxy      string   // the one that forwards requests
+	ports      []int    // ports of the proxy
+	first      int      // the lowest of its ports
 	last       int
-	retries    string // what to do about its retries
-	// lists are the annotations that list ports which go through the proxy or past it.
+	retries    string // advice about its retries
+	// lists are the annotations that list ports to redirect to the proxy or to exclude.
 	lists []string
 }
 
-// layeredRetries is what sidecars beside a mesh do with a request that the mesh's proxy
-// retries: they send it once. The retries of both then add up. Any other choice multiplies them.
+// layeredRetries is how sidecars beside a mesh treat a request that the mesh's proxy retries: they
+// send it once. The retries of both then add up; any other choice multiplies them.
 const layeredRetries = "deny"
 
 var (
@@ -47,11 +47,11 @@ var (
 	}
 )
 
-// linkerdPorts are the annotations that move a port of Linkerd's proxy.
+// linkerdPorts are the annotations that change a port of Linkerd's proxy.
 var linkerdPorts = []string{"inbound-port", "outbound-port", "control-port", "admin-port"}
 
-// meshOf returns the mesh of the Pod, or nil. Annotations and labels of the namespace are not
-// known here: only what the Pod itself says counts.
+// meshOf returns the mesh of the Pod, or nil. Annotations and labels of the namespace are unknown
+// here; only those of the Pod itself count.
 func meshOf(p *pod) *mesh {
 	says := func(key string) string {
 		return strings.ToLower(text(get(p.metadata, "annotations", key)) + text(get(p.metadata, "labels", key)))
@@ -76,7 +76,7 @@ func meshOf(p *pod) *mesh {
 	return nil
 }
 
-// owns reports whether the container is the mesh's.
+// owns reports whether the container belongs to the mesh.
 func (m *mesh) owns(c *yaml.Node) bool {
 	return m != nil && slices.Contains(m.containers, text(get(c, "name")))
 }
@@ -84,38 +84,38 @@ func (m *mesh) owns(c *yaml.Node) bool {
 // takes reports whether the mesh's proxy uses the port.
 func (m *mesh) takes(port int) bool { return m != nil && slices.Contains(m.ports, port) }
 
-// reserves reports whether the port lies among those of the mesh's proxy, some of which it may
-// use in another version.
+// reserves reports whether the port is in the range of the mesh's proxy, which may use others of it
+// in another version.
 func (m *mesh) reserves(port int) bool {
 	return m.takes(port) || m != nil && port >= m.first && port <= m.last
 }
 
-// settings are those that a sidecar gets beside the mesh.
+// settings returns the settings that a sidecar gets beside the mesh.
 func (m *mesh) settings(o *Options) []Setting {
-	if m == nil || o.ConfigMap != "" { // a setting must not be in the environment and in the file
+	if m == nil || o.ConfigMap != "" { // a setting must not be both in the environment and in the file
 		return nil
 	}
 	return []Setting{{"RETRYPROXY_LAYERED_RETRIES", layeredRetries}}
 }
 
-// describeMesh notes what a person should know about two proxies in one Pod.
+// describeMesh adds notes about having two proxies in one Pod.
 func (p *pod) describeMesh() {
 	m := p.mesh
 	if m == nil {
 		return
 	}
-	p.note("%s retries too, so a request may be retried by both. %s", m.name, m.retries)
+	p.note("%s also retries, so both may retry a request. %s", m.name, m.retries)
 	if p.ConfigMap != "" {
-		p.note("set RETRYPROXY_LAYERED_RETRIES=%s in the ConfigMap %s: what %s retries is then not retried once more", layeredRetries, p.ConfigMap, m.name)
+		p.note("set RETRYPROXY_LAYERED_RETRIES=%s in the ConfigMap %s: then retries by %s are not retried again", layeredRetries, p.ConfigMap, m.name)
 	}
 	for _, c := range items(get(p.spec, "containers")) {
 		if text(get(c, "name")) == m.proxy && p.native() {
-			p.note("container %s is no native sidecar: it may end before retryproxy has drained. Let %s make it one", m.proxy, m.name)
+			p.note("container %s is not a native sidecar: it may end before retryproxy has drained. Configure %s to make it one", m.proxy, m.name)
 		}
 	}
 }
 
-// describeMeshPorts notes a list of ports that names the application's port and not the
+// describeMeshPorts adds a note if a list of ports contains the application's port but not the
 // sidecar's.
 func (p *pod) describeMeshPorts(app, listen int) {
 	if p.mesh == nil {
@@ -124,12 +124,12 @@ func (p *pod) describeMeshPorts(app, listen int) {
 	for _, key := range p.mesh.lists {
 		ports := fields(text(get(p.metadata, "annotations", key)))
 		if slices.Contains(ports, strconv.Itoa(app)) && !slices.Contains(ports, strconv.Itoa(listen)) {
-			p.note("annotation %s names port %d: requests now arrive at port %d, so name that too", key, app, listen)
+			p.note("annotation %s lists port %d: requests now arrive at port %d, so list that too", key, app, listen)
 		}
 	}
 }
 
-// meshCollision is the error for a port that the mesh's proxy has, or nil.
+// meshCollision returns an error if the mesh's proxy uses the port, or nil.
 func (p *pod) meshCollision(what string, port int, taken bool) error {
 	if !taken {
 		return nil

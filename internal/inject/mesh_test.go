@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// beside is a Deployment with a named port, whose Pods have the metadata and the
-// containers. Its Service is beside it.
+// beside returns a Deployment with a named port, whose Pods have the metadata and the containers,
+// and its Service.
 func beside(metadata, initContainers, containers string) string {
 	return `apiVersion: apps/v1
 kind: Deployment
@@ -43,7 +43,7 @@ func both() Options {
 func TestAMeshIsRecognised(t *testing.T) {
 	for _, c := range []struct {
 		name, metadata, initContainers, containers string
-		want                                       string // in the notes, "" for no mesh
+		want                                       string // in the notes; "" without a mesh
 	}{
 		{"no mesh", shopLabel, "", "", ""},
 		{"Istio's label", asksIstio, "", "", "Istio"},
@@ -70,7 +70,7 @@ func TestAMeshIsRecognised(t *testing.T) {
 					t.Errorf("%s: RETRYPROXY_LAYERED_RETRIES=%q, want %q", name, got, value)
 				}
 			}
-			if warned := slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.HasPrefix(n.Text, c.want+" retries too") }); warned != (c.want != "") {
+			if warned := slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.HasPrefix(n.Text, c.want+" also retries") }); warned != (c.want != "") {
 				t.Errorf("warned: %v, notes %v", warned, r.Notes)
 			}
 			again, err := Stream(r.Output, both())
@@ -81,8 +81,8 @@ func TestAMeshIsRecognised(t *testing.T) {
 	}
 }
 
-// What the user sets goes before what the mesh suggests, and a setting is never
-// in the environment and in the file.
+// The user's settings override those for the mesh. A setting is never both in the environment and
+// in the file.
 func TestLayeredRetriesAreTheUsersToSet(t *testing.T) {
 	o := both()
 	o.Settings = []Setting{{"RETRYPROXY_LAYERED_RETRIES", "allow"}}
@@ -105,8 +105,8 @@ func TestLayeredRetriesAreTheUsersToSet(t *testing.T) {
 	}
 }
 
-// A mesh's native sidecar starts before ours and so ends after it: what ours
-// sends goes through it from the first request to the last.
+// A native sidecar of a mesh starts before ours and ends after it, so it forwards our traffic from
+// the first request to the last.
 func TestTheMeshStaysBeforeTheSidecar(t *testing.T) {
 	for _, c := range []struct {
 		name, initContainers, containers string
@@ -138,7 +138,7 @@ func TestTheMeshStaysBeforeTheSidecar(t *testing.T) {
 			if got := strings.Join(names, " "); got != c.want {
 				t.Errorf("%s\nwant %s", got, c.want)
 			}
-			warned := slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.Contains(n.Text, "istio-proxy is no native sidecar") })
+			warned := slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.Contains(n.Text, "istio-proxy is not a native sidecar") })
 			if want := strings.Contains(c.containers, "istio-proxy") && c.kubernetes >= nativeSince; warned != want {
 				t.Errorf("warned of a proxy that ends early: %v, want %v: %v", warned, want, r.Notes)
 			}
@@ -157,7 +157,7 @@ func TestPortsOfTheMeshAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, metadata string
 		change         func(*Options)
-		want           string // of the error; "" for none
+		want           string // in the error; "" for none
 	}{
 		{"an outbound host on Istio's port", asksIstio, host(15001), "host api: port 15001 belongs to Istio's proxy"},
 		{"on one that Istio reserves", asksIstio, host(15050), "host api: port 15050 belongs to Istio's proxy"},
@@ -187,7 +187,7 @@ func TestPortsOfTheMeshAreRefused(t *testing.T) {
 	}
 }
 
-// A sidecar takes no port of the mesh, even where all of its own are in use.
+// A sidecar never takes a port of the mesh, even if all its usual ports are in use.
 func TestFreePortsAreNotTheMeshs(t *testing.T) {
 	p := podOf(beside(asksLink, "", ""))
 	p.mesh = meshOf(p)
@@ -212,7 +212,7 @@ func TestListsOfPortsThatNameOnlyTheApplicationAreNoted(t *testing.T) {
 				t.Fatal(err)
 			}
 			noted := slices.ContainsFunc(r.Notes, func(n Note) bool {
-				return strings.Contains(n.Text, "names port 3000: requests now arrive at port 18080")
+				return strings.Contains(n.Text, "lists port 3000: requests now arrive at port 18080")
 			})
 			if noted != c.want {
 				t.Errorf("noted: %v, want %v: %v", noted, c.want, r.Notes)
@@ -221,13 +221,13 @@ func TestListsOfPortsThatNameOnlyTheApplicationAreNoted(t *testing.T) {
 	}
 }
 
-// The webhook does the same: it sees a Pod that a mesh's webhook may have changed
-// before. Ports of the mesh's container are not the application's.
+// The webhook does the same. It may see a Pod that a mesh's webhook has changed. Ports of the
+// mesh's container are not the application's.
 func TestAPodWithAMeshIsInjected(t *testing.T) {
 	port := func(n int) []any {
 		return []any{map[string]any{"name": "http", "containerPort": json.Number(strconv.Itoa(n))}}
 	}
-	for key, want := range map[string]int{"initContainers": 2, "containers": 1} { // the sidecar's place among initContainers
+	for key, want := range map[string]int{"initContainers": 2, "containers": 1} { // position of the sidecar among initContainers
 		spec := map[string]any{
 			"initContainers": []any{map[string]any{"name": "istio-init"}},
 			"containers":     []any{map[string]any{"name": "shop", "ports": port(3000)}},
@@ -243,7 +243,7 @@ func TestAPodWithAMeshIsInjected(t *testing.T) {
 		if name := list[want].(map[string]any)["name"]; name != inboundName {
 			t.Errorf("%s: %v at place %d, want %s", key, name, want, inboundName)
 		}
-		if !slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "Istio retries too") }) {
+		if !slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "Istio also retries") }) {
 			t.Errorf("%s: notes %q", key, notes)
 		}
 	}

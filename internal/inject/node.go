@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// get follows keys through mappings; nil when one of them is not there.
+// get follows keys through mappings and returns the value, or nil if a key is missing.
 func get(n *yaml.Node, path ...string) *yaml.Node {
 	for _, key := range path {
 		_, n = entry(n, key)
@@ -15,8 +15,8 @@ func get(n *yaml.Node, path ...string) *yaml.Node {
 	return n
 }
 
-// entry is the key's position in a mapping's content and its value; -1 and nil
-// without one.
+// entry returns the position of the key in a mapping's content, and its value; -1 and nil if it is
+// missing.
 func entry(n *yaml.Node, key string) (int, *yaml.Node) {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return -1, nil
@@ -29,7 +29,7 @@ func entry(n *yaml.Node, key string) (int, *yaml.Node) {
 	return -1, nil
 }
 
-// text is a scalar's value, "" for anything else.
+// text returns a scalar's value, "" for anything else.
 func text(n *yaml.Node) string {
 	if n == nil || n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		return ""
@@ -37,7 +37,7 @@ func text(n *yaml.Node) string {
 	return n.Value
 }
 
-// items are those of a sequence, nil of anything else.
+// items returns the items of a sequence, nil for anything else.
 func items(n *yaml.Node) []*yaml.Node {
 	if n == nil || n.Kind != yaml.SequenceNode {
 		return nil
@@ -55,8 +55,7 @@ func number(v int) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.Itoa(v)}
 }
 
-// put sets a mapping's key. A value that is replaced leaves its comments to the
-// new one.
+// put sets a key of a mapping. A new value inherits the comments of the value that it replaces.
 func put(n *yaml.Node, key string, value *yaml.Node) {
 	if i, old := entry(n, key); i >= 0 {
 		value.HeadComment, value.LineComment, value.FootComment = old.HeadComment, old.LineComment, old.FootComment
@@ -66,12 +65,11 @@ func put(n *yaml.Node, key string, value *yaml.Node) {
 	n.Content = append(n.Content, str(key), value)
 }
 
-// within is the mapping or sequence below the key, made when it is not there or
-// null.
+// within returns the mapping or sequence at the key. It is created if it is missing or null.
 func within(n *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
 	if _, v := entry(n, key); v != nil && v.Kind == kind {
 		if len(v.Content) == 0 {
-			v.Style = 0 // {} and [] grow as blocks
+			v.Style = 0 // {} and [] become blocks
 		}
 		return v
 	}
@@ -80,23 +78,23 @@ func within(n *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
 	return made
 }
 
-// build is a node of a Go value.
+// build returns a node of a Go value.
 func build(v any) *yaml.Node {
 	n := &yaml.Node{}
 	if err := n.Encode(v); err != nil {
-		panic(err) // only our own structs come here
+		panic(err) // only our own structs are passed
 	}
 	return n
 }
 
-// maxNodes bounds what aliases may make of a document. The largest workloads
-// that people write have some thousands of nodes.
+// maxNodes limits the size of a document after aliases are expanded. The largest real workloads
+// have some thousand nodes.
 const maxNodes = 200_000
 
 var errTooLarge = errors.New("its aliases make it too large")
 
-// expand replaces aliases and merge keys by copies, so that a change in one
-// place is not one in another. Only documents that are changed need it.
+// expand replaces aliases and merge keys with copies, so that a change in one place does not affect
+// another. Only documents that are changed need it.
 func expand(n *yaml.Node) error {
 	left := maxNodes
 	return expandWithin(n, &left)
@@ -121,8 +119,7 @@ func expandWithin(n *yaml.Node, left *int) error {
 	return nil
 }
 
-// clone copies a tree. Past the bound it stops short; the client then finds the
-// bound used up.
+// clone copies a tree. It stops at the limit; the caller checks whether the limit was reached.
 func clone(n *yaml.Node, left *int) *yaml.Node {
 	c := *n
 	c.Content = nil
@@ -135,7 +132,7 @@ func clone(n *yaml.Node, left *int) *yaml.Node {
 	return &c
 }
 
-// mergeKeys puts what "<<" brings behind the mapping's own keys, which win.
+// mergeKeys appends the entries of "<<" to the mapping's own keys, which take precedence.
 func mergeKeys(n *yaml.Node) {
 	var own, merged []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {

@@ -13,32 +13,32 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 )
 
-// Options say what is injected. Start from Default. A Pod template's own
-// annotations (see Annotations) go before them.
+// Options is what to inject. Start from Default. The annotations of a Pod template (see
+// Annotations) take precedence.
 type Options struct {
 	Image      string
 	PullPolicy string // "" leaves it to Kubernetes
-	Kubernetes int    // minor version of the oldest cluster it has to run in
+	Kubernetes int    // minor version of the oldest cluster to support
 
-	// Inbound asks for a sidecar before the application. It is also what is
-	// done when nothing else is asked for.
+	// Inbound requests a sidecar in front of the application. This is also the default if nothing
+	// else is requested.
 	Inbound bool
-	// InboundPort is the application's port, by name or number. "" takes the one
-	// that a Service in the same stream targets, else the only one declared.
+	// InboundPort is the application's port, by name or number. "" means the one that a Service in
+	// the same stream targets, or else the only one declared.
 	InboundPort string
-	// ServiceElsewhere says that a Service that cannot be seen is or will be
-	// pointed at the sidecar's port.
+	// ServiceElsewhere means that a Service outside the input targets the sidecar's port or will do
+	// so.
 	ServiceElsewhere bool
-	// LeadServices points Services that target the application's port by number
-	// at the sidecar's port, where the port has no name. Pods without a sidecar do
-	// not serve that, so it is for when all have one.
+	// LeadServices changes Services that target an application port without a name by number: they
+	// then target the sidecar's port. Pods without a sidecar do not serve that port, so use it when
+	// all Pods have one.
 	LeadServices bool
 
 	OutboundEnv   []string    // variables of the application that hold URLs
-	OutboundHosts []HostAlias // names that are pointed at loopback
+	OutboundHosts []HostAlias // names to point at loopback
 
 	Container string // the application's container; "" for any
-	ConfigMap string // whose key env is the settings file; "" for none
+	ConfigMap string // its key env is the settings file; "" for none
 
 	Settings         []Setting // of both sidecars
 	InboundSettings  []Setting
@@ -49,39 +49,38 @@ type Options struct {
 	Only []string // kind/name or name of the workloads to change; none means all
 }
 
-// HostAlias points a name at loopback, where the sidecar takes its port.
+// HostAlias points a name at loopback, where the sidecar listens on its port.
 type HostAlias struct {
 	Host     string
 	Port     int
-	Upstream string // where the requests really go: a URL without a path, with another name
+	Upstream string // the real destination: a URL without a path, with another name
 }
 
-// Default are the options without any wish.
+// Default returns the options if nothing is requested.
 func Default(image string) Options {
 	return Options{Image: image, PullPolicy: "IfNotPresent", Kubernetes: 30, CPURequest: "50m", MemoryRequest: "32Mi", MemoryLimit: "128Mi"}
 }
 
-// nativeSince is the first minor version of Kubernetes with native sidecars on by
-// default.
+// nativeSince is the first minor version of Kubernetes that enables native sidecars by default.
 const nativeSince = 29
 
 func (o *Options) native() bool { return o.Kubernetes >= nativeSince }
 
 func (o *Options) outbound() bool { return len(o.OutboundEnv)+len(o.OutboundHosts) > 0 }
 
-// inbound is also what somebody means who says nothing.
+// inbound reports whether to inject an inbound sidecar, which is also the default.
 func (o *Options) inbound() bool { return o.Inbound || o.InboundPort != "" || !o.outbound() }
 
 var (
 	portName     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$`)
 	variableName = regexp.MustCompile(`^[A-Za-z_.-][A-Za-z0-9_.-]*$`)
 	hostName     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
-	// quantity is what people write for CPU and memory; the API server knows more.
+	// quantity matches common CPU and memory quantities; the API server accepts more.
 	quantity = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(m|k|M|G|Ki|Mi|Gi)?$`)
 	dnsName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 )
 
-// Check reports what is wrong with the options themselves, all at once.
+// Check returns an error that names every invalid option.
 func (o *Options) Check() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -130,12 +129,12 @@ func (h *HostAlias) check() error {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("outbound host %s: upstream %q: expected http://host[:port] or https://host[:port]", h.Host, h.Upstream)
 	case strings.TrimSuffix(u.Hostname(), ".") == h.Host:
-		return fmt.Errorf("outbound host %s: the upstream has the same name, which leads to loopback in this Pod: name it otherwise, such as %s.NAMESPACE.svc.cluster.local", h.Host, h.Host)
+		return fmt.Errorf("outbound host %s: the upstream has the same name, which resolves to loopback in this Pod: use another name, such as %s.NAMESPACE.svc.cluster.local", h.Host, h.Host)
 	}
 	return nil
 }
 
-// ParseHostAlias reads HOST:PORT=UPSTREAM.
+// ParseHostAlias parses HOST:PORT=UPSTREAM.
 func ParseHostAlias(s string) (HostAlias, error) {
 	at, upstream, found := strings.Cut(s, "=")
 	host, port, err := net.SplitHostPort(at)
@@ -147,7 +146,7 @@ func ParseHostAlias(s string) (HostAlias, error) {
 	return h, h.check()
 }
 
-// ParseSetting reads NAME=VALUE; the prefix RETRYPROXY_ may be left out.
+// ParseSetting parses NAME=VALUE; the prefix RETRYPROXY_ is optional.
 func ParseSetting(s string) (Setting, error) {
 	name, value, found := strings.Cut(s, "=")
 	if !found {
@@ -164,18 +163,17 @@ func withPrefix(name string) string {
 	return config.Prefix + name
 }
 
-// ours are set by the injection itself.
+// ours are the settings that the injection itself sets.
 var ours = []string{"LISTEN", "ADMIN_LISTEN", "UPSTREAM", "CONFIG_FILE", "ROUTES"}
 
 func checkSetting(s Setting) error {
 	if slices.Contains(ours, strings.TrimPrefix(s.Name, config.Prefix)) {
-		return fmt.Errorf("setting %s: it is set by the injection", s.Name)
+		return fmt.Errorf("setting %s: the injection itself sets it", s.Name)
 	}
 	return nil
 }
 
-// merged are settings one over the other: a later value of a name takes the
-// place of an earlier one.
+// merged merges lists of settings: a later value of a name replaces an earlier one.
 func merged(lists ...[]Setting) []Setting {
 	var all []Setting
 	for _, s := range slices.Concat(lists...) {
@@ -188,12 +186,12 @@ func merged(lists ...[]Setting) []Setting {
 	return all
 }
 
-// tried are the settings as retryproxy will read them. What would stop its start
-// is an error here, before a Pod is made that cannot start.
+// tried parses the settings as retryproxy will. An error that would prevent its start is reported
+// here, before a Pod is created.
 func tried(env []Setting) error {
 	var environ []string
 	for _, s := range env {
-		if s.Name != "RETRYPROXY_CONFIG_FILE" { // its content is not known here
+		if s.Name != "RETRYPROXY_CONFIG_FILE" { // its content is unknown here
 			environ = append(environ, s.Name+"="+s.Value)
 		}
 	}

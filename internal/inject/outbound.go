@@ -12,9 +12,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// way is one remote service that the outbound sidecar stands before.
+// way is one remote service behind the outbound sidecar.
 type way struct {
-	name     string // for a route's name
+	name     string // for the name of a route
 	listen   int
 	upstream string // scheme://host[:port]
 }
@@ -25,7 +25,7 @@ func (p *pod) injectOutbound() error {
 	}
 	var ways []way
 	var errs []error
-	var edits []func() // done when all of them can be
+	var edits []func() // applied if all of them are possible
 	taken := []int{p.inboundListen}
 	for _, name := range p.OutboundEnv {
 		w := way{name: name, listen: p.free(outboundPort, taken...)}
@@ -64,8 +64,7 @@ func (p *pod) injectOutbound() error {
 	return nil
 }
 
-// keepOutbound leaves a sidecar that is there as it is, provided that it has a
-// way for all that is asked for.
+// keepOutbound leaves an existing sidecar unchanged if it serves everything that is requested.
 func (p *pod) keepOutbound(there *yaml.Node) error {
 	listens := map[int]bool{}
 	for _, e := range items(get(there, "env")) {
@@ -79,13 +78,13 @@ func (p *pod) keepOutbound(there *yaml.Node) error {
 			u, err := url.Parse(text(get(e, "value")))
 			port, portErr := strconv.Atoi(urlPort(u))
 			if err != nil || portErr != nil || !isLoopback(u) || !listens[port] {
-				errs = append(errs, fmt.Errorf("%s does not lead to the container %s that is there: take that container out and inject again", name, outboundName))
+				errs = append(errs, fmt.Errorf("%s does not point to the existing container %s: remove that container and inject again", name, outboundName))
 			}
 		}
 	}
 	for _, h := range p.OutboundHosts {
 		if !listens[h.Port] {
-			errs = append(errs, fmt.Errorf("host %s: the container %s that is there does not take port %d: take that container out and inject again", h.Host, outboundName, h.Port))
+			errs = append(errs, fmt.Errorf("host %s: the existing container %s does not listen on port %d: remove that container and inject again", h.Host, outboundName, h.Port))
 		}
 	}
 	return errors.Join(errs...)
@@ -106,10 +105,10 @@ func isLoopback(u *url.URL) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// outboundEnv are the sidecar's settings: the first way is the default route's,
-// each further one a route with a listener of its own.
+// outboundEnv returns the sidecar's settings: the first way is the default route, each further one
+// a route with its own listener.
 func (p *pod) outboundEnv(ways []way, admin int) []Setting {
-	listen := func(w way) string { return fmt.Sprintf("127.0.0.1:%d", w.listen) } // only this Pod may use it
+	listen := func(w way) string { return fmt.Sprintf("127.0.0.1:%d", w.listen) } // reachable only from this Pod
 	env := p.common(listen(ways[0]), admin)
 	env = append(env, Setting{"RETRYPROXY_UPSTREAM", ways[0].upstream})
 	var names []string
@@ -127,7 +126,7 @@ func (p *pod) outboundEnv(ways []way, admin int) []Setting {
 	if !p.native() {
 		// Sidecar and application get SIGTERM at the same time, and the application may still call out.
 		end = append(end, Setting{"RETRYPROXY_DRAIN_DELAY", (drainDelay + drainTimeout).String()})
-		p.note("before Kubernetes 1.29 the Pod takes %v to end, as the sidecar cannot know when the application has", drainDelay+drainTimeout)
+		p.note("before Kubernetes 1.29 the Pod takes %v to terminate, because the sidecar cannot know when the application has ended", drainDelay+drainTimeout)
 		if grace, err := strconv.Atoi(text(get(p.spec, "terminationGracePeriodSeconds"))); err != nil || grace < gracePeriod {
 			put(p.spec, "terminationGracePeriodSeconds", number(gracePeriod))
 		}
@@ -135,7 +134,7 @@ func (p *pod) outboundEnv(ways []way, admin int) []Setting {
 	return merged(env, end, p.mesh.settings(&p.Options), p.Settings, p.OutboundSettings)
 }
 
-// routeName makes a name of letters and digits that is not taken.
+// routeName returns a name of letters and digits that is not taken.
 func routeName(s string, taken []string) string {
 	base := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -153,11 +152,11 @@ func routeName(s string, taken []string) string {
 	return name
 }
 
-// variables are the entries of that name in the environments of the containers
-// that can use the sidecar.
+// variables returns the entries with that name in the environments of the containers that can use
+// the sidecar.
 func (p *pod) variables(name string) []*yaml.Node {
 	containers := p.applications()
-	if p.native() { // it is up before them
+	if p.native() { // it runs before they start
 		for _, c := range items(get(p.spec, "initContainers")) {
 			if n := text(get(c, "name")); n != inboundName && n != outboundName && (p.Container == "" || n == p.Container) {
 				containers = append(containers, c)
@@ -175,8 +174,8 @@ func (p *pod) variables(name string) []*yaml.Node {
 	return found
 }
 
-// pointVariable takes the upstream from the variable's URL. edit points the
-// variable at the sidecar; path, query and user stay.
+// pointVariable reads the upstream from the variable's URL. edit points the variable at the
+// sidecar; path, query and user are kept.
 func (p *pod) pointVariable(name string, listen int) (upstream string, edit func(), err error) {
 	entries := p.variables(name)
 	if len(entries) == 0 {
@@ -186,19 +185,19 @@ func (p *pod) pointVariable(name string, listen int) (upstream string, edit func
 	for _, e := range entries {
 		switch {
 		case get(e, "valueFrom") != nil:
-			return "", nil, fmt.Errorf("%s has its value from elsewhere (valueFrom), which cannot be seen here: set it to the URL itself, or use --outbound-host", name)
+			return "", nil, fmt.Errorf("%s has a valueFrom, which cannot be read here: set it to the URL itself, or use --outbound-host", name)
 		case text(get(e, "value")) != value:
-			return "", nil, fmt.Errorf("%s differs between the containers: say which is meant by --container (annotation retryproxy.io/container)", name)
+			return "", nil, fmt.Errorf("%s differs between the containers: choose one with --container (annotation retryproxy.io/container)", name)
 		}
 	}
 	u, err := url.Parse(value)
 	switch {
 	case strings.Contains(value, "$("):
-		return "", nil, fmt.Errorf("%s=%s is put together from other variables, which cannot be seen here: set it to the URL itself", name, value)
+		return "", nil, fmt.Errorf("%s=%s refers to other variables, which cannot be read here: set it to the URL itself", name, value)
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return "", nil, fmt.Errorf("%s=%s is no http:// or https:// URL", name, value)
+		return "", nil, fmt.Errorf("%s=%s is not an http:// or https:// URL", name, value)
 	case isLoopback(u):
-		return "", nil, fmt.Errorf("%s=%s leads to this Pod already", name, value)
+		return "", nil, fmt.Errorf("%s=%s already points to this Pod", name, value)
 	}
 	to := *u
 	to.Scheme, to.Host = "http", fmt.Sprintf("127.0.0.1:%d", listen)
@@ -212,13 +211,13 @@ func (p *pod) pointVariable(name string, listen int) (upstream string, edit func
 func (p *pod) noVariable(name string) error {
 	for _, c := range p.applications() {
 		if len(items(get(c, "envFrom"))) > 0 {
-			return fmt.Errorf("no container sets %s; it may come from envFrom, which cannot be seen here: set it to the URL itself, or use --outbound-host", name)
+			return fmt.Errorf("no container sets %s; it may come from envFrom, which cannot be read here: set it to the URL itself, or use --outbound-host", name)
 		}
 	}
 	return fmt.Errorf("no container sets %s", name)
 }
 
-// mayAlias reports why the name cannot be pointed at loopback.
+// mayAlias returns an error if the name cannot be pointed at loopback.
 func (p *pod) mayAlias(h HostAlias, taken []int) error {
 	if err := p.meshCollision("host "+h.Host, h.Port, p.mesh.reserves(h.Port)); err != nil {
 		return err
@@ -229,7 +228,7 @@ func (p *pod) mayAlias(h HostAlias, taken []int) error {
 	for _, a := range items(get(p.spec, "hostAliases")) {
 		for _, name := range items(get(a, "hostnames")) {
 			if text(name) == h.Host && text(get(a, "ip")) != "127.0.0.1" {
-				return fmt.Errorf("host %s: hostAliases points it at %s already", h.Host, text(get(a, "ip")))
+				return fmt.Errorf("host %s: hostAliases already points it at %s", h.Host, text(get(a, "ip")))
 			}
 		}
 	}
@@ -255,8 +254,8 @@ func (p *pod) alias(h HostAlias) {
 	}
 }
 
-// unprivileged lets the sidecar, which is not root, listen below 1024. The
-// sysctl is one of Kubernetes' safe ones and concerns this Pod alone.
+// unprivileged lets the sidecar, which does not run as root, listen below 1024. The sysctl is one
+// of Kubernetes' safe ones and affects only this Pod.
 func (p *pod) unprivileged(port int) {
 	const name = "net.ipv4.ip_unprivileged_port_start"
 	list := within(within(p.spec, "securityContext", yaml.MappingNode), "sysctls", yaml.SequenceNode)

@@ -11,28 +11,28 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// pod is a Pod or Pod template on its way through the injection.
+// pod is a Pod or Pod template during injection.
 type pod struct {
-	Options                    // with those of its annotations
-	template        *yaml.Node // what has metadata and spec
+	Options                    // including those of its annotations
+	template        *yaml.Node // the object with metadata and spec
 	metadata, spec  *yaml.Node // metadata may be nil
-	namespace, name string     // of the object that it is part of; the name with the kind
+	namespace, name string     // of the object that contains it; the name includes the kind
 	services        []*service
 	changed         bool
 	notes           []string
-	inboundListen   int   // the port that an inbound sidecar takes; 0 without one
-	mesh            *mesh // whose proxy is in the Pod too, or nil
+	inboundListen   int   // the port of an inbound sidecar; 0 if there is none
+	mesh            *mesh // the mesh whose proxy is also in the Pod, or nil
 }
 
-// note tells something that a person should know and need not act on.
+// note adds a note for the user that requires no action.
 func (p *pod) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// inject does all that is asked for, or reports all that cannot be done.
+// inject makes all requested changes, or reports all that are impossible.
 func (p *pod) inject() error {
 	if text(get(p.spec, "hostNetwork")) == "true" {
-		return errors.New("hostNetwork: the sidecar's ports would be the node's; that cannot be done")
+		return errors.New("hostNetwork is not supported: the sidecar's ports would be those of the node")
 	}
 	if len(items(get(p.spec, "containers"))) == 0 {
 		return errors.New("it has no containers")
@@ -59,10 +59,10 @@ func prefixed(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// finish does what holds for either side.
+// finish does what both sides need.
 func (p *pod) finish() {
-	// Variables of Services called retryproxy... are recognised by the sidecar and
-	// ignored, so the application's service links can stay as they are.
+	// The sidecar recognises and ignores the variables of Services named retryproxy..., so the
+	// application's service links can stay.
 	var sides []string
 	for side, name := range map[string]string{"inbound": inboundName, "outbound": outboundName} {
 		if p.container(name) != nil {
@@ -73,12 +73,12 @@ func (p *pod) finish() {
 	put(within(within(p.template, "metadata", yaml.MappingNode), "annotations", yaml.MappingNode), annotateInjected, str(strings.Join(sides, ",")))
 }
 
-// all are the Pod's containers, those for initialisation first.
+// all returns the Pod's containers, init containers first.
 func (p *pod) all() []*yaml.Node {
 	return slices.Concat(items(get(p.spec, "initContainers")), items(get(p.spec, "containers")))
 }
 
-// applications are the containers that are neither ours nor the mesh's.
+// applications returns the containers that are neither ours nor the mesh's.
 func (p *pod) applications() []*yaml.Node {
 	var found []*yaml.Node
 	for _, c := range items(get(p.spec, "containers")) {
@@ -89,7 +89,7 @@ func (p *pod) applications() []*yaml.Node {
 	return found
 }
 
-// container is the one with the name, or nil.
+// container returns the container with that name, or nil.
 func (p *pod) container(name string) *yaml.Node {
 	for _, c := range p.all() {
 		if text(get(c, "name")) == name {
@@ -99,7 +99,7 @@ func (p *pod) container(name string) *yaml.Node {
 	return nil
 }
 
-// variable is a value of a container's environment, "" when there is none.
+// variable returns a value of a container's environment, or "".
 func variable(c *yaml.Node, name string) string {
 	for _, e := range items(get(c, "env")) {
 		if text(get(e, "name")) == name {
@@ -109,8 +109,8 @@ func variable(c *yaml.Node, name string) string {
 	return ""
 }
 
-// free is the first port from n on that no container declares, no mesh reserves
-// and nobody has taken yet.
+// free returns the first port from n on that no container declares, no mesh reserves and that is
+// not taken.
 func (p *pod) free(n int, taken ...int) int {
 	declared := map[int]bool{}
 	for _, t := range taken {
@@ -122,7 +122,7 @@ func (p *pod) free(n int, taken ...int) int {
 				declared[v] = true
 			}
 		}
-		for _, e := range items(get(c, "env")) { // what our own containers listen on
+		for _, e := range items(get(c, "env")) { // ports of our own containers
 			if name := text(get(e, "name")); strings.HasPrefix(name, "RETRYPROXY_") && strings.HasSuffix(name, "LISTEN") {
 				declared[portOf(text(get(e, "value")))] = true
 			}
@@ -134,7 +134,7 @@ func (p *pod) free(n int, taken ...int) int {
 	return n
 }
 
-// portOf is the number after the last colon, 0 without one.
+// portOf returns the number after the last colon, or 0.
 func portOf(address string) int {
 	n, err := strconv.Atoi(address[strings.LastIndexByte(address, ':')+1:])
 	if err != nil {
@@ -143,7 +143,7 @@ func portOf(address string) int {
 	return n
 }
 
-// labels of the template.
+// labels returns the labels of the template.
 func (p *pod) labels() map[string]string { return texts(get(p.metadata, "labels")) }
 
 func texts(n *yaml.Node) map[string]string {
@@ -156,7 +156,7 @@ func texts(n *yaml.Node) map[string]string {
 	return m
 }
 
-// selects reports that a selector picks the labels. An empty one picks none.
+// selects reports whether a selector matches the labels. An empty one matches none.
 func selects(selector, labels map[string]string) bool {
 	for k := range maps.Keys(selector) {
 		if v, ok := labels[k]; !ok || v != selector[k] {

@@ -12,13 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// scene is a random workload with Services before it, and what is asked for.
+// scene is a random workload with Services, and what is requested.
 type scene struct {
 	kind     string
 	ports    []scenePort
-	probed   string // what the readiness probe asks: a port's name or number, "" for none
+	probed   string // port of the readiness probe: a name or number, "" for none
 	services []string
-	urls     int // how many variables hold URLs
+	urls     int // number of variables that hold URLs
 	indented bool
 	preStop  bool
 	grace    int
@@ -48,7 +48,7 @@ func randomScene(r *rand.Rand) scene {
 		s.ports = append(s.ports, p)
 	}
 	first := s.ports[0]
-	either := strconv.Itoa(first.number) // by name where there is one
+	either := strconv.Itoa(first.number) // by name if it has one
 	if first.name != "" && r.IntN(2) == 0 {
 		either = first.name
 	}
@@ -75,7 +75,7 @@ func randomScene(r *rand.Rand) scene {
 	return s
 }
 
-// yaml is the scene as somebody might have written it.
+// yaml returns the scene as a user might write it.
 func (s *scene) yaml() string {
 	var spec strings.Builder
 	dash := map[bool]string{true: "  - ", false: "- "}[s.indented]
@@ -143,10 +143,9 @@ func (s *scene) wrap(spec string) string {
 	return b.String()
 }
 
-// Whatever the workload: injecting twice is the same as once, what comes for the
-// application's port comes to the sidecar and from there to the application, its
-// probes ask the application, no two listeners have one port, and other documents
-// stay.
+// For any workload, injecting twice has the same result as once. Requests for the application's
+// port reach the sidecar, and the application from there. Probes still reach the application. No
+// two listeners have the same port, and other documents are unchanged.
 func TestInjectionIsSound(t *testing.T) {
 	const scenes = 400
 	r := rand.New(rand.NewPCG(1, 15))
@@ -198,8 +197,7 @@ func (s *scene) check(in string, first *Result) string {
 	return s.checkOutbound(after)
 }
 
-// checkInbound follows every Service to a port, and the sidecar to the
-// application.
+// checkInbound follows every Service to a port, and the sidecar to the application.
 func (s *scene) checkInbound(sidecar *yaml.Node, before, after *pod, out []byte) string {
 	appBefore := before.container("app")
 	listen, upstream := portOf(variable(sidecar, "RETRYPROXY_LISTEN")), portOf(variable(sidecar, "RETRYPROXY_UPSTREAM"))
@@ -241,8 +239,8 @@ func (s *scene) named(port int) bool {
 	return slices.ContainsFunc(s.ports, func(p scenePort) bool { return p.number == port && p.name != "" })
 }
 
-// servedByBoth reports whether a Service's target leads to the application in a
-// Pod of before and to a listener in one of after.
+// servedByBoth reports whether a Service's target leads to the application in the Pod before and to
+// a listener in the Pod after.
 func servedByBoth(before, after *pod, target string) bool {
 	old := before.resolve(target)
 	return slices.ContainsFunc(before.declared(), func(a appPort) bool { return a.number == old }) && after.resolve(target) != 0
@@ -271,7 +269,7 @@ func (s *scene) checkOutbound(after *pod) string {
 	return ""
 }
 
-// upstreamOf is where the sidecar sends what comes to the port.
+// upstreamOf returns where the sidecar forwards requests for the port.
 func upstreamOf(sidecar *yaml.Node, port string) string {
 	for _, e := range items(get(sidecar, "env")) {
 		if prefix, ok := strings.CutSuffix(text(get(e, "name")), "LISTEN"); ok && text(get(e, "value")) == "127.0.0.1:"+port {
@@ -290,7 +288,7 @@ func podOf(stream string) *pod {
 	return &pod{template: template, metadata: get(template, "metadata"), spec: get(template, "spec")}
 }
 
-// resolve is what the kubelet makes of a port in a container's probe.
+// resolve resolves a port in a container's probe as the kubelet does.
 func resolve(c *yaml.Node, port string) int {
 	if n, err := strconv.Atoi(port); err == nil {
 		return n
@@ -304,8 +302,8 @@ func resolve(c *yaml.Node, port string) int {
 	return 0
 }
 
-// resolve is what a Service makes of a target port, in all versions: a native
-// sidecar's names do not count.
+// resolve resolves a Service's target port as all versions do: names in a native sidecar are
+// ignored.
 func (p *pod) resolve(port string) int {
 	for _, c := range items(get(p.spec, "containers")) {
 		if n := resolve(c, port); n != 0 {
@@ -315,8 +313,7 @@ func (p *pod) resolve(port string) int {
 	return 0
 }
 
-// distinct: no listener of a sidecar has the port of another or of the
-// application.
+// distinct checks that no listener of a sidecar has the port of another or of the application.
 func distinct(p *pod) string {
 	used := map[int]string{}
 	for _, c := range p.all() {

@@ -2,11 +2,10 @@ package inject
 
 import "errors"
 
-// Pod injects into one Pod that asks for it by the annotation
-// retryproxy.io/inject: "true", and returns it changed; nil when it does not ask.
-// The object is as encoding/json decodes it with numbers as json.Number, and
-// stays as it was. The error says what cannot be done. Services are not seen: a
-// port has to have a name, or its Service be said to be elsewhere.
+// Pod injects into one Pod that has the annotation retryproxy.io/inject: "true", and returns the
+// changed Pod, or nil without the annotation. The object is as encoding/json decodes it, with
+// numbers as json.Number; it is not changed. The error says what is impossible. Services are
+// unknown here, so the port needs a name, or the options must say that the Service is elsewhere.
 func Pod(object map[string]any, o Options) (injected map[string]any, notes []string, err error) {
 	root := fromJSON(object)
 	metadata := get(root, "metadata")

@@ -15,17 +15,17 @@ type service struct {
 	ports           []*servicePort
 }
 
-// servicePort is one of its ports. Its target is as it was in the input; to is
-// what it is to be, "" while nobody asked.
+// servicePort is one port of a Service. target is the value in the input; to is the new one, or ""
+// if nothing was requested.
 type servicePort struct {
 	node        *yaml.Node
 	target      string // a name or a number
 	appProtocol string
 	to          string // likewise
-	by          string // the workload that wanted it
+	by          string // the workload that requested it
 }
 
-// newService reads a Service; nil when it selects no Pods.
+// newService parses a Service; it returns nil if it selects no Pods.
 func newService(object *yaml.Node) *service {
 	spec := get(object, "spec")
 	s := &service{
@@ -48,17 +48,16 @@ func newService(object *yaml.Node) *service {
 	return s
 }
 
-// lead gives the port a target. Two workloads that want different ones contradict
-// each other.
+// lead sets the port's target. It is an error if two workloads need different ones.
 func (p *servicePort) lead(s *service, to, by string) error {
 	if p.to != "" && p.to != to {
-		return fmt.Errorf("the Service %s: %s needs the port %s, %s the port %s: give the ports of the containers one name, and let the Service target it", s.name, p.by, p.to, by, to)
+		return fmt.Errorf("the Service %s: %s needs the port %s, %s the port %s: give the containers' ports the same name, and let the Service target that", s.name, p.by, p.to, by, to)
 	}
 	p.to, p.by = to, by
 	return nil
 }
 
-// target is a port's name or number.
+// target returns a node with a port's name or number.
 func target(port string) *yaml.Node {
 	if n, err := strconv.Atoi(port); err == nil {
 		return number(n)
@@ -66,7 +65,7 @@ func target(port string) *yaml.Node {
 	return build(port)
 }
 
-// apply writes what lead decided, and reports whether that changed anything.
+// apply writes the targets set by lead, and reports whether that changed anything.
 func (s *service) apply() (changed bool) {
 	for _, p := range s.ports {
 		if p.to == "" || p.target == p.to {

@@ -8,15 +8,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The names that injection gives. They tell what was injected already.
+// Names of injected containers. They also identify what was injected before.
 const (
 	inboundName  = "retryproxy-in"
 	outboundName = "retryproxy-out"
 	volumeName   = "retryproxy-config"
 )
 
-// The ports of the sidecars, far from what applications use. One that the Pod
-// declares already is passed over for the next.
+// The ports of the sidecars, far from those that applications use. If the Pod already declares one,
+// the next free one is used.
 const (
 	inboundPort       = 18080
 	outboundPort      = 18180
@@ -24,14 +24,14 @@ const (
 	outboundAdminPort = 9798
 )
 
-// The end of an inbound sidecar: both within the grace period, with time for the
-// kubelet. As in deploy/k8s.
+// The shutdown of an inbound sidecar: delay and drain fit in the grace period, with time left for
+// the kubelet. As in deploy/k8s.
 const (
 	drainDelay   = 5 * time.Second
 	drainTimeout = 20 * time.Second
 	gracePeriod  = 40 // seconds: delay, drain and 15 more
-	appLasts     = 8  // seconds for which the application takes requests after the Pod began to end, at least
-	drainLasts   = 26 // seconds after which the sidecar has none in flight
+	appLasts     = 8  // seconds for which the application must accept requests after termination begins
+	drainLasts   = 26 // seconds after which the sidecar has no request in flight
 	outboundEnd  = 5 * time.Second
 )
 
@@ -40,7 +40,7 @@ const (
 	probePeriod = 5 // seconds
 )
 
-// The container as it is written, in the order in which people read it.
+// The container as YAML, in the usual order.
 type (
 	container struct {
 		Name            string          `yaml:"name"`
@@ -119,7 +119,7 @@ type Setting struct {
 
 func exec(args ...string) command { return command{append([]string{"/retryproxy"}, args...)} }
 
-// sidecar is the container with what both sides have in common.
+// sidecar returns a container with what both sides have in common.
 func (o *Options) sidecar(name string, env []Setting, admin port) container {
 	c := container{
 		Name:            name,
@@ -134,7 +134,7 @@ func (o *Options) sidecar(name string, env []Setting, admin port) container {
 			Requests: map[string]string{"cpu": o.CPURequest, "memory": o.MemoryRequest},
 			Limits:   map[string]string{"memory": o.MemoryLimit},
 		},
-		MessagePolicy: "FallbackToLogsOnError", // what stopped the start is in kubectl describe
+		MessagePolicy: "FallbackToLogsOnError", // shows the reason of a failed start in kubectl describe
 		SecurityContext: securityContext{
 			RunAsNonRoot: true, RunAsUser: userID, RunAsGroup: userID, ReadOnlyRootFilesystem: true,
 			Capabilities: capabilities{[]string{"ALL"}}, SeccompProfile: seccomp{"RuntimeDefault"},
@@ -151,9 +151,9 @@ func (o *Options) sidecar(name string, env []Setting, admin port) container {
 	return c
 }
 
-// add puts the sidecar before all others of its kind: native ones start in the
-// order of the list, and so do containers with a postStart hook. Only those of a
-// mesh stay before it: it needs their network from its start to its end.
+// add puts the sidecar before all others of its kind, because native sidecars start in list order,
+// and so do containers with a postStart hook. Only those of a mesh stay before it: the sidecar
+// needs their network from its start to its end.
 func (p *pod) add(c container) {
 	key := "containers"
 	if p.native() {
@@ -182,7 +182,7 @@ func (o *Options) addVolume(spec *yaml.Node) {
 	volumes.Content = append(volumes.Content, build(volume{volumeName, configMap{o.ConfigMap}}))
 }
 
-// common are the variables that both sides get.
+// common returns the variables that both sides get.
 func (o *Options) common(listen string, admin int) []Setting {
 	env := []Setting{{"RETRYPROXY_LISTEN", listen}, {"RETRYPROXY_ADMIN_LISTEN", fmt.Sprintf(":%d", admin)}}
 	if o.ConfigMap != "" {

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Note is something that a person should know about an object.
+// Note is a remark about an object for the user.
 type Note struct {
 	Object string // kind/name
 	Text   string
@@ -19,11 +19,11 @@ type Note struct {
 // Result is what Stream did.
 type Result struct {
 	Output  []byte
-	Changed []string // kind/name of the workloads and Services that are not as they were
+	Changed []string // kind/name of the workloads and Services that were changed
 	Notes   []Note
 }
 
-// templatePath is where an object of the kind has its Pod template.
+// templatePath is the path of the Pod template in an object, by kind.
 var templatePath = map[string][]string{
 	"Pod":                   {},
 	"Deployment":            {"spec", "template"},
@@ -36,11 +36,10 @@ var templatePath = map[string][]string{
 	"PodTemplate":           {"template"},
 }
 
-// document is one of the stream, with the line that separates it from the one
-// before.
+// document is one document of the stream, with the separator before it.
 type document struct {
 	separator, source string
-	root              *yaml.Node // nil when it has nothing but comments
+	root              *yaml.Node // nil if it has only comments
 	changed           bool
 }
 
@@ -51,10 +50,9 @@ type workload struct {
 	pod    *pod
 }
 
-// Stream injects into every Pod template of a stream of YAML (or JSON)
-// documents. Documents that need no change come out byte for byte; in others
-// comments and order are kept and blank lines are not. All errors are reported at
-// once, and then there is no output.
+// Stream injects into every Pod template of a stream of YAML (or JSON) documents. Unchanged
+// documents are returned byte for byte; changed ones keep comments and order, but not blank lines.
+// All errors are returned at once, and then there is no output.
 func Stream(input []byte, o Options) (*Result, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -119,7 +117,7 @@ func injectAll(workloads []*workload, services []*service, o Options, r *Result)
 		}
 	}
 	if len(workloads) == 0 {
-		errs = append(errs, errors.New("there is no Pod template in the input"))
+		errs = append(errs, errors.New("the input has no Pod template"))
 	}
 	errs = append(errs, strayed(workloads, services))
 	return errors.Join(errs...)
@@ -129,8 +127,7 @@ func indented(name string, err error) error {
 	return fmt.Errorf("%s: %s", name, strings.ReplaceAll(err.Error(), "\n", "\n"+name+": "))
 }
 
-// prepare reads what the workload itself wants, and reports whether it is to be
-// injected.
+// prepare reads the options of the workload itself, and reports whether to inject into it.
 func (w *workload) prepare(o Options, services []*service) (bool, error) {
 	template := get(w.object, templatePath[text(get(w.object, "kind"))]...)
 	if template == nil {
@@ -151,7 +148,7 @@ func (w *workload) prepare(o Options, services []*service) (bool, error) {
 	return err == nil, err
 }
 
-// wants reports that the options name the object, or none.
+// wants reports whether the options select the object; without a selection they select all.
 func (o *Options) wants(object *yaml.Node) bool {
 	name := nameOf(object)
 	return len(o.Only) == 0 || slices.ContainsFunc(o.Only, func(only string) bool {
@@ -183,7 +180,7 @@ func nameOf(object *yaml.Node) string {
 	return text(get(object, "kind")) + "/" + name
 }
 
-// objects are the document's object, or those of a List.
+// objects returns the document's object, or those of a List.
 func objects(root *yaml.Node) []*yaml.Node {
 	if root == nil {
 		return nil
@@ -209,8 +206,7 @@ func serviceOf(object *yaml.Node) *service {
 	return newService(object)
 }
 
-// parse splits the stream at its separators, so that what is not changed can be
-// given back as it was.
+// parse splits the stream at its separators, so that unchanged documents can be returned verbatim.
 func parse(input []byte) ([]*document, error) {
 	docs := []*document{{}}
 	for line := range bytes.Lines(input) {
@@ -231,7 +227,7 @@ func parse(input []byte) ([]*document, error) {
 		}
 		if n.Kind == yaml.DocumentNode && n.Content[0].Kind == yaml.MappingNode {
 			d.root = n.Content[0]
-			if err := expand(d.root); err != nil { // what is not changed is written from its source
+			if err := expand(d.root); err != nil { // unchanged documents are written from their source
 				return nil, fmt.Errorf("document %d: %w", i+1, err)
 			}
 			d.root.HeadComment = strings.Join(slices.DeleteFunc([]string{n.HeadComment, d.root.HeadComment}, func(s string) bool { return s == "" }), "\n\n")
@@ -241,7 +237,7 @@ func parse(input []byte) ([]*document, error) {
 	return docs, nil
 }
 
-// write puts the stream together again.
+// write joins the documents to a stream.
 func write(docs []*document) ([]byte, error) {
 	var b bytes.Buffer
 	for _, d := range docs {
@@ -276,7 +272,7 @@ func encode(root *yaml.Node, indentSequences bool) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// indentsSequences tells which of the two ways of writing lists a document has:
+// indentsSequences reports which of two ways a document writes lists:
 //
 //	key:        key:
 //	- item        - item

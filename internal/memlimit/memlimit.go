@@ -1,9 +1,8 @@
-// Package memlimit tells the Go runtime about the container's memory limit.
+// Package memlimit passes the container's memory limit to the Go runtime.
 //
-// Since Go 1.25 the runtime takes the number of processors from the cgroup by
-// itself, but not the memory. Without a limit the collector lets the heap
-// double before it works, which a container with little memory does not
-// survive; with one it works harder near the end instead. Call Apply once at
+// Since Go 1.25 the runtime reads the number of processors from the cgroup, but not the memory
+// limit. Without a limit the collector lets the heap double between collections, which may exceed
+// the memory of a small container. With a limit it collects more often near it. Call Apply once at
 // the start.
 package memlimit
 
@@ -19,14 +18,12 @@ import (
 	"strings"
 )
 
-// Share is how much of the cgroup's limit the Go runtime may use: what is left
-// is for what it does not count, such as socket buffers in the kernel and the
-// binary itself.
+// Share is the fraction of the cgroup's limit for the Go runtime. The rest is for memory that the
+// runtime does not count, such as socket buffers in the kernel and the binary itself.
 const Share = 0.9
 
-// Apply sets the runtime's soft limit to Share of the cgroup's limit and
-// returns it in bytes. It does nothing and returns 0 when the user set
-// GOMEMLIMIT, or there is no limit.
+// Apply sets the runtime's soft limit to Share of the cgroup's limit and returns it in bytes. It
+// does nothing and returns 0 if the user set GOMEMLIMIT or there is no limit.
 func Apply(goMemLimit string) int64 {
 	if goMemLimit != "" {
 		return 0
@@ -40,8 +37,8 @@ func Apply(goMemLimit string) int64 {
 	return soft
 }
 
-// Soft returns the soft limit that is in force, by Apply or by GOMEMLIMIT, in
-// bytes, and no more than Share of the cgroup's limit; 0 without a limit.
+// Soft returns the soft limit in effect, from Apply or GOMEMLIMIT, in bytes, but at most Share of
+// the cgroup's limit; 0 without a limit.
 func Soft() int64 {
 	soft := debug.SetMemoryLimit(-1)
 	if limit := Limit("/"); limit > 0 {
@@ -53,8 +50,8 @@ func Soft() int64 {
 	return soft
 }
 
-// Limit is the lowest memory limit in bytes of the cgroups that this process
-// is in, version 2 or 1, as seen below the directory root; 0 without one.
+// Limit returns the lowest memory limit in bytes of the cgroups of this process, version 2 or 1,
+// below the directory root; 0 without a limit.
 func Limit(root string) int64 {
 	file, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -81,7 +78,7 @@ func Limit(root string) int64 {
 	return lowest
 }
 
-// noLimit: version 1 says "no limit" with a number close to 2^63.
+// noLimit is a bound: version 1 represents "no limit" as a number close to 2^63.
 const noLimit = 1 << 60
 
 func hasController(list, name string) bool {
@@ -93,8 +90,8 @@ func hasController(list, name string) bool {
 	return false
 }
 
-// walk takes the lowest limit from the group up to the root: each holds for
-// all below it. In a container the path may not exist here, its root does.
+// walk returns the lowest limit from the group up to the root, since each applies to everything
+// below. In a container the path may not exist, but the root does.
 func walk(mount, group, file string) int64 {
 	lowest := int64(math.MaxInt64)
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {

@@ -34,7 +34,7 @@ type Wanted struct {
 func (w *Wanted) Flags(f *flag.FlagSet) {
 	f.StringVar(&w.PNG, "png", "", "draw into this PNG `FILE` instead of printing")
 	f.StringVar(&w.SVG, "svg", "", "draw into this SVG `FILE` instead of printing")
-	f.StringVar(&w.Size, "size", "", "of the picture in pixels, as `900x540`")
+	f.StringVar(&w.Size, "size", "", "size of the picture in pixels, such as `900x540`")
 }
 
 // Any reports whether there is something to draw.

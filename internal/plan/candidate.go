@@ -13,48 +13,47 @@ import (
 	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
-// Candidate is one backoff to plan, with the bounds that it stands under.
+// Candidate is one backoff to plan, with its limits.
 type Candidate struct {
-	Label    string // in tables and legends; differs from that of every other
-	Route    string // whose settings it is; "" for one that the user named
-	Strategy string // as policy.New knows it
+	Label    string // in tables and legends; unique
+	Route    string // the route with these settings; "" for a strategy that the user named
+	Strategy string // a name for backoff.New
 	Backoff  backoff.Strategy
-	Retries  int // most retries, 0 to MaxRetries
+	Retries  int // maximum number of retries, 0 to MaxRetries
 
-	// Bounds on time, 0 for none. AttemptTimeout is looked at for routes only;
-	// elsewhere Options.Attempt says how long attempts last.
+	// Limits of time, 0 for none. AttemptTimeout only applies to routes; otherwise Options.Attempt
+	// is how long attempts last.
 	RequestTimeout, AttemptTimeout time.Duration
 
-	// Budget of the retries of all requests together; nil for none. A user's
-	// own candidate is told about with and without the default one.
+	// Budget is the retry budget shared by all requests; nil for none. A strategy that the user
+	// named is described with and without the default budget.
 	Budget *budget.Config
 }
 
-// Limits of what is planned.
+// Limits of a plan.
 const (
 	MaxRetries    = 10_000
 	MaxCandidates = 12
 )
 
-// ratio gives the closed forms, when the strategy is ratio.
+// ratio returns the strategy for its closed forms, if it is ratio.
 func (c *Candidate) ratio() (backoff.Ratio, bool) {
 	r, ok := c.Backoff.(backoff.Ratio)
 	return r, ok
 }
 
-// describe is the strategy with all its options.
+// describe returns the strategy with all its options.
 func (c *Candidate) describe() string { return fmt.Sprint(c.Backoff) }
 
-// Wish is what a user asks for by flags.
+// Wish is what the user asks for by flags.
 type Wish struct {
-	// Backoffs are lists, separated by commas, of NAME or
-	// NAME:option=value:option=value. Empty, and no Ratios either: the default
-	// strategy.
+	// Backoffs are lists, separated by commas, of NAME or NAME:option=value:option=value. Without
+	// any Backoffs and Ratios, the default strategy is planned.
 	Backoffs []string
-	// Ratios stand each for one strategy ratio of that ratio, in place of those
-	// in Backoffs that say none, else after them.
+	// Ratios make one strategy ratio each. They replace entries ratio in Backoffs without a ratio
+	// of their own; otherwise they are added at the end.
 	Ratios []string
-	// Options apply to every strategy that uses them and does not say its own.
+	// Options apply to every strategy that uses them and does not set its own.
 	Options map[string]string
 
 	Retries        int
@@ -64,12 +63,11 @@ type Wish struct {
 // spec is one strategy as written.
 type spec struct {
 	name    string
-	options map[string]string // what it says itself
+	options map[string]string // options of its own
 	label   string
 }
 
-// Parse makes the candidates that w asks for. The error names everything that
-// is wrong with it.
+// Parse returns the candidates that w asks for. The error names everything that is wrong.
 func Parse(w Wish) ([]Candidate, error) {
 	specs, err := w.specs()
 	if err != nil {
@@ -95,7 +93,7 @@ func Parse(w Wish) ([]Candidate, error) {
 	return candidates, errors.Join(errs...)
 }
 
-// specs are the strategies asked for, in order.
+// specs returns the strategies asked for, in order.
 func (w *Wish) specs() ([]spec, error) {
 	var specs []spec
 	var errs []error
@@ -123,7 +121,7 @@ func (w *Wish) specs() ([]spec, error) {
 	return specs, errors.Join(errs...)
 }
 
-// parseSpec reads NAME:option=value:option=value.
+// parseSpec parses NAME:option=value:option=value.
 func parseSpec(text string) (spec, error) {
 	parts := strings.Split(text, ":")
 	s := spec{name: parts[0], options: map[string]string{}}
@@ -141,8 +139,7 @@ func parseSpec(text string) (spec, error) {
 	return s, nil
 }
 
-// make builds the strategy. An option of its own that it does not use is an
-// error: whoever wrote it meant something.
+// make builds the strategy. An option of its own that it does not use is an error.
 func (w *Wish) make(s spec) (backoff.Strategy, error) {
 	if _, known := backoff.Describe(s.name); !known {
 		_, err := backoff.New(s.name, backoff.Options{})
@@ -169,7 +166,7 @@ func (w *Wish) make(s spec) (backoff.Strategy, error) {
 	return backoff.New(s.name, o)
 }
 
-// unused tells of a common option that no strategy looks at.
+// unused returns an error for a common option that no strategy uses.
 func (w *Wish) unused(specs []spec) error {
 	var errs []error
 	for _, key := range strategy.Keys() {
@@ -177,7 +174,7 @@ func (w *Wish) unused(specs []spec) error {
 			continue
 		}
 		if !slices.ContainsFunc(specs, func(s spec) bool { return strategy.Uses(s.name, key) }) {
-			errs = append(errs, fmt.Errorf("no strategy here uses %s; %s does", key, strings.Join(strategy.Users(key), ", ")))
+			errs = append(errs, fmt.Errorf("none of these strategies uses %s; %s does", key, strings.Join(strategy.Users(key), ", ")))
 		}
 	}
 	return errors.Join(errs...)

@@ -5,18 +5,17 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// View is what a figure shows.
+// View selects what a figure shows.
 type View struct {
 	Total       bool // when each retry begins, instead of the wait before it
-	Linear, Log bool // which panels
+	Linear, Log bool // the panels
 }
 
-// mostBands is how many bands can be seen over each other.
+// mostBands is the maximum number of bands that remain readable on top of each other.
 const mostBands = 2
 
-// Figure is the plan as lines over each other, with one panel for each axis
-// asked for; at least one must be. It needs a line with at least one retry:
-// see Drawable.
+// Figure returns the plan as lines in one panel for each axis requested; at least one is required.
+// It needs a line with at least one retry: see Drawable.
 func (p *Plan) Figure(v View) *plot.Figure {
 	f := &plot.Figure{Title: "Wait before each retry", Columns: 2}
 	label := "wait"
@@ -44,7 +43,7 @@ func (p *Plan) Figure(v View) *plot.Figure {
 	return f
 }
 
-// Drawable reports that there is something to draw.
+// Drawable reports whether there is something to draw.
 func (p *Plan) Drawable() bool {
 	for i := range p.Lines {
 		if len(p.Lines[i].Rows) > 0 {
@@ -71,7 +70,7 @@ func (l *Line) series(total, band bool) plot.Series {
 	return s
 }
 
-// varies reports that chance decides some wait.
+// varies reports whether some wait is random.
 func (l *Line) varies() bool {
 	for _, row := range l.Rows {
 		if !same(row.Wait) || !same(row.Total) {

@@ -8,22 +8,22 @@ import (
 
 // Document is a plan for programs. Times are in seconds.
 type Document struct {
-	AttemptSeconds float64        `json:"attempt_seconds"` // how long each attempt is taken to last
+	AttemptSeconds float64        `json:"attempt_seconds"` // the assumed duration of each attempt
 	ElapsedSeconds *float64       `json:"elapsed_seconds,omitempty"`
 	Seed           uint64         `json:"seed"`
 	Strategies     []strategyView `json:"strategies"`
 	RatioChanges   []changeView   `json:"ratio_changes,omitempty"`
-	Figure         *plot.Figure   `json:"figure,omitempty"` // as retryproxy-plot reads it; left out when there is no retry
+	Figure         *plot.Figure   `json:"figure,omitempty"` // in the format of retryproxy-plot; absent without retries
 }
 
 type strategyView struct {
 	Label     string     `json:"label"`
 	Route     string     `json:"route,omitempty"`
 	Strategy  string     `json:"strategy"`
-	Options   string     `json:"options"` // the strategy with all its options, for people
+	Options   string     `json:"options"` // the strategy with all its options, as text
 	Formula   string     `json:"formula"`
 	Source    string     `json:"source"`
-	Bounded   bool       `json:"bounded"` // false: 1 wait in 1000 is below its min, 1 above its max, and so are the begins
+	Bounded   bool       `json:"bounded"` // false: 1 wait in 1000 is below its min and 1 above its max, and likewise for begins
 	Retries   []rowView  `json:"retries"`
 	WorstCase worstView  `json:"worst_case"`
 	AtElapsed *reachView `json:"at_elapsed,omitempty"`
@@ -33,7 +33,7 @@ type strategyView struct {
 type rowView struct {
 	Retry  int       `json:"retry"` // from 1
 	Wait   rangeView `json:"wait_seconds"`
-	Begins rangeView `json:"begins_seconds"` // after the first attempt's begin
+	Begins rangeView `json:"begins_seconds"` // since the first attempt began
 	Made   making    `json:"made"`
 }
 
@@ -45,11 +45,11 @@ type rangeView struct {
 
 type worstView struct {
 	Attempts            int      `json:"attempts"`
-	Seconds             *float64 `json:"seconds"` // until the response's headers; null without a limit
+	Seconds             *float64 `json:"seconds"` // until the response headers; null without a limit
 	SlowAttempts        int      `json:"slow_attempts"`
 	LastBeginsSeconds   float64  `json:"last_begins_seconds"`
 	AmplificationAlone  float64  `json:"amplification_without_budget"`
-	AmplificationBudget *float64 `json:"amplification_with_budget"` // null when the route has none
+	AmplificationBudget *float64 `json:"amplification_with_budget"` // null if the route has no budget
 }
 
 type reachView struct {
@@ -61,14 +61,14 @@ type reachView struct {
 	Late      *spreadView `json:"late_seconds,omitempty"`
 }
 
-// spreadView: 19 of 20 are at or above low, and 19 of 20 at or below high.
+// spreadView is a distribution: 95 % of values are at least low, and 95 % at most high.
 type spreadView struct {
 	Mean float64 `json:"mean"`
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 }
 
-// ratioView holds the closed forms, which leave the cap out.
+// ratioView holds the closed forms, which ignore the cap.
 type ratioView struct {
 	FirstWaitSeconds float64  `json:"first_wait_seconds"`
 	Growth           float64  `json:"growth"`                               // r
@@ -83,7 +83,7 @@ type changeView struct {
 	Within  *float64 `json:"tries_factor_until_elapsed,omitempty"`
 }
 
-// Document is the plan with the figure that v describes.
+// Document returns the plan with the figure that v describes.
 func (p *Plan) Document(v View) *Document {
 	d := &Document{AttemptSeconds: p.Options.Attempt.Seconds(), Seed: p.Options.Seed, Strategies: make([]strategyView, len(p.Lines))}
 	if p.Options.Elapsed > 0 {
@@ -135,7 +135,7 @@ func (l *Line) viewWorst() worstView {
 	return w
 }
 
-// budget is the line's own or, for what a user named, the default one.
+// budget returns the line's own budget or, for a strategy that the user named, the default one.
 func (l *Line) budget() *budget.Config {
 	if l.Route == "" && l.Budget == nil {
 		return new(budget.Default())

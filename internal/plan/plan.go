@@ -6,17 +6,17 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 )
 
-// Options hold for all candidates of a plan.
+// Options apply to all candidates of a plan.
 type Options struct {
-	Attempt time.Duration // how long each attempt is taken to last before it fails
-	Elapsed time.Duration // when the upstream comes back, for the questions of Reach; 0 asks none
-	Seed    uint64        // the same seed gives the same plan
+	Attempt time.Duration // the assumed duration of a failing attempt
+	Elapsed time.Duration // when the upstream recovers, for Reach; 0 computes no Reach
+	Seed    uint64        // the same seed yields the same plan
 }
 
 // Plan is what the candidates will do.
 type Plan struct {
 	Options Options
-	Lines   []Line   // as many as candidates, in their order
+	Lines   []Line   // one per candidate, in the same order
 	Changes []Change // between strategies ratio, from the first to every other
 }
 
@@ -25,10 +25,10 @@ type Line struct {
 	Candidate
 	Rows  []policy.Row
 	Worst policy.Worst
-	Reach *Reach // nil when nobody asked
+	Reach *Reach // nil if not requested
 }
 
-// Make works out a plan.
+// Make computes a plan.
 func Make(candidates []Candidate, o Options) *Plan {
 	p := &Plan{Options: o, Lines: make([]Line, len(candidates))}
 	for i, c := range candidates {
@@ -44,8 +44,8 @@ func Make(candidates []Candidate, o Options) *Plan {
 	return p
 }
 
-// worst is that of package policy. Where attempts have no timeout but last as
-// long as the options say, the slow case is the last column of the rows.
+// worst returns the worst case of package policy. If attempts have no timeout, the slow case is the
+// last column of the rows, with attempts of Options.Attempt.
 func (l *Line) worst() policy.Worst {
 	p := policy.Policy{MaxRetries: l.Retries, Backoff: l.Backoff}
 	w := p.Worst(l.RequestTimeout, l.AttemptTimeout)
@@ -62,7 +62,7 @@ func (l *Line) worst() policy.Worst {
 	return w
 }
 
-// making says whether a retry of a plan will be made.
+// making is whether a retry of a plan will be made.
 type making string
 
 const (
@@ -71,11 +71,11 @@ const (
 	never  making = "never"
 )
 
-// bounded reports that time may keep a retry from being made.
+// bounded reports whether a time limit may prevent a retry.
 func (l *Line) bounded() bool { return l.RequestTimeout > 0 }
 
-// made says whether the retry begins before the request's end, as
-// policy.Policy.Decide has it.
+// made returns whether the retry begins before the request's end, by the rules of
+// policy.Policy.Decide.
 func (l *Line) made(r policy.Row) making {
 	fits := func(at time.Duration) bool {
 		return l.RequestTimeout <= 0 || at < l.RequestTimeout
@@ -89,12 +89,11 @@ func (l *Line) made(r policy.Row) making {
 	return never
 }
 
-// Change is what another ratio does to the number of tries.
+// Change is how another ratio changes the number of tries.
 type Change struct {
 	From, To string // labels
-	// LongRun is log r / log r_new, the factor that is approached as time goes
-	// on; Within is the factor until Options.Elapsed, 0 when that is not given.
-	// Both leave the cap out.
+	// LongRun is log r / log r_new, the limit of the factor over time. Within is the factor until
+	// Options.Elapsed, 0 if that is not set. Both ignore the cap.
 	LongRun, Within float64
 }
 

@@ -39,7 +39,7 @@ func text(t *testing.T, p *Plan, v View, s plot.Screen) string {
 	return b.String()
 }
 
-// batch is a route of the batch profile.
+// batch returns a route of the batch profile.
 func batch(t *testing.T) Candidate {
 	t.Helper()
 	profile, err := policy.FindProfile("batch")
@@ -150,12 +150,12 @@ func TestParseRefuses(t *testing.T) {
 		"a strategy twice":      {Wish{Backoffs: []string{"fixed,fixed"}}, []string{"fixed is given twice"}},
 		"unknown option":        {Wish{Backoffs: []string{"fixed:bass=1s"}}, []string{`unknown option "bass"`}},
 		"an option not used":    {Wish{Backoffs: []string{"fixed:jitter=0.1"}}, []string{"fixed does not use jitter"}},
-		"a common one not used": {Wish{Backoffs: []string{"fixed,none"}, Options: map[string]string{"jitter": "0.1"}}, []string{"no strategy here uses jitter; normal does"}},
+		"a common one not used": {Wish{Backoffs: []string{"fixed,none"}, Options: map[string]string{"jitter": "0.1"}}, []string{"none of these strategies uses jitter; normal does"}},
 		"not a value":           {Wish{Options: map[string]string{"base": "soon"}}, []string{"base=soon: expected a duration"}},
 		"out of range":          {Wish{Backoffs: []string{"normal:jitter=2"}}, []string{"jitter 2 is not within"}},
 		"base above max":        {Wish{Options: map[string]string{"base": "2s", "max": "1s"}}, []string{"base 2s is above max 1s"}},
 		"not a ratio":           {Wish{Ratios: []string{"1,half"}}, []string{"ratio half: ratio=half: expected a number"}},
-		"everything at once":    {Wish{Backoffs: []string{"bogus,fixed:jitter=0.1"}, Options: map[string]string{"slots": "3"}}, []string{"bogus", "fixed does not use jitter", "no strategy here uses slots"}},
+		"everything at once":    {Wish{Backoffs: []string{"bogus,fixed:jitter=0.1"}, Options: map[string]string{"slots": "3"}}, []string{"bogus", "fixed does not use jitter", "none of these strategies uses slots"}},
 		"too many":              {Wish{Ratios: []string{"1,2,3,4,5,6,7,8,9,10,11,12,13"}}, []string{"13 strategies, expected at most 12"}},
 	} {
 		_, err := Parse(c.wish)
@@ -175,8 +175,8 @@ func TestWorstOfARouteIsThatOfItsPolicy(t *testing.T) {
 	}
 }
 
-// A user's own strategy has no attempt timeout: its slow case is the attempts
-// that the options speak of with the longest waits.
+// A strategy that the user named has no attempt timeout: its slow case is attempts of
+// Options.Attempt with the longest waits.
 func TestWorstOfAStrategy(t *testing.T) {
 	for name, c := range map[string]struct {
 		wish    Wish
@@ -196,8 +196,8 @@ func TestWorstOfAStrategy(t *testing.T) {
 
 func TestMadeWithinTheBounds(t *testing.T) {
 	l := Make(parse(t, Wish{Backoffs: []string{"equal-jitter:base=1s"}, Retries: 4, RequestTimeout: 4 * time.Second}), Options{}).Lines[0]
-	// The longest waits are 1 2 4 8 s and the shortest half of them, so the
-	// retries begin within 0.5..1, 1.5..3, 3.5..7 and 7.5..15 s.
+	// The longest waits are 1, 2, 4 and 8 s and the shortest are half of them. So the retries begin
+	// within 0.5..1, 1.5..3, 3.5..7 and 7.5..15 s.
 	for i, want := range []making{always, always, maybe, never} {
 		if got := l.made(l.Rows[i]); got != want {
 			t.Errorf("retry %d: %s, expected %s", i+1, got, want)
@@ -233,8 +233,8 @@ func TestReachOfARandomStrategy(t *testing.T) {
 	}
 	o := Options{Elapsed: time.Hour, Seed: 3}
 	r := reach(b, o)
-	// Renewal theory: after a long time the wait in flight is longer than usual
-	// (mean E(w^2)/E(w) = 4/3 s), and half of it is still to come.
+	// Renewal theory: after a long time the current wait is longer than usual (mean E(w^2)/E(w) =
+	// 4/3 s), and half of it remains.
 	for what, c := range map[string][3]float64{
 		"retries":   {r.Retries.Mean, 3600, 10},
 		"next wait": {r.NextWait.Mean, 4.0 / 3, 0.05},

@@ -9,33 +9,31 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// Reach answers the inverse questions: when time T has passed, how many
-// retries were there, how long is the wait, and when does the next one find
-// out that the upstream is back? It is as if retries were not bounded in number
-// or time.
+// Reach answers the inverse questions about a time T: how many retries were made until then, how
+// long is the current wait, and when does the next retry notice a recovery? It assumes that retries
+// are limited neither in number nor in time.
 type Reach struct {
-	// Retries begun until T, one at T included.
+	// Retries begun until T, inclusive.
 	Retries Spread
-	// LastBegan is when the last of them began, in seconds (0, the first
-	// attempt, when there was none), and NextWait how long the wait after it is.
+	// LastBegan is when the last of them began, in seconds (0 for the first attempt), and NextWait
+	// is the wait after it.
 	LastBegan, NextWait Spread
-	// Noticed is when the first retry at or after T begins, in seconds: the
-	// time at which a recovery at T is noticed. Late is by how much.
+	// Noticed is when the first retry at or after T begins, in seconds: a recovery at T is noticed
+	// then. Late is the difference.
 	Noticed, Late Spread
-	// Endless: more than maxSteps retries begin until T; nothing else is set.
+	// Endless means that more than maxSteps retries begin until T; then nothing else is set.
 	Endless bool
-	// Random: the fields are means and quantiles over many draws.
+	// Random means that the fields are means and quantiles of many draws.
 	Random bool
 }
 
-// Spread is a number that chance decides: its mean, and what 19 of 20 are at
-// or above (Low) and at or below (High).
+// Spread is a random number: its mean; 95 % of values are at least Low, and 95 % at most High.
 type Spread struct{ Mean, Low, High float64 }
 
 const (
-	walks     = 2000      // drawn for a strategy with randomness
+	walks     = 2000      // drawn if the strategy is random
 	maxSteps  = 100_000   // of one walk
-	maxDrawn  = 4_000_000 // steps of all walks, so that the response stays quick
+	maxDrawn  = 4_000_000 // steps of all walks, for a fast response
 	quantile  = 0.05
 	reachSeed = 0x7265616368
 )
@@ -62,7 +60,7 @@ func reach(b backoff.Strategy, o Options) *Reach {
 	}
 }
 
-// drawing counts what is drawn: a strategy without randomness draws nothing.
+// drawing counts draws, to detect a strategy without randomness.
 type drawing struct {
 	*rand.Rand
 	drawn int
@@ -72,14 +70,13 @@ func (d *drawing) Int64N(n int64) int64 { d.drawn++; return d.Rand.Int64N(n) }
 func (d *drawing) Float64() float64     { d.drawn++; return d.Rand.Float64() }
 func (d *drawing) NormFloat64() float64 { d.drawn++; return d.Rand.NormFloat64() }
 
-// walked is one way that chance may take.
+// walked is the result of one random walk.
 type walked struct {
 	begun               int
 	last, wait, noticed time.Duration
 }
 
-// walkTo retries until one begins after the time asked for; not ok when it
-// takes too many.
+// walkTo retries until a retry begins after the given time; ok is false if that takes too many.
 func walkTo(b backoff.Strategy, o Options, r backoff.Rand) (w walked, ok bool) {
 	w.noticed = -1
 	var s backoff.Step
@@ -99,7 +96,7 @@ func walkTo(b backoff.Strategy, o Options, r backoff.Rand) (w walked, ok bool) {
 	return w, false
 }
 
-// addUp is a+b, policy.Forever where that overflows.
+// addUp returns a+b, or backoff.Forever if the sum overflows.
 func addUp(a, b time.Duration) time.Duration {
 	if b > backoff.Forever-a {
 		return backoff.Forever

@@ -2,7 +2,7 @@ package plan
 
 import "github.com/retryproxy/retryproxy/internal/config"
 
-// FromRoute is the candidate that a route of the settings is.
+// FromRoute returns the candidate for the settings of a route.
 func FromRoute(r *config.Route) (Candidate, error) {
 	p, err := r.Policy()
 	if err != nil {

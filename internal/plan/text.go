@@ -13,8 +13,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// Text is the plan for people: a table per strategy, the plot, the worst cases
-// and, when a time was given, what happens until then. The error is that of w.
+// Text writes the plan for people: a table per strategy, the plot, the worst cases and, if a time
+// was given, what happens until then. The error is that of w.
 func (p *Plan) Text(w io.Writer, v View, s plot.Screen) error {
 	out := &printer{w: w, bold: func(text string) string { return text }}
 	if s.Color {
@@ -31,7 +31,7 @@ func (p *Plan) Text(w io.Writer, v View, s plot.Screen) error {
 	return out.err
 }
 
-// printer remembers the first error of its writer.
+// printer keeps the first error of its writer.
 type printer struct {
 	w    io.Writer
 	bold func(string) string
@@ -54,13 +54,13 @@ func (p *printer) line(l *Line) {
 	}
 	p.table(l.table(), false)
 	if !backoff.Bounded(l.Backoff) {
-		p.printf("there is no longest wait: 1 in 1000 is longer than the longest here, and 1 in 1000 shorter than the shortest; likewise when they begin\n")
+		p.printf("the waits have no maximum: 1 in 1000 is longer than the longest shown, and 1 in 1000 shorter than the shortest; likewise for when retries begin\n")
 	}
 	p.printf("\n")
 }
 
-// table is the rows of the line, under a head; one column of waits where
-// chance has no part.
+// table returns the rows of the line under a header; with a single column of waits if they are not
+// random.
 func (l *Line) table() [][]string {
 	head := []string{"retry", "wait", "begins after"}
 	varies := l.varies()
@@ -84,8 +84,8 @@ func (l *Line) table() [][]string {
 	return rows
 }
 
-// table prints cells two spaces apart and two from the left. They are aligned
-// to the right, except in the first column where that holds names.
+// table prints cells two spaces apart, indented by two. They are right-aligned, except names in the
+// first column.
 func (p *printer) table(rows [][]string, names bool) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -106,30 +106,30 @@ func (p *printer) table(rows [][]string, names bool) {
 	}
 }
 
-// worst prints what can come of each strategy at worst.
+// worst prints the worst case of each strategy.
 func (p *printer) worst(plan *Plan) {
 	p.printf("%s\n", p.bold("At worst"))
 	for i := range plan.Lines {
 		l := &plan.Lines[i]
 		p.printf("  %s: at most %s, %s\n", l.Label, count(l.Worst.Attempts, "attempt"), l.inTime())
-		p.printf("    upstream load when everything fails: %s\n", l.load())
+		p.printf("    upstream load if everything fails: %s\n", l.load())
 	}
 }
 
-// inTime says how long the attempts may take.
+// inTime describes how long the attempts may take.
 func (l *Line) inTime() string {
 	w := l.Worst
 	mostly := ""
 	if !backoff.Bounded(l.Backoff) {
 		mostly = " in 999 of 1000 cases"
 	}
-	last := "the last begun after at most " + span(w.LastBegins) + mostly
+	last := "the last one starts within " + span(w.LastBegins) + mostly
 	if w.SlowAttempts != w.Attempts {
-		slow := "with the longest waits "
+		slow := "with the longest waits, "
 		if l.Route != "" {
-			slow = "when all are as slow as they may be "
+			slow = "if each takes as long as it may, "
 		}
-		last = slow + count(w.SlowAttempts, "attempt") + ", the last begun after " + span(w.LastBegins) + mostly
+		last = slow + count(w.SlowAttempts, "attempt") + ", the last one starts after " + span(w.LastBegins) + mostly
 	}
 	switch {
 	case w.Total == backoff.Forever && w.Attempts == 1:
@@ -137,9 +137,9 @@ func (l *Line) inTime() string {
 	case w.Total == backoff.Forever:
 		return last + "; no limit on time"
 	case w.Attempts == 1:
-		return "the response's headers within " + span(w.Total)
+		return "response headers within " + span(w.Total)
 	}
-	return "the response's headers within " + span(w.Total) + "; " + last
+	return "response headers within " + span(w.Total) + "; " + last
 }
 
 func (l *Line) load() string {
@@ -149,7 +149,7 @@ func (l *Line) load() string {
 	}
 	b := l.budget()
 	if b == nil {
-		return alone + ", as there is no retry budget"
+		return alone + ", because there is no retry budget"
 	}
 	with := fmt.Sprintf("x%.3g, and %s more at once", b.Amplification(l.Worst.Attempts, 0), count(b.Burst, "request"))
 	if l.Route == "" {
@@ -158,7 +158,7 @@ func (l *Line) load() string {
 	return with + "; without its retry budget " + alone
 }
 
-// reach prints the answers for the time given.
+// reach prints the answers for the given time.
 func (p *printer) reach(plan *Plan) {
 	t := plan.Options.Elapsed
 	if t > 0 {
@@ -176,9 +176,9 @@ func (p *printer) reach(plan *Plan) {
 	}
 }
 
-// recovery prints who notices it when.
+// recovery prints when each strategy notices a recovery.
 func (p *printer) recovery(plan *Plan, t time.Duration) {
-	p.printf("\n%s\n", p.bold(fmt.Sprintf("If the upstream comes back after %s, and retries go on until then", span(t))))
+	p.printf("\n%s\n", p.bold(fmt.Sprintf("If the upstream recovers after %s, and retries continue until then", span(t))))
 	rows := [][]string{{"", "retries", "last begun at", "next wait", "noticed at", "late by"}}
 	random := false
 	for i := range plan.Lines {
@@ -188,7 +188,7 @@ func (p *printer) recovery(plan *Plan, t time.Duration) {
 	}
 	p.table(rows, true)
 	if random {
-		p.printf("  (the mean, and in brackets what 19 of 20 are at or above and what 19 of 20 are at or below)\n")
+		p.printf("  (mean; in brackets, 95 %% of values are at least the first and 95 %% at most the second)\n")
 	}
 }
 
@@ -203,8 +203,8 @@ func (r *Reach) row(label string) []string {
 	return row
 }
 
-// number writes a spread, to a hundredth of its width or better, as more
-// digits would be an accident of the draws; exactly where chance has no part.
+// number formats a spread to a hundredth of its width or better, since further digits are random. A
+// number that is not random is exact.
 func number(s Spread, text func(float64) string) string {
 	if s.Low == s.High {
 		return text(s.Low)
@@ -223,11 +223,11 @@ func (p *printer) ratio(l *Line, t time.Duration) {
 	p.printf("  %s in closed form, with a = %s and r = %g:\n", l.Label, span(r.First), r.Growth())
 	p.printf("    wait after %s: a + (r-1)T = %s\n    tries until then: log_r(1 + (r-1)T/a) = %.4g\n", span(t), span(r.After(t)), r.Tries(t))
 	if r.After(t) > r.Max {
-		p.printf("    but no wait is longer than %s, which this leaves out\n", span(r.Max))
+		p.printf("    this ignores that no wait is longer than %s\n", span(r.Max))
 	}
 }
 
-// count is "1 thing" or "2 things".
+// count returns "1 thing" or "2 things".
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -237,8 +237,8 @@ func count(n int, thing string) string {
 
 func seconds(v float64) string { return span(time.Duration(math.Round(v * 1e9))) }
 
-// span writes a duration with what a reader of a table can use: three digits
-// below a second, milliseconds up to an hour, minutes above.
+// span formats a duration for a table: three digits below a second, milliseconds up to an hour,
+// minutes above.
 func span(d time.Duration) string {
 	switch {
 	case d == backoff.Forever:

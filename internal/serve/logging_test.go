@@ -22,7 +22,7 @@ func TestDurationsInTheLogAreNumbersOfSeconds(t *testing.T) {
 	}
 }
 
-// Every duration is a number, so its key has to say of what.
+// Durations are logged as numbers, so their keys must name the unit.
 func TestKeysOfDurationsInTheLogSaySeconds(t *testing.T) {
 	duration := regexp.MustCompile(`(?:zap\.Duration|AddDuration)\("(\w+)"`)
 	millis := regexp.MustCompile(`(?:zap|enc)\.\w+\("((?:\w+_)?ms)"`)

@@ -49,8 +49,8 @@ func TestAnEndpointThatIsNoURLIsAWarning(t *testing.T) {
 	}
 }
 
-// Who names the endpoint of traces wants traces, so that a lack of them is an error that names the
-// program and the image that make them.
+// A user who sets the endpoint of traces wants traces. If they are impossible, that is an error that
+// names the program and the image that provide them.
 func TestTracesThatAreAskedForByNameAndCannotBeMadeAreAnError(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	found := traceProblems(getenvOf("OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=localhost:4318"))
@@ -76,7 +76,7 @@ func TestTracesThatAreAskedForByNameAndCannotBeMadeAreAnError(t *testing.T) {
 	}
 }
 
-// An environment made for a whole Pod must not keep the proxy from starting.
+// An environment set for a whole Pod must not keep the proxy from starting.
 func TestWhatIsWrongWithTracesIsAWarning(t *testing.T) {
 	getenv := getenvOf("OTEL_EXPORTER_OTLP_ENDPOINT=http://u:p@c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_TRACES_EXPORTER=zipkin")
 	t.Setenv("PATH", t.TempDir())

@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/sim"
 )
 
-// routeOf is the default route of these settings.
+// routeOf returns the default route of these settings.
 func routeOf(t *testing.T, env ...string) *config.Route {
 	t.Helper()
 	s, problems := config.Load(append([]string{"RETRYPROXY_UPSTREAM=http://localhost:3000"}, env...))
@@ -37,8 +37,7 @@ func TestSimulateTakesARoutesSettings(t *testing.T) {
 	}
 }
 
-// What simulate plays as retryproxy is what starting with nothing but an
-// upstream gives.
+// The simulated retryproxy has the settings of one that is started with nothing but an upstream.
 func TestSimulatedDefaultsAreTheProxys(t *testing.T) {
 	p, err := FromRoute(routeOf(t))
 	if err != nil {

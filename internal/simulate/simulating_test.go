@@ -38,8 +38,7 @@ func document(t *testing.T, s *Simulation) string {
 	return string(b)
 }
 
-// What the live storm showed: nothing but a limit or a breaker ends it, and more
-// retries do not.
+// As in the live storm, only a limit or a breaker ends it; more retries do not.
 func TestWaysEndAsTheyDoLive(t *testing.T) {
 	s := play(t, func(w *Wish) {
 		w.Through, w.Outage = []string{"direct", "retries", "haproxy", "retryproxy"}, "503"
@@ -60,7 +59,7 @@ func TestWaysEndAsTheyDoLive(t *testing.T) {
 	}
 }
 
-// docs/explanation/backoff.md shows both: the simulation that was published for backoff.
+// docs/explanation/backoff.md shows both: the published simulation of backoff.
 func TestAStrategyOfClientsGrowsFromTheirPause(t *testing.T) {
 	s := play(t, func(w *Wish) {
 		w.Through, w.Length = []string{"direct"}, 5*time.Minute
@@ -234,7 +233,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A long storm is drawn with fewer points, and rates stay those of a second.
+// A long storm is drawn with fewer points, and rates are still per second.
 func TestLongStormsAreDrawnMoreCoarsely(t *testing.T) {
 	s := play(t, func(w *Wish) { w.Through, w.Clients, w.Length = []string{"retryproxy"}, 100, 2*time.Hour })
 	line := s.Figure(View{Good: true}).Panels[0].Series[0]

@@ -1,8 +1,8 @@
-// Package strategy knows the options of the backoff strategies by name: which
-// strategy uses which, and how a value is written.
+// Package strategy provides the options of the backoff strategies by name: which strategy uses
+// which option, and how a value is written.
 //
-// Settings and the plan command both take options for strategies that may not
-// use them; both ask here, so that they agree.
+// Both the settings and the plan command accept options for strategies that may not use them. Both
+// use this package, so that they agree.
 package strategy
 
 import (
@@ -16,12 +16,12 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// option is one field of policy.Options.
+// option is one field of backoff.Options.
 type option struct {
 	key, about string
 	set        func(*backoff.Options, string) error
 	given      func(backoff.Options) bool
-	used       func(backoff.Info) bool // nil: where it is given in the strategy's defaults
+	used       func(backoff.Info) bool // nil: used if the strategy's defaults set it
 }
 
 // options are in the order in which they are written.
@@ -41,22 +41,21 @@ var options = []option{
 	{key: "spread", about: "of additive: longest random addition",
 		set:   duration(func(o *backoff.Options) *time.Duration { return &o.Spread }),
 		given: func(o backoff.Options) bool { return o.Spread != 0 }},
-	{key: "ratio", about: "of ratio: wanted ratio of wait to time elapsed",
+	{key: "ratio", about: "of ratio: ratio of the wait to the time elapsed",
 		set:   number(func(o *backoff.Options) *float64 { return &o.Ratio }),
 		given: func(o backoff.Options) bool { return o.Ratio != 0 }},
 	{key: "slots", about: "of slots: ceiling of the slot number", set: setSlots,
 		given: func(o backoff.Options) bool { return o.Slots != 0 }},
-	{key: "stay", about: "of slots: stay at the ceiling instead of beginning again", set: setStay,
+	{key: "stay", about: "of slots: stay at the ceiling instead of restarting", set: setStay,
 		given: func(o backoff.Options) bool { return o.Stay },
 		used:  func(i backoff.Info) bool { return i.Defaults.Slots != 0 }},
-	{key: "extra", about: "further wait of up to so much, whatever the cap",
+	{key: "extra", about: "additional random wait up to this time, not limited by the cap",
 		set:   duration(func(o *backoff.Options) *time.Duration { return &o.Extra }),
 		given: func(o backoff.Options) bool { return o.Extra != 0 },
 		used:  func(backoff.Info) bool { return true }},
 }
 
-// Keys lists the options in the order in which they are written. The slice is
-// the caller's.
+// Keys lists the options in the order in which they are written. The slice belongs to the caller.
 func Keys() []string {
 	keys := make([]string, len(options))
 	for i, o := range options {
@@ -65,7 +64,7 @@ func Keys() []string {
 	return keys
 }
 
-// About is a few words on an option, "" for one that does not exist.
+// About returns a short description of an option, "" if it does not exist.
 func About(key string) string {
 	if o := find(key); o != nil {
 		return o.about
@@ -73,8 +72,8 @@ func About(key string) string {
 	return ""
 }
 
-// Uses reports whether the strategy of that name looks at the option. Every
-// strategy uses extra; an unknown one uses nothing.
+// Uses reports whether the strategy with that name uses the option. Every strategy uses extra; an
+// unknown one uses nothing.
 func Uses(name, key string) bool {
 	info, known := backoff.Describe(name)
 	o := find(key)
@@ -87,7 +86,7 @@ func Uses(name, key string) bool {
 	return o.given(info.Defaults)
 }
 
-// Ignored lists those options given in o that the strategy does not look at.
+// Ignored lists the options set in o that the strategy does not use.
 func Ignored(name string, o backoff.Options) []string {
 	var keys []string
 	for _, x := range options {
@@ -98,14 +97,13 @@ func Ignored(name string, o backoff.Options) []string {
 	return keys
 }
 
-// Users lists the strategies that look at the option.
+// Users lists the strategies that use the option.
 func Users(key string) []string {
 	return slices.DeleteFunc(backoff.Strategies(), func(name string) bool { return !Uses(name, key) })
 }
 
-// Set sets an option from what a user wrote. A zero would mean the strategy's
-// own default to package policy and is refused, as is what is no value at all;
-// whether the value is in range is for policy.New to say.
+// Set sets an option from the user's text. Zero is rejected, because it would mean the strategy's
+// own default, and so is anything that is not a value. backoff.New checks the range.
 func Set(o *backoff.Options, key, value string) error {
 	option := find(key)
 	if option == nil {

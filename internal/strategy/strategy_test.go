@@ -9,7 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// A field of policy.Options without a key here could not be set by anybody.
+// A field of backoff.Options without a key here could not be set.
 func TestEveryOptionHasAKey(t *testing.T) {
 	values := map[string]string{"base": "1s", "factor": "3", "max": "1m", "jitter": "0.5", "spread": "2s", "ratio": "0.1", "slots": "7", "stay": "true", "extra": "1ms"}
 	var o backoff.Options
@@ -33,7 +33,7 @@ func TestEveryOptionHasAKey(t *testing.T) {
 	}
 }
 
-// An option makes a difference to a strategy exactly when Uses says so.
+// Uses is true exactly if an option changes what a strategy does.
 func TestUsesIsTrue(t *testing.T) {
 	other := map[string]string{"base": "77ms", "factor": "7", "max": "80ms", "jitter": "0.7", "spread": "7s", "ratio": "7", "slots": "7", "stay": "true", "extra": "7s"}
 	for _, name := range backoff.Strategies() {

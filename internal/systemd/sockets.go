@@ -1,5 +1,6 @@
-// Package systemd takes the listening sockets that systemd opened for this process. The service behind a
-// socket unit can then be restarted without refusing anybody: clients that connect meanwhile wait in the kernel's queue.
+// Package systemd provides the listening sockets that systemd opened for this process. A service
+// behind a socket unit can be restarted without refusing connections: they wait in the kernel's
+// queue.
 package systemd
 
 import (
@@ -12,19 +13,19 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// Sockets are listening sockets that nobody took yet. The zero value has none. Not safe for concurrent use.
+// Sockets holds listening sockets that are not used yet. The zero value has none. It is not safe
+// for concurrent use.
 type Sockets struct {
 	given []net.Listener
 }
 
-// Take returns the sockets that systemd opened for this process
-// (sd_listen_fds(3): LISTEN_PID, LISTEN_FDS), which are none for most. A
-// socket that does not listen for a stream is an error.
+// Take returns the sockets that systemd opened for this process (sd_listen_fds(3): LISTEN_PID,
+// LISTEN_FDS); usually there are none. A socket that is not a listening stream socket is an error.
 func Take() (*Sockets, error) {
 	s := &Sockets{}
 	for _, f := range activation.Files(true) {
 		l, err := net.FileListener(f)
-		_ = f.Close() // FileListener made its own descriptor
+		_ = f.Close() // FileListener has duplicated the descriptor
 		if err != nil {
 			s.Close()
 			return nil, fmt.Errorf("socket %q from systemd: %w; ListenStream= is what retryproxy takes", f.Name(), err)
@@ -34,8 +35,8 @@ func Take() (*Sockets, error) {
 	return s, nil
 }
 
-// Listen gives the socket for an address, "host:port" or "unix:/path", and
-// forgets it; nil when there is none. The listener is the caller's to close.
+// Listen removes and returns the socket for an address, "host:port" or "unix:/path"; nil if there
+// is none. The caller must close the listener.
 func (s *Sockets) Listen(address string) net.Listener {
 	for i, l := range s.given {
 		if listensAt(l, address) {
@@ -46,8 +47,7 @@ func (s *Sockets) Listen(address string) net.Listener {
 	return nil
 }
 
-// Rest is an error that names the sockets nobody listened on; nil when there
-// are none.
+// Rest returns an error that names the unused sockets, or nil if there are none.
 func (s *Sockets) Rest() error {
 	var errs []error
 	for _, l := range s.given {
@@ -57,7 +57,7 @@ func (s *Sockets) Rest() error {
 	return errors.Join(errs...)
 }
 
-// Close closes the sockets that nobody listened on.
+// Close closes the unused sockets.
 func (s *Sockets) Close() {
 	for _, l := range s.given {
 		_ = l.Close()
@@ -65,8 +65,8 @@ func (s *Sockets) Close() {
 	s.given = nil
 }
 
-// listensAt says whether opening the address would have made such a socket.
-// Every wildcard is alike: systemd writes [::] for a bare port.
+// listensAt reports whether opening the address would have made such a socket. All wildcards are
+// equal: systemd uses [::] for a bare port.
 func listensAt(l net.Listener, address string) bool {
 	if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
 		return l.Addr().Network() == "unix" && l.Addr().String() == path

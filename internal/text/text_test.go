@@ -13,7 +13,7 @@ func TestColourIsForTerminalsAndAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer terminal.Close() //nolint:errcheck // a test's
+	defer terminal.Close() //nolint:errcheck // only a test
 	for name, tt := range map[string]struct {
 		env  []string
 		want string

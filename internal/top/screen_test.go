@@ -10,7 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/admin/page"
 )
 
-// On a terminal it looks again and again, and says when nobody answers.
+// On a terminal it refreshes continuously, and shows if nobody responds.
 func TestTopDrawsAgainInPlace(t *testing.T) {
 	first, err := json.Marshal(page.Snapshot{State: page.State{Version: "1"}})
 	if err != nil {
@@ -30,7 +30,7 @@ func TestTopDrawsAgainInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := out.String()
-	if n := strings.Count(text, goHome); n != 4 || strings.Count(text, "the response was 503") != 1 || strings.Count(text, "retryproxy ") != 4 { // the last one stays
+	if n := strings.Count(text, goHome); n != 4 || strings.Count(text, "the response was 503") != 1 || strings.Count(text, "retryproxy ") != 4 { // the last state stays
 		t.Errorf("%d drawn:\n%q", n, text)
 	}
 	if !strings.HasPrefix(text, enterScreen) || strings.Count(text, leaveScreen) != 1 || strings.Contains(text[strings.Index(text, leaveScreen)+len(leaveScreen):], "\x1b") {
@@ -38,7 +38,7 @@ func TestTopDrawsAgainInPlace(t *testing.T) {
 	}
 }
 
-// Erased behind a line that is as wide as the window, its last character would go.
+// Erasing after a line as wide as the window would erase its last character.
 func TestALineIsErasedBeforeItIsWritten(t *testing.T) {
 	var out bytes.Buffer
 	Screen{Out: &out}.rewrite("wide\nline\n")

@@ -105,7 +105,7 @@ func (d *drawing) head(s *page.State) {
 	}
 }
 
-// at tells on which host the process runs, if that is known.
+// at returns the host on which the process runs, if it is known.
 func at(host string) string {
 	if host == "" {
 		return ""

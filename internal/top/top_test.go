@@ -15,7 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/plot"
 )
 
-// bad is a moment of trouble.
+// bad is a snapshot with failures.
 func bad() *page.Snapshot {
 	breakers := make([]string, page.Points)
 	for i := range breakers {
@@ -137,7 +137,7 @@ func TestNoLineIsWiderThanTheWindow(t *testing.T) {
 	}
 }
 
-// What matters most is there in the narrowest window, whole.
+// The most important columns are shown in full in the narrowest window.
 func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
 	for columns, wants := range map[int][]string{
 		60:  {"requests", "recovered", "failed  ", "p99", "31.0 s", "breaker", "open", "queued", "44", "connection refused"},

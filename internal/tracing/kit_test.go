@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// receiver is an OTLP/HTTP collector that keeps what it gets.
+// receiver is an OTLP/HTTP collector that keeps what it receives.
 type receiver struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -61,7 +61,7 @@ func startReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// stage is a proxy with tracing before an upstream.
+// stage is a proxy with tracing in front of an upstream.
 type stage struct {
 	t       *testing.T
 	tracing *Tracing
@@ -70,8 +70,8 @@ type stage struct {
 	stopped bool
 }
 
-// start runs a proxy that sends its spans to endpoint only when it ends; environ
-// are further OTEL_* variables.
+// start runs a proxy that sends its spans to endpoint only at its end; environ are additional
+// OTEL_* variables.
 func start(t *testing.T, endpoint, upstreamURL string, h2 bool, change func(c *proxy.Config), environ ...string) *stage {
 	t.Helper()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
@@ -162,7 +162,7 @@ func (s *stage) flush() {
 	}
 }
 
-// stopShort ends tracing with half a second to spare, whatever was sent.
+// stopShort ends tracing with half a second left, whatever has been sent.
 func (s *stage) stopShort() {
 	s.stopped = true
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
@@ -170,8 +170,8 @@ func (s *stage) stopShort() {
 	_ = s.tracing.Shutdown(ctx)
 }
 
-// ask sends a request with the fields given and reads its response; the request's
-// span ends after it has arrived.
+// ask sends a request with the given headers and reads its response. The request's span ends after
+// the response has arrived.
 func (s *stage) ask(path string, fields ...string) *http.Response {
 	s.t.Helper()
 	q, err := http.NewRequest("GET", "http://"+s.addr+path, nil)
@@ -193,7 +193,7 @@ func (s *stage) ask(path string, fields ...string) *http.Response {
 	return res
 }
 
-// spans waits until every request's span has ended, flushes and sorts by kind.
+// spansOf waits until every request's span has ended, flushes, and returns the spans by kind.
 func (r *receiver) spansOf(s *stage, requests int) (servers, clients []*tracepb.Span) {
 	s.t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
@@ -222,7 +222,7 @@ func (s *stage) flushSome() {
 	}
 }
 
-// ended counts the requests whose spans have come.
+// ended returns the number of requests whose spans were received.
 func (r *receiver) ended() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +234,7 @@ func (r *receiver) ended() (n int) {
 	return n
 }
 
-// texts are a span's attributes as text.
+// texts returns a span's attributes as text.
 func texts(all []*common.KeyValue) map[string]string {
 	m := map[string]string{}
 	for _, a := range all {
@@ -248,7 +248,7 @@ func texts(all []*common.KeyValue) map[string]string {
 	return m
 }
 
-// want checks some attributes; "" wants none of that name.
+// want checks some attributes; "" means that the attribute must be absent.
 func want(t *testing.T, what string, all []*common.KeyValue, pairs ...string) {
 	t.Helper()
 	got := texts(all)
@@ -259,15 +259,14 @@ func want(t *testing.T, what string, all []*common.KeyValue, pairs ...string) {
 	}
 }
 
-// origin is an application that answers by script and keeps the heads it got.
+// origin is an application that answers by script and keeps the request headers that it receives.
 type origin struct {
 	*httptest.Server
 	mu    sync.Mutex
 	heads []http.Header
 }
 
-// startOrigin answers the nth request (from 0) with the handler of that number,
-// or the last one.
+// startOrigin answers the nth request (from 0) with the nth handler, or the last one.
 func startOrigin(t *testing.T, handlers ...http.HandlerFunc) *origin {
 	t.Helper()
 	o := &origin{}
@@ -299,7 +298,7 @@ func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
-// parentOf is the traceparent that names a span.
+// parentOf returns the traceparent of a span.
 func parentOf(s *tracepb.Span) string {
 	return "00-" + hex.EncodeToString(s.TraceId) + "-" + hex.EncodeToString(s.SpanId) + "-"
 }

@@ -27,7 +27,7 @@ const (
 	unsampled    = "traceparent: 00-" + clientsTrace + "-" + clientsSpan + "-00"
 )
 
-// versions runs a test with clients and upstreams of both versions of HTTP.
+// versions runs a test with clients and upstreams of both HTTP versions.
 func versions(t *testing.T, test func(t *testing.T, h2 bool, scheme string)) {
 	for _, h2 := range []bool{false, true} {
 		for _, scheme := range []string{"http", "h2c"} {
@@ -67,7 +67,7 @@ func TestOneSpanPerRequestAndPerAttempt(t *testing.T) {
 	})
 }
 
-// checkAttempt checks the nth attempt of three, of which the last succeeds.
+// checkAttempt checks the nth of three attempts; the last one succeeds.
 func checkAttempt(t *testing.T, n int, a, request *tracepb.Span, o *origin) {
 	t.Helper()
 	name := fmt.Sprintf("attempt %d", n)
@@ -109,7 +109,7 @@ func TestAClientThatDoesNotSampleStaysTheParent(t *testing.T) {
 				t.Errorf("attempt %d got %q, %q", n, got["Traceparent"], got["Tracestate"])
 			}
 		}
-		s.ask("/", sampled) // its span is the first to come
+		s.ask("/", sampled) // its span arrives first
 		if servers, clients := r.spansOf(s, 1); len(servers) != 1 || len(clients) != 1 {
 			t.Errorf("%d and %d spans, of which the unsampled request has some", len(servers), len(clients))
 		}
@@ -139,7 +139,8 @@ func TestATraceBeginsHereWithoutOneThatCanBeRead(t *testing.T) {
 	}
 }
 
-// One decision for the whole trace: what is not recorded here is not downstream.
+// One decision applies to the whole trace: a request that is not recorded here is not recorded
+// downstream.
 func TestTheSamplerOfTheEnvironmentDecides(t *testing.T) {
 	r := startReceiver(t)
 	o := startOrigin(t, status(200))
@@ -178,8 +179,8 @@ func TestGRPCCallsAreTraced(t *testing.T) {
 	}
 }
 
-// hedged asks once through a proxy that hedges soon, and gives the spans of the
-// two attempts. The one of the two that hangs does so until the test ends.
+// hedged sends one request through a proxy that hedges early, and returns the spans of both
+// attempts. The one that hangs does so until the test ends.
 func hedged(t *testing.T, handlers func(hang http.HandlerFunc) []http.HandlerFunc) (first, second *tracepb.Span, o *origin) {
 	t.Helper()
 	r := startReceiver(t)
@@ -268,7 +269,7 @@ func TestFailuresToldOnSpans(t *testing.T) {
 	}
 }
 
-// What cannot be encoded would take a whole batch with it.
+// A value that cannot be encoded would prevent its whole batch from being sent.
 func TestOddMethodsAndPathsAreSent(t *testing.T) {
 	r := startReceiver(t)
 	o := startOrigin(t, status(200))
@@ -292,15 +293,15 @@ func TestOddMethodsAndPathsAreSent(t *testing.T) {
 	}
 }
 
-// A collector that takes connections and never answers holds nobody up, and the
-// spans that wait for it are bounded.
+// A collector that accepts connections and never responds delays nobody, and the number of spans
+// that wait for it is limited.
 func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts, nobody answers
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody responds
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	o := httptest.NewServer(status(200)) // it keeps nothing
+	o := httptest.NewServer(status(200)) // it stores nothing
 	t.Cleanup(o.Close)
 	s := start(t, "http://"+l.Addr().String(), o.URL, false, nil,
 		"OTEL_BSP_MAX_QUEUE_SIZE=64", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=32", "OTEL_BSP_EXPORT_TIMEOUT=100", "OTEL_EXPORTER_OTLP_TIMEOUT=100")
@@ -316,7 +317,7 @@ func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 	before := heap()
 	began := time.Now()
 	ask(600)
-	// 1200 spans of half a KiB of path alone would be 600 KiB.
+	// 1200 spans with a path of half a KiB each would be 600 KiB.
 	if grown := heap() - before; grown > 512<<10 {
 		t.Errorf("%d bytes more after 600 requests in %v", grown, time.Since(began))
 	}
@@ -335,7 +336,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// What cannot be read of the exporter's variables may be a credential.
+// A value of the exporter's variables that cannot be parsed may be a credential.
 func TestNoCredentialIsLogged(t *testing.T) {
 	core, logged := observer.New(zap.DebugLevel)
 	for _, headers := range []string{"Authorization: Bearer S3CRET", "authorization=Bearer%20S3CRET%zz", "a=b,Bearer S3CRET", "S3CRET\x01=b"} {

@@ -49,7 +49,7 @@ const (
 	kindReview = "AdmissionReview"
 )
 
-// errReview is the error of Answer for a body that is no review request.
+// errReview is the error of Answer for a body that is not a review request.
 var errReview = errors.New("no AdmissionReview")
 
 // Verdict is the result of a review, for the log.

@@ -23,7 +23,7 @@ func question(t *testing.T) string {
 	return string(content)
 }
 
-// answered asks and decodes.
+// answered sends a question and decodes the response.
 func answered(t *testing.T, question string) (*response, Verdict) {
 	t.Helper()
 	answer, verdict, err := Answer([]byte(question), inject.Default("registry.example/retryproxy:1.0.0"))
@@ -40,7 +40,7 @@ func answered(t *testing.T, question string) (*response, Verdict) {
 	return r.Response, verdict
 }
 
-// objectOf is the Pod of a question.
+// objectOf returns the Pod of a question.
 func objectOf(t *testing.T, question string) map[string]any {
 	t.Helper()
 	var r review
@@ -98,7 +98,7 @@ func TestPodIsInjected(t *testing.T) {
 		t.Error("the setting of the annotation is not there:", env)
 	}
 
-	// Once injected, it is admitted as it is.
+	// An injected Pod is admitted unchanged.
 	again, _ := json.Marshal(pod)
 	r := strings.Replace(q, q[strings.Index(q, `"object": {`):strings.Index(q, `"oldObject"`)], `"object": `+string(again)+",\n", 1)
 	if res, verdict := answered(t, r); !res.Allowed || res.Patch != nil || verdict.Injected {
@@ -200,7 +200,7 @@ func patched(t *testing.T, object map[string]any, patch []byte) map[string]any {
 	return object
 }
 
-// The patch of any object makes the other one of it.
+// The patch of two objects turns one into the other.
 func TestPatchLeadsFromOneToTheOther(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

@@ -29,12 +29,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what has to happen; only a failure
-// takes as long.
+// patience is how long a test waits for something; only a failure takes that long.
 const patience = time.Minute
 
-// certify writes a certificate of its own authority for 127.0.0.1 into the
-// files, as a swap of the whole, and returns it.
+// certify atomically replaces the files with a new self-signed certificate for 127.0.0.1, and
+// returns it.
 func certify(t *testing.T, files certs.Files, serial int64) *x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -68,7 +67,7 @@ func certify(t *testing.T, files certs.Files, serial int64) *x509.Certificate {
 	return certificate
 }
 
-// lockedBuffer is a log that a test reads while it is written.
+// lockedBuffer is a log that a test can read during writes.
 type lockedBuffer struct {
 	mu sync.Mutex // guards b
 	b  strings.Builder
@@ -112,7 +111,7 @@ func serve(t *testing.T) (url string, files certs.Files, shown *x509.Certificate
 	return "https://" + s.Addr().String(), files, shown, log
 }
 
-// client trusts one certificate and nothing else, and keeps no connection.
+// client trusts one certificate only, and keeps no connections.
 func client(trusted *x509.Certificate) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AddCert(trusted)
@@ -130,7 +129,7 @@ func do(t *testing.T, c *http.Client, method, url, body string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // it was only read
+	defer res.Body.Close() //nolint:errcheck // only read
 	content, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +164,7 @@ func TestAnswersOverTLS(t *testing.T) {
 	}
 }
 
-// The server may close before it has read all, so the client may see either.
+// The server may close before it has read everything, so the client may see either result.
 func TestTooLargeIsRefused(t *testing.T) {
 	url, _, shown, _ := serve(t)
 	res, err := client(shown).Post(url+"/mutate", "application/json", strings.NewReader(strings.Repeat(" ", maxReview+1)))
@@ -180,7 +179,7 @@ func TestTooLargeIsRefused(t *testing.T) {
 
 func TestCertificateFollowsItsFiles(t *testing.T) {
 	url, files, first, log := serve(t)
-	// one that does not belong to its key: the old one stays
+	// a certificate that does not match its key: the old one stays
 	if err := os.WriteFile(certs.KeyFile(files.Cert), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}

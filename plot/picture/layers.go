@@ -10,14 +10,14 @@ import (
 	"github.com/retryproxy/retryproxy/plot"
 )
 
-// look is how the series of a name are drawn.
+// look is the style of all series with a name.
 type look struct {
 	color  color.NRGBA
 	dashes []vg.Length
 }
 
-// palette can be told apart with every kind of colour vision. Source: P. Tol,
-// "Colour Schemes", the scheme "bright" without its grey, and black.
+// palette can be distinguished with every kind of colour vision. Source: P. Tol, "Colour Schemes",
+// the scheme "bright" without its grey, plus black.
 var palette = []color.NRGBA{
 	{0x44, 0x77, 0xaa, 0xff}, // blue
 	{0xee, 0x66, 0x77, 0xff}, // red
@@ -28,7 +28,7 @@ var palette = []color.NRGBA{
 	{0x22, 0x22, 0x22, 0xff}, // black
 }
 
-// Once the colours are used up they come again, dashed.
+// If there are more names than colours, the colours repeat with dashes.
 var dashes = [][]vg.Length{nil, {5, 2}, {1.5, 1.5}, {6, 2, 1.5, 2}}
 
 func looksOf(f *plot.Figure) map[string]look {
@@ -49,7 +49,7 @@ func (l look) see(alpha uint8) color.NRGBA {
 	return c
 }
 
-// path is a series on a canvas.
+// path returns a series as points on a canvas.
 func path(c *draw.Canvas, g *gonum.Plot, xs, ys []float64) []vg.Point {
 	x, y := g.Transforms(c)
 	points := make([]vg.Point, len(xs))
@@ -74,7 +74,7 @@ func (b band) Plot(c draw.Canvas, g *gonum.Plot) {
 	c.FillPolygon(b.look.see(0x2a), outline)
 }
 
-// curve is a series's line, with its points where there are few.
+// curve is the line of a series, with marked points if there are few.
 type curve struct {
 	series *plot.Series
 	look   look
@@ -95,7 +95,7 @@ func (l curve) Plot(c draw.Canvas, g *gonum.Plot) {
 	}
 }
 
-// stretches shades those marks that last, as far as they are on the axis.
+// stretches shades the marks with a duration, as far as they are on the axis.
 type stretches struct{ marks []plot.Mark }
 
 func (s stretches) Plot(c draw.Canvas, g *gonum.Plot) {
@@ -108,7 +108,7 @@ func (s stretches) Plot(c draw.Canvas, g *gonum.Plot) {
 	}
 }
 
-// marks draws the edges and labels of marks, over everything else.
+// marks draws the edges and labels of marks on top of everything else.
 type marks struct{ marks []plot.Mark }
 
 func (s marks) Plot(c draw.Canvas, g *gonum.Plot) {
@@ -128,9 +128,8 @@ func (s marks) Plot(c draw.Canvas, g *gonum.Plot) {
 	}
 }
 
-// drawLegend writes the names in rows at the top of c and returns what is left
-// below. A single name needs a legend too: it may be the only word about what
-// is shown.
+// drawLegend draws the names in rows at the top of c and returns the rest of the canvas. A single
+// name also needs a legend: it may be the only description of what is shown.
 func drawLegend(c draw.Canvas, names []string, looks map[string]look) draw.Canvas {
 	s := style(textSize, false)
 	s.YAlign = draw.YCenter

@@ -1,11 +1,11 @@
 // Package picture draws a plot.Figure as PNG or SVG.
 //
-// It is apart from package plot because the library behind it and its fonts
-// weigh several megabytes, which no serving process should carry: a test of
-// cmd/retryproxy keeps it out of that binary. See docs/decisions/0004-plots.md.
+// It is separate from package plot because the drawing library and its fonts take several
+// megabytes, which no serving process should contain. A test of cmd/retryproxy checks that. See
+// docs/decisions/0004-plots.md.
 //
-// The same figure gives the same bytes. Both functions are safe for concurrent
-// use on different figures, and on the same one while nobody writes it.
+// The same figure yields the same bytes. Both functions are safe for concurrent use, also with the
+// same figure.
 package picture
 
 import (
@@ -23,22 +23,22 @@ import (
 	"github.com/retryproxy/retryproxy/plot"
 )
 
-// Size is the size of a picture in pixels, for SVG of 1/96 inch.
+// Size is the size of a picture in pixels; for SVG a pixel is 1/96 inch.
 type Size struct{ Width, Height int }
 
-// DefaultSize is the size of a picture where none is said.
+// DefaultSize is the default size of a picture.
 var DefaultSize = Size{900, 540}
 
-// The sizes that can be drawn.
+// Limits of sizes.
 const (
 	MinSide = 200
 	MaxSide = 4000
 )
 
-// dpi is what CSS defines a pixel by, so that both formats look alike.
+// dpi is the CSS definition of a pixel, so that both formats look alike.
 const dpi = 96
 
-// Validate says when s cannot be drawn.
+// Validate returns an error if s is out of range.
 func (s Size) Validate() error {
 	for _, side := range []int{s.Width, s.Height} {
 		if side < MinSide || side > MaxSide {
@@ -52,8 +52,8 @@ func (s Size) points() (w, h vg.Length) {
 	return vg.Length(s.Width) * vg.Inch / dpi, vg.Length(s.Height) * vg.Inch / dpi
 }
 
-// PNG writes f as an image of exactly that size. It fails when f or s is not
-// valid, when s leaves no room for what f holds, and when w fails.
+// PNG writes f as an image of exactly that size. It returns an error if f or s is invalid, if s is
+// too small for the content of f, or if w fails.
 func PNG(w io.Writer, f *plot.Figure, s Size) error {
 	if err := check(f, s); err != nil {
 		return err
@@ -67,10 +67,9 @@ func PNG(w io.Writer, f *plot.Figure, s Size) error {
 	return e.Encode(w, c.Image())
 }
 
-// SVG writes f as an SVG 1.1 document of that size. The library rounds the
-// size and names one font, so both are written anew here. Text stays text, in the
-// first sans-serif font that the reader has; its widths are those of
-// Liberation Sans and Arial. Errors are as those of PNG.
+// SVG writes f as an SVG 1.1 document of that size. The library rounds the size and names a single
+// font, so both are replaced here. Text stays text, in the first available sans-serif font; its
+// widths are those of Liberation Sans and Arial. Errors are those of PNG.
 func SVG(w io.Writer, f *plot.Figure, s Size) error {
 	if err := check(f, s); err != nil {
 		return err

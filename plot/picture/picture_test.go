@@ -17,11 +17,11 @@ import (
 	"github.com/retryproxy/retryproxy/plot"
 )
 
-// small is enough to see everything on, and quick to draw.
+// small is large enough to show everything, and fast to draw.
 var small = Size{480, 300}
 
-// figure has everything that can be drawn: two panels, bands, a faint run,
-// marks, zeros on a logarithmic axis.
+// figure has everything that can be drawn: two panels, bands, a faint run, marks, and zeros on a
+// logarithmic axis.
 func figure() *plot.Figure {
 	var x, wait, low, high []float64
 	for i := range 10 {
@@ -64,7 +64,7 @@ func TestPNGHasTheSizeAskedFor(t *testing.T) {
 	}
 }
 
-// pixels counts those of one colour.
+// pixels counts the pixels of one colour.
 func pixels(m image.Image, c color.NRGBA) int {
 	plain := image.NewNRGBA(m.Bounds())
 	draw.Draw(plain, m.Bounds(), m, image.Point{}, draw.Src)
@@ -124,7 +124,7 @@ func TestSameFigureSameBytes(t *testing.T) {
 
 var formats = map[string]func(io.Writer, *plot.Figure, Size) error{"PNG": PNG, "SVG": SVG}
 
-// svg is what a test wants to know of a document.
+// svg is what tests need from a document.
 type svg struct {
 	XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
 	Width   string   `xml:"width,attr"`
@@ -228,7 +228,7 @@ func TestDrawsTheSmallestAndTheMost(t *testing.T) {
 	}
 	many.Columns = 3
 	odd := figure()
-	odd.Panels = append(odd.Panels, odd.Panels[0]) // leaves a place empty
+	odd.Panels = append(odd.Panels, odd.Panels[0]) // leaves a panel empty
 	point := &plot.Figure{Panels: []plot.Panel{{Series: []plot.Series{{Name: "point", X: []float64{1}, Y: []float64{1}}}}}}
 	for format, drawAs := range formats {
 		err := errors.Join(
@@ -260,7 +260,7 @@ func FuzzDraw(f *testing.F) {
 	f.Add(0.0, 0.0, 0.0, 0.0, 0.0, true, "", 200, 200)
 	f.Fuzz(func(t *testing.T, a, b, c, low, high float64, log bool, unit string, width, height int) {
 		if width > 1000 || height > 1000 {
-			return // slow, and no different
+			return // slow, and no difference
 		}
 		axis := plot.Axis{Log: log, Unit: plot.Unit(unit), Min: low, Max: high}
 		figure := &plot.Figure{Panels: []plot.Panel{{

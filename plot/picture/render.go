@@ -28,15 +28,15 @@ const (
 	header     = vg.Length(16) // above a panel
 )
 
-// About how many ticks an axis has, and how much of its length is free above
-// the highest point, so that the edge does not cut it.
+// The approximate number of ticks of an axis, and how much of its length is free above the highest
+// point, so that the edge does not cut it off.
 const (
 	xTicks   = 9
 	yTicks   = 8
 	headroom = 0.03
 )
 
-// manyPoints is from where on points are not marked: they would be a thick
+// manyPoints is the number of points from which they are not marked: the marks would form a thick
 // line.
 const manyPoints = 40
 
@@ -53,10 +53,10 @@ func style(size vg.Length, bold bool) text.Style {
 	return text.Style{Color: ink, Font: f, Handler: gonum.DefaultTextHandler}
 }
 
-// errSmall is for a figure whose legend or panels leave no room for lines.
+// errSmall means that the legend or the panels leave no room for lines.
 var errSmall = errors.New("the picture is too small for its legend and panels")
 
-// The least that a panel needs with its labels, in points.
+// The minimum size of a panel with its labels, in points.
 const (
 	leastWidth  = vg.Length(110)
 	leastHeight = vg.Length(80)
@@ -100,8 +100,8 @@ func drawPanels(c draw.Canvas, f *plot.Figure, looks map[string]look) error {
 	return nil
 }
 
-// drawHeader writes title and Y axis's label above a panel. The label does not
-// stand upright beside its axis, where there may be less room than it takes.
+// drawHeader writes the title and the label of the Y axis above a panel. A vertical label beside
+// the axis might not fit.
 func drawHeader(c draw.Canvas, x vg.Length, p *plot.Panel) {
 	bold, plain := style(textSize*1.1, true), style(textSize, false)
 	at := vg.Point{X: x, Y: c.Max.Y + header/3}
@@ -112,8 +112,7 @@ func drawHeader(c draw.Canvas, x vg.Length, p *plot.Panel) {
 	c.FillText(plain, at, p.Y.Label)
 }
 
-// panel sets up one pair of axes and what is between them, the lowest layer
-// first.
+// panel returns one pair of axes and its content, lowest layer first.
 func panel(p *plot.Panel, looks map[string]look) *gonum.Plot {
 	g := gonum.New()
 	x, y := p.Bounds()
@@ -126,7 +125,7 @@ func panel(p *plot.Panel, looks map[string]look) *gonum.Plot {
 	}
 	setAxis(&g.X, &p.X, x, xTicks)
 	setAxis(&g.Y, &p.Y, y, yTicks)
-	g.Y.Label.Text = "" // drawHeader writes it
+	g.Y.Label.Text = "" // drawHeader draws it
 	lines := plotter.NewGrid()
 	lines.Vertical.Color, lines.Horizontal.Color = pale, pale
 	lines.Vertical.Width, lines.Horizontal.Width = 0.5, 0.5
@@ -144,8 +143,8 @@ func panel(p *plot.Panel, looks map[string]look) *gonum.Plot {
 	return g
 }
 
-// setAxis gives the library our spans, scales and ticks: its own logarithm
-// panics at 0, and it knows no durations.
+// setAxis sets our spans, scales and ticks: the library's own logarithm panics at 0, and it has no
+// durations.
 func setAxis(g *gonum.Axis, a *plot.Axis, s plot.Span, ticks int) {
 	g.Min, g.Max = s.Low, s.High
 	g.Scale = scale{a}
@@ -162,7 +161,7 @@ func setAxis(g *gonum.Axis, a *plot.Axis, s plot.Span, ticks int) {
 
 type scale struct{ axis *plot.Axis }
 
-// Normalize is 0 at the lower end and 1 at the upper one.
+// Normalize returns 0 for the lower end and 1 for the upper one.
 func (s scale) Normalize(low, high, v float64) float64 {
 	return s.axis.At(plot.Span{Low: low, High: high}, v)
 }

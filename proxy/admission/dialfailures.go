@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"crypto/x509"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -38,12 +40,34 @@ func NewDialFailures(log *zap.Logger, name string) *DialFailures {
 	return f
 }
 
-// Record records and logs a failed connection.
+// Record records a failed connection, and logs it unless the same line was written within a
+// minute.
 func (f *DialFailures) Record(err *upstream.DialError) {
 	f.Last.Store(&DialFailure{time.Now(), err})
-	if f.LogLimiter.Allow() {
-		f.log.Warn("a connection to the upstream failed", append([]zap.Field{zap.String("upstream", f.name)}, causeFields(err)...)...)
+	if !f.LogLimiter.AllowOnce(err.Addr + " " + err.Kind.String() + " " + err.Text()) {
+		return
 	}
+	fields := append([]zap.Field{zap.String("upstream", f.name)}, causeFields(err)...)
+	if err.Untrusted {
+		f.log.Warn("the certificate of the upstream cannot be verified; requests fail at once", append(fields, zap.String("hint", CertificateHint(err)))...)
+		return
+	}
+	f.log.Warn("a connection to the upstream failed", fields...)
+}
+
+// CertificateHint returns what to do about a certificate that cannot be verified.
+func CertificateHint(err *upstream.DialError) string {
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &name):
+		return "set RETRYPROXY_UPSTREAM_HOST to a name that the certificate is for, or check RETRYPROXY_UPSTREAM"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "renew the certificate of the upstream, or correct the clock of this machine"
+	case errors.As(err, &invalid):
+		return "the upstream needs another certificate"
+	}
+	return "set RETRYPROXY_UPSTREAM_CA to the file of the CA that issued the certificate"
 }
 
 // lastCause returns log fields with the cause of the last failure, or none if nothing failed.

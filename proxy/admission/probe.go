@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -68,9 +69,12 @@ func (d *Queue) probe() {
 func (d *Queue) probeByConnecting(permit breaker.Permit) {
 	up, err := d.dialOnce(d.dialCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
 	e := breaker.AttemptEnd{Kind: breaker.Connected}
-	if err == nil {
+	var dial *upstream.DialError
+	switch {
+	case err == nil:
 		up.Release(0)
-	} else {
+	case errors.As(err, &dial) && dial.Untrusted: // it accepts connections again: requests fail at once
+	default:
 		e.Kind = DialEndKind(err)
 	}
 	d.HandleSignal(d.Guard.Release(permit, d.elapsed(), e))

@@ -283,6 +283,9 @@ func DialEndKind(err error) breaker.EndKind {
 	if !errors.As(err, &dial) {
 		return breaker.DialFailed
 	}
+	if dial.Untrusted {
+		return breaker.Unsent // a mistake in the settings, no outage: it must not make requests queue
+	}
 	switch dial.Kind {
 	case upstream.KindRefused:
 		return breaker.Refused

@@ -102,7 +102,10 @@ func (a *Attempt) DialFailed(err error) policy.Cause {
 		return policy.CauseDial
 	}
 	a.Addr = a.DialErr.Addr
-	if a.DialErr.Kind == upstream.KindTLS {
+	switch {
+	case a.DialErr.Untrusted:
+		return policy.CauseUntrusted
+	case a.DialErr.Kind == upstream.KindTLS:
 		return policy.CauseTLS
 	}
 	return policy.CauseDial
@@ -124,7 +127,8 @@ func (a *Attempt) SentWhole() {
 
 // DialErrOf returns why an attempt with the result res got no connection, or nil if it got one.
 func (a *Attempt) DialErrOf(res *policy.Attempt) *upstream.DialError {
-	if res.Cause == policy.CauseDial || res.Cause == policy.CauseTLS {
+	switch res.Cause {
+	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
 		return a.DialErr
 	}
 	return nil

@@ -84,7 +84,7 @@ func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.A
 		e.Kind = breaker.Responded
 	case policy.CauseIdleClose, policy.CauseRefusedStream:
 		e.Kind = breaker.Unsent
-	case policy.CauseDial, policy.CauseTLS:
+	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
 		e.Kind = breaker.Reset // the connection ended before a byte was sent
 		if a.DialErr != nil {
 			e.Kind = admission.DialEndKind(a.DialErr)

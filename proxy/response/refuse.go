@@ -27,6 +27,8 @@ func explainCause(c policy.Cause) string {
 	switch c {
 	case policy.CauseDial, policy.CauseTLS:
 		return "could not be reached"
+	case policy.CauseUntrusted:
+		return "has a certificate that cannot be verified"
 	case policy.CauseAttemptTimeout:
 		return "did not respond in time"
 	case policy.CauseMalformed:

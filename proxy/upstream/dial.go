@@ -54,7 +54,7 @@ func (p *Pool) dialOne(ctx context.Context, http1 bool) (*Conn, *DialError) {
 	}
 	c, below, err := p.handshake(ctx, wire, http1)
 	if err != nil {
-		return nil, &DialError{Kind: classifyHandshake(err), Addr: addr, Err: err}
+		return nil, &DialError{Kind: classifyHandshake(err), Addr: addr, Untrusted: isUntrusted(err), Err: err}
 	}
 	return p.makeReady(ctx, addr, c, below)
 }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"syscall"
@@ -55,6 +56,10 @@ type DialError struct {
 	// Addr is the address tried last, "ip:port" or a socket's path, usable as
 	// GetOptions.Avoid. It is the target's "host:port" if that was not resolved.
 	Addr string
+	// Untrusted means that the certificate of every address tried could not be verified: its
+	// CA is unknown, it is for another name, or it is not valid now. Dialling again does not
+	// help.
+	Untrusted bool
 	// Err is the cause. If several addresses were tried, it joins all their errors
 	// (errors.Join) in order.
 	Err error
@@ -107,6 +112,12 @@ func classifyHandshake(err error) DialKind {
 		return k
 	}
 	return KindTLS
+}
+
+// isUntrusted reports whether a handshake failed because of the server's certificate.
+func isUntrusted(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &certificate)
 }
 
 // classifyLookup classifies errors of the resolver: anything except a cancellation or

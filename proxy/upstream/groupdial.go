@@ -61,6 +61,7 @@ func (g *Group) reportDialError(err error) {
 // dialAny tries every address in order, each with its share of the remaining time.
 func (g *Group) dialAny(d *groupDial, o *GetOptions) (*Conn, error) {
 	var failed []error
+	trusted := false // one address failed for another reason
 	picker := g.picker.Load()
 	first := o.Endpoint
 	if first == nil { // the addresses were not known yet
@@ -74,8 +75,11 @@ func (g *Group) dialAny(d *groupDial, o *GetOptions) (*Conn, error) {
 		}
 		g.reportDialError(err)
 		failed = append(failed, err.Err)
+		trusted = trusted || !err.Untrusted
 		if i == len(order)-1 || d.isOver() || err.Kind == KindNoDescriptors {
-			return nil, joinErrors(*err, failed)
+			last := *err
+			last.Untrusted = !trusted
+			return nil, joinErrors(last, failed)
 		}
 	}
 	panic("unreachable: a view has at least one member")

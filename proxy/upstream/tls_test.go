@@ -293,6 +293,9 @@ func TestTLSFailuresAreOfKindTLS(t *testing.T) {
 			if d.Kind != KindTLS || d.Addr != s.addr.String() || !c.cause(d) {
 				t.Fatalf("%s at %s: %T %v", d.Kind, d.Addr, d.Err, d)
 			}
+			if name := strings.Fields(c.name)[0]; d.Untrusted != (name == "unknown" || name == "wrong" || name == "expired") {
+				t.Errorf("untrusted: %v", d.Untrusted)
+			}
 			if <-far.done == nil {
 				t.Error("the server believes in the handshake")
 			}
@@ -300,6 +303,26 @@ func TestTLSFailuresAreOfKindTLS(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		})
+	}
+}
+
+// A list of addresses is untrusted only if each of them is: another one may be back soon.
+func TestAListIsUntrustedIfEachAddressIs(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	for name, want := range map[string]bool{"both untrusted": true, "one refuses": false} {
+		s, second := tcpServer(t), tcpServer(t)
+		s.tls(&tls.Config{Certificates: []tls.Certificate{a.issue("one", time.Hour, "app.test")}})
+		target := a.secure(s, TLSFiles{CA: stranger.path("ca.pem")})
+		other := a.secure(second, TLSFiles{CA: stranger.path("ca.pem")})
+		if want {
+			second.tls(&tls.Config{Certificates: []tls.Certificate{a.issue("two", time.Hour, "app.test")}})
+		} else {
+			other.Address = "127.0.0.1:1"
+		}
+		target.MoreTargets = []Target{other}
+		if d := fail(t, makeGroup(t, target, Options{}), t.Context(), GetOptions{}); d.Untrusted != want {
+			t.Errorf("%s: untrusted %v: %v", name, d.Untrusted, d)
+		}
 	}
 }
 

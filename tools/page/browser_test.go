@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// tab is a page in a browser of its own, and all that the browser complains of.
+// tab is a page in its own browser, with all complaints of the browser.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -24,7 +24,7 @@ type tab struct {
 	complaints []string
 }
 
-// timeZone is where the browser is: half an hour off most of the world.
+// timeZone is the browser's: its offset is not a whole number of hours.
 const timeZone = "Asia/Kolkata"
 
 // open shows the page of p in a new browser.
@@ -86,7 +86,7 @@ func (b *tab) heard(event any) {
 	b.complaints = append(b.complaints, words)
 }
 
-// heardOf gives the complaints so far.
+// heardOf returns the complaints so far.
 func (b *tab) heardOf() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +114,7 @@ func is[T any](b *tab, expression string) T {
 	return value
 }
 
-// await waits until an expression holds.
+// await waits until an expression is true.
 func (b *tab) await(what, expression string) {
 	b.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {

@@ -1,6 +1,5 @@
-// Package page looks at retryproxy's page in a real browser: that it loads
-// without a complaint, shows what goes on, can be used by keyboard and read in
-// both colour schemes. It is a module of its own because the browser's driver is
-// nobody else's concern. `make e2e-page` runs it, `make page-pictures` lets it
-// take the pictures in docs/pictures.
+// Package page tests retryproxy's page in a real browser: it loads without complaints, shows the
+// state, works with the keyboard and is readable in both colour schemes. It is a separate module so
+// that only it depends on the browser's driver. `make e2e-page` runs it, and `make page-pictures`
+// takes the pictures in docs/pictures.
 package page

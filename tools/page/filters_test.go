@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 )
 
-// choose selects a value of a filter as a person would.
+// choose selects a value of a filter as a user would.
 func (b *tab) choose(filter, value string) {
 	b.t.Helper()
 	is[bool](b, fmt.Sprintf(`(() => { const s = document.getElementById('filter-%s'); s.value = %q; s.dispatchEvent(new Event('change')); return true })()`, filter, value))
@@ -56,7 +56,7 @@ func TestFiltersOfTheRequestsAreInTheFragment(t *testing.T) {
 	b.await("the choice beside a link within the page", `location.hash === '#route=search&outcome=recovered' && document.getElementById('filter-outcome').value === 'recovered'`)
 }
 
-// Anybody can write a fragment.
+// A fragment can come from anybody.
 func TestFragmentIsTextOnly(t *testing.T) {
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)

@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// hide makes the page believe that it is in a background tab, or that it is back.
+// hide makes the page believe that its tab is in the background, or visible again.
 func (b *tab) hide(hidden bool) {
 	b.t.Helper()
 	is[bool](b, `(() => { Object.defineProperty(document, 'hidden', {configurable: true, value: `+map[bool]string{true: "true", false: "false"}[hidden]+`});
@@ -45,7 +45,7 @@ func TestTitleSaysWhichHostHowItIs(t *testing.T) {
 		t.Errorf("the icon is still %s", now)
 	}
 
-	b.hide(true) // from now on the page only glances
+	b.hide(true) // from now on the page refreshes rarely
 	u.open()
 	b.await("healthy title in the background", `document.title.startsWith('healthy · ')`)
 	b.hide(false)
@@ -56,7 +56,7 @@ func TestTitleSaysWhichHostHowItIs(t *testing.T) {
 	}
 }
 
-// During an outage nothing fails at first: what is queued has to be seen.
+// During an outage nothing fails at first, so queued requests must be visible.
 func TestQueuedRequestsAreSeenAtTheTop(t *testing.T) {
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
@@ -77,7 +77,7 @@ func TestQueuedRequestsAreSeenAtTheTop(t *testing.T) {
 	b.await("no queue any more", `document.getElementById('queue').hidden`)
 }
 
-// A rate limit queues while all is well.
+// A rate limit also queues requests without an outage.
 func TestQueueingIsSaidWithoutAnOutage(t *testing.T) {
 	u := startUpstream(t)
 	p := startProxy(t, append(environment(u), "RETRYPROXY_RATE_LIMIT=1/s", "RETRYPROXY_RATE_LIMIT_WAIT=10s")...)

@@ -12,7 +12,7 @@ func TestTimesAreInTheBrowsersZoneAndHaveUTC(t *testing.T) {
 	p := startProxy(t, append(environment(u), "RETRYPROXY_QUEUE_TIMEOUT=1s")...)
 	p.ask(t, "/broken/", "")
 	u.takeAway()
-	p.ask(t, "/", "") // cannot connect
+	p.ask(t, "/", "") // the connection fails
 	b := open(t, p, 1280, 900, "light")
 	b.await("two failed requests", `document.querySelectorAll('#failed tbody time').length === 2`)
 	b.await("a failed connection", `document.querySelector('#upstreams time') !== null`)

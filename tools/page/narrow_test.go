@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// A phone: three of its screens are enough, on a bad day and with many routes too.
+// A phone: the page takes at most three screens, even with failures and many routes.
 const phoneWidth, phoneHeight, phoneScreens = 390, 844, 3
 
-// manyRoutes is the environment for n routes, and some traffic for each.
+// manyRoutes returns the environment for n routes, and some traffic for each.
 func manyRoutes(u *upstream, n int) (environ []string, traffic []request) {
 	var names []string
 	for i := range n {
@@ -44,10 +44,10 @@ func TestPhoneNeedsFewerThanThreeScreens(t *testing.T) {
 	}
 }
 
-// summaries are what a phone has to unfold rows and lists.
+// summaries are the elements that unfold rows and lists on a phone.
 var summaries = []string{"#failed tbody .unfold > summary", "#upstreams .unfold > summary", "#failed-list > .rest > summary"}
 
-// What a phone hides is there on demand, and a wide screen shows it at once.
+// What is hidden on a phone can be unfolded, and a wide screen shows it at once.
 func TestDetailsAreShownOnDemand(t *testing.T) {
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
@@ -86,7 +86,7 @@ func TestDetailsAreShownOnDemand(t *testing.T) {
 	wide.await("everything of all requests at once", `[...document.querySelectorAll('#requests td, #requests .id, #requests svg, #upstreams svg')].every((e) => e.checkVisibility())`)
 }
 
-// An unfolded row stays so while others come.
+// An unfolded row stays unfolded when new ones arrive.
 func TestUnfoldedRowStaysUnfolded(t *testing.T) {
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)

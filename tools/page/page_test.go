@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// usual is a little of everything, with what must never be shown or obeyed.
+// usual is some of everything, including text that must never be shown or interpreted.
 var usual = []request{
 	{"GET", "/search/shoes?token=SECRET{n}", 30},
 	{"POST", "/orders/{n}?token=SECRET", 8},
@@ -117,14 +117,13 @@ func TestKeyboardReachesEverything(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.await("change by Enter", fmt.Sprintf(`document.activeElement.ariaExpanded === '%v'`, !open))
 	b.await("details as the button says", fmt.Sprintf(`document.getElementById(document.activeElement.getAttribute('aria-controls')).hidden === %v`, open))
-	time.Sleep(2 * time.Second) // two updates, which must leave the focus where it is
+	time.Sleep(2 * time.Second) // two updates, which must not move the focus
 	if !is[bool](b, `document.activeElement.matches('.more')`) {
 		t.Error("an update took the focus away")
 	}
 }
 
-// Every drawing and table says what it is, headings are in order, and no id is
-// there twice.
+// Every drawing and table has a description, headings are in order, and ids are unique.
 func TestReaderFindsItsWay(t *testing.T) {
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
@@ -145,8 +144,7 @@ func TestReaderFindsItsWay(t *testing.T) {
 	}
 }
 
-// contrast finds the text with the least contrast to what is behind it (WCAG 2,
-// section 1.4.3).
+// contrast finds the text with the lowest contrast to its background (WCAG 2, section 1.4.3).
 const contrast = `(() => {
   const light = (c) => { const [r, g, b] = c.match(/[\d.]+/g).slice(0, 3).map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 }); return 0.2126 * r + 0.7152 * g + 0.0722 * b };
   const behind = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (!/, 0\)$/.test(c)) return c } return 'rgb(255,255,255)' };
@@ -184,7 +182,7 @@ func TestTextHasContrastAndFits(t *testing.T) {
 	}
 }
 
-// What the policy forbids is not done, whoever writes it into the page.
+// The content security policy prevents injected markup and inline scripts.
 func TestPolicyForbidsMarkupAndInlineScript(t *testing.T) {
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)

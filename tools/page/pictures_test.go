@@ -18,11 +18,11 @@ import (
 
 var picturesDir = flag.String("pictures", "", "directory to write page-*.png to; empty takes none")
 
-// maxPicture bounds a picture's size in bytes.
+// maxPicture is the maximum size of a picture in bytes.
 const maxPicture = 100_000
 
-// TestPictures takes pictures of a bad two minutes: errors, an outage of eight
-// seconds, and the time after.
+// TestPictures takes pictures of two minutes with errors, an outage of eight seconds, and the
+// recovery.
 func TestPictures(t *testing.T) {
 	if *picturesDir == "" {
 		t.Skip("-pictures was not given")
@@ -49,7 +49,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// picture writes the top of the page, so many pixels of it.
+// picture writes the top of the page, with the given height in pixels.
 func (b *tab) picture(name string, height float64) {
 	b.t.Helper()
 	width := is[float64](b, `innerWidth`)
@@ -71,8 +71,8 @@ func (b *tab) picture(name string, height float64) {
 	}
 }
 
-// reduce keeps the colours that occur most, strong ones before greys, and gives
-// every other the nearest of them. A page has few but for the edges of letters.
+// reduce keeps the most frequent colours, saturated ones before greys, and maps every other colour
+// to the nearest of them. Apart from the edges of letters, a page has few colours.
 func reduce(from image.Image) *image.Paletted {
 	const colours = 224
 	often := map[color.RGBA]int{}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// ask sends a request with that id and returns the id of the response.
+// ask sends a request with that id and returns the id in the response.
 func (p *proxy) ask(t *testing.T, path, id string) string {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, "http://"+p.listen+path, nil)
@@ -21,7 +21,7 @@ func (p *proxy) ask(t *testing.T, path, id string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // a test's
+	defer response.Body.Close() //nolint:errcheck // only a test
 	_, _ = io.Copy(io.Discard, response.Body)
 	return response.Header.Get("X-Request-Id")
 }

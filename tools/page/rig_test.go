@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// patience only ends a hang.
+// patience only ends a test that hangs.
 const patience = 2 * time.Minute
 
-// upstream answers as the path says, until it is taken away.
+// upstream answers according to the path, until it is stopped.
 type upstream struct {
 	t       *testing.T
 	address string
@@ -38,7 +38,7 @@ func startUpstream(t *testing.T) *upstream {
 	return u
 }
 
-// open listens, where it listened before.
+// open listens, at the same address as before.
 func (u *upstream) open() {
 	l, err := net.Listen("tcp", u.address)
 	if err != nil {
@@ -57,7 +57,7 @@ func (u *upstream) takeAway() {
 	<-u.ended
 }
 
-// ServeHTTP fails as the first part of the path says.
+// ServeHTTP fails according to the first part of the path.
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n := u.seen.Add(1)
 	_, _ = io.Copy(io.Discard, r.Body)
@@ -77,7 +77,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "ok\n")
 }
 
-// proxy is a retryproxy that runs.
+// proxy is a running retryproxy.
 type proxy struct {
 	listen, admin string
 }
@@ -165,7 +165,7 @@ func (p *proxy) send(ctx context.Context, client *http.Client, method, path stri
 	if err != nil {
 		return
 	}
-	r.URL.Opaque = "//" + p.listen + path // as it stands
+	r.URL.Opaque = "//" + p.listen + path // exactly as given
 	response, err := client.Do(r)
 	if err != nil {
 		return

@@ -1,9 +1,9 @@
 // Command path shows which files one request passes through. It copies the module, makes every
-// function note its file and its caller's, builds the proxy, and sends it one keep-alive GET
-// that meets a 503 and then a 200.
+// function record its file and its caller's, builds the proxy, and sends it one keep-alive GET that
+// gets a 503 and then a 200.
 //
-// An entry is a call into a file from another file. Calls by the standard library count as those of
-// the module's function above it. A function that the compiler inlines is no call.
+// An entry is a call into a file from another file. Calls by the standard library count as calls by
+// the module's function above it. An inlined function is no call.
 package main
 
 import (
@@ -31,8 +31,8 @@ import (
 
 const module = "github.com/retryproxy/retryproxy/"
 
-// noting is the package that the instrumented functions call. The first SIGUSR1 begins the notes,
-// the second writes them.
+// noting is the package that the instrumented functions call. The first SIGUSR1 starts recording,
+// and the second writes the result.
 const noting = `package noting
 
 import ("fmt"; "os"; "os/signal"; "runtime"; "strings"; "sync"; "sync/atomic"; "syscall")
@@ -95,7 +95,7 @@ func check(err error) {
 	}
 }
 
-// inlinable returns the lines, as "file:line", on which functions begin that the compiler inlines.
+// inlinable returns the positions, as "file:line", of functions that the compiler inlines.
 func inlinable() (map[string]bool, error) {
 	said, err := exec.Command("go", "build", "-trimpath=false", "-o", os.DevNull, "-gcflags="+module+"...=-m", "./cmd/retryproxy").CombinedOutput()
 	lines := map[string]bool{}
@@ -107,7 +107,7 @@ func inlinable() (map[string]bool, error) {
 	return lines, err
 }
 
-// copyModule copies what is checked in to dir, with notes in every function of the proxy.
+// copyModule copies the tracked files to dir, with recording in every function of the proxy.
 func copyModule(dir string, inlined map[string]bool) error {
 	names, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "go.mod", "go.sum", "cmd", "fleet", "internal", "metrics", "plot", "policy", "proxy", "sim").Output()
 	if err != nil {
@@ -116,7 +116,7 @@ func copyModule(dir string, inlined map[string]bool) error {
 	for _, name := range strings.Fields(string(names)) {
 		text, err := os.ReadFile(name)
 		if os.IsNotExist(err) || strings.HasSuffix(name, "_test.go") {
-			continue // deleted, or no part of the program
+			continue // deleted, or not part of the program
 		}
 		if err == nil && strings.HasSuffix(name, ".go") {
 			text, err = instrument(name, text, inlined)
@@ -138,7 +138,7 @@ func write(name string, text []byte) error {
 	return os.WriteFile(name, text, 0o600)
 }
 
-// instrument adds a note to every function in a file that is not inlined.
+// instrument adds recording to every function in a file that is not inlined.
 func instrument(name string, text []byte, inlined map[string]bool) ([]byte, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, text, parser.ParseComments)
@@ -166,7 +166,7 @@ func instrument(name string, text []byte, inlined map[string]bool) ([]byte, erro
 	return out.Bytes(), nil
 }
 
-// request builds the copy in dir, and returns the entries of one request with one retry.
+// request builds the copy in dir and returns the entries of one request with one retry.
 func request(dir string) []byte {
 	build := exec.Command("go", "build", "-trimpath", "-o", "retryproxy", "./cmd/retryproxy")
 	build.Dir, build.Stderr = dir, os.Stderr

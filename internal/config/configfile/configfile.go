@@ -1,9 +1,9 @@
 // Package configfile reads and writes the configuration file, in both of its forms: lines
 // NAME=VALUE as in the environment, and YAML.
 //
-// Both forms say the same: Read returns variables and their values, whatever the form. So
-// the names, the values and the checks of settings are those of the environment, and no
-// setting exists in only one form. Which settings there are is not known here.
+// Both forms are equivalent: Read returns variables and their values. So the names, values and
+// checks of settings are those of the environment, and no setting exists in only one form. This
+// package does not know which settings exist.
 package configfile
 
 import (
@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 )
 
-// Prefix is the prefix of the name of every variable that comes of a YAML file.
+// Prefix is the prefix of every variable from a YAML file.
 const Prefix = "RETRYPROXY_"
 
 // MaxBytes is the maximum size of a configuration file: enough for over 100 000 lines, but
@@ -37,7 +37,7 @@ func IsYAML(path string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// RouteWord returns the name of a route as it stands in variables: user-api is USER_API.
+// RouteWord returns the name of a route as used in variables: user-api becomes USER_API.
 func RouteWord(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
 
 // Read reads the file at path. The pairs are in the order of the file, no name occurs
@@ -57,13 +57,13 @@ func Read(path string) ([]Pair, error) {
 	return list.pairs, errors.Join(list.errs...)
 }
 
-// Text returns what is in the file at path, which must be UTF-8 and at most MaxBytes long.
+// Text returns the content of the file at path, which must be UTF-8 and at most MaxBytes long.
 func Text(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, errors.Unwrap(err) // without the path, which the caller adds
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // only read
 	content, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read: %w", errors.Unwrap(err))
@@ -85,7 +85,7 @@ type pairs struct {
 	lines map[string]int // name -> line
 }
 
-// add adds a pair unless its name is already set. shown is the name as it stands in the file.
+// add adds a pair unless its name is already set. shown is the name as written in the file.
 func (p *pairs) add(name, value, shown string, line int) {
 	if p.lines == nil {
 		p.lines = map[string]int{}

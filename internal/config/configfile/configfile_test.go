@@ -113,7 +113,7 @@ func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
 	}
 }
 
-// What either form writes, it reads back.
+// Both forms read what they write.
 func TestBothFormsKeepEveryText(t *testing.T) {
 	for _, text := range []string{"a", "off", "true", "1e3", "007", "0x1f", "~", "a # b", " a ", `"a`, "'a'", "a: b", "[a", "a\nb", "\ta", "é", "{", "*x", "- a", `a\b`, "null", "2001-01-01", "503:busy"} {
 		file := write(t, "x.yaml", string(MarshalYAML(Settings{Values: []Value{{Key: "via", Text: text}}})))

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Settings is what a YAML file says.
+// Settings is the content of a YAML file.
 type Settings struct {
 	Values []Value
 	Routes []Route
@@ -25,7 +25,7 @@ type Value struct {
 	Plain     bool // a number or a boolean, which needs no quotes
 }
 
-// MarshalYAML returns the file, in the order of the values. Read returns the same settings of it.
+// MarshalYAML returns the file, in the order of the values. Read returns the same settings.
 func MarshalYAML(s Settings) []byte {
 	root := mapping(s.Values)
 	if len(s.Routes) > 0 {
@@ -39,7 +39,7 @@ func MarshalYAML(s Settings) []byte {
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
 	if err := encoder.Encode(root); err != nil {
-		panic("configfile: " + err.Error()) // nodes of strings can always be written
+		panic("configfile: " + err.Error()) // nodes of strings can always be encoded
 	}
 	return b.Bytes()
 }
@@ -52,8 +52,8 @@ func mapping(values []Value) *yaml.Node {
 	return n
 }
 
-// scalar returns a node whose text is read back as it is; plain leaves out the quotes of what looks
-// like a number or a boolean.
+// scalar returns a node that is read back as the same text. plain omits the quotes of numbers and
+// booleans.
 func scalar(text string, plain bool) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
 	if !plain {
@@ -65,5 +65,5 @@ func scalar(text string, plain bool) *yaml.Node {
 	return n
 }
 
-// oldBoolean holds the words that YAML 1.1, and so many a tool, takes for true or false.
+// oldBoolean holds the words that YAML 1.1, and thus many tools, read as true or false.
 var oldBoolean = map[string]bool{"on": true, "off": true, "yes": true, "no": true, "y": true, "n": true}

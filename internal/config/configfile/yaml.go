@@ -11,12 +11,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The YAML form is a mapping from the names of settings, in lower case and without prefix,
-// to values. A list is joined with commas, and so is a mapping, each entry as "name: value".
-// The routes are a list of mappings, each with its name:
+// The YAML form is a mapping from names of settings, in lower case and without prefix, to values.
+// Lists are joined with commas, and so are mappings, with each entry as "name: value". The routes
+// are a list of mappings, each with its name:
 //
 //	upstream: http://app:3000
-//	retry_on: [5xx, connection]
+//	retry_on: [5xx, connect-failure]
 //	routes:
 //	  - name: search
 //	    path: /search/*
@@ -34,7 +34,7 @@ func (p *pairs) addYAML(content []byte) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	switch err := decoder.Decode(&document); {
 	case errors.Is(err, io.EOF):
-		return // nothing but comments
+		return // only comments
 	case err != nil:
 		p.errs = append(p.errs, syntaxError(err))
 		return
@@ -54,7 +54,7 @@ func (p *pairs) addYAML(content []byte) {
 	p.addSettings(Prefix, "", root)
 }
 
-// syntaxError returns the library's error without what it may quote of the file.
+// syntaxError returns the library's error without quotes from the file.
 func syntaxError(err error) error {
 	if strings.Contains(err.Error(), "unknown anchor") {
 		return errors.New("an alias stands for nothing; put quotes around a value that begins with *")
@@ -62,8 +62,8 @@ func syntaxError(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
 }
 
-// addSettings adds the settings of a mapping. prefix is that of their variables, path that of their
-// keys: routes[0]. or nothing.
+// addSettings adds the settings of a mapping. prefix is the prefix of their variables, and path of
+// their keys, such as "routes[0]." or "".
 func (p *pairs) addSettings(prefix, path string, mapping *yaml.Node) {
 	named := false
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
@@ -113,8 +113,8 @@ func (p *pairs) addRoutes(key, list *yaml.Node) {
 	p.add(Prefix+"ROUTES", strings.Join(names, ","), key.Value, key.Line)
 }
 
-// routeName returns the name of an entry in the list of routes, "" if it has none. An entry that is only
-// a word is a route whose settings are elsewhere.
+// routeName returns the name of an entry in the list of routes, or "". An entry that is a single
+// word is a route with its settings elsewhere.
 func routeName(route *yaml.Node) string {
 	if route.Kind == yaml.ScalarNode && !isNull(route) {
 		return route.Value
@@ -130,7 +130,7 @@ func routeName(route *yaml.Node) string {
 	return ""
 }
 
-// valueText returns a value as it stands in a variable. ok is false for lists within lists and the like.
+// valueText returns a value as used in a variable. ok is false for nested lists and the like.
 func valueText(value *yaml.Node) (text string, ok bool) {
 	switch value.Kind {
 	case yaml.ScalarNode:
@@ -159,7 +159,7 @@ func joined(nodes []*yaml.Node, size int, separator string) (text string, ok boo
 	return strings.Join(parts, separator), true
 }
 
-// scalarText returns a scalar as it is written: 1e3, 0x10 and yes are for the setting to understand.
+// scalarText returns a scalar as written: the setting interprets 1e3, 0x10 and yes.
 func scalarText(n *yaml.Node) string {
 	if isNull(n) {
 		return ""
@@ -167,15 +167,15 @@ func scalarText(n *yaml.Node) string {
 	return n.Value
 }
 
-// isMark reports whether a scalar is nothing but an anchor or a tag, as a value that begins with & or ! is
-// without quotes.
+// isMark reports whether a scalar is only an anchor or a tag. An unquoted value that begins with &
+// or ! is parsed as one.
 func isMark(n *yaml.Node) bool {
 	return n.Value == "" && (n.Anchor != "" || strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!"))
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// deref returns what an alias stands for. Values are never nested, so that aliases cannot multiply.
+// deref returns the value of an alias. Values are never nested, so aliases cannot multiply.
 func deref(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias

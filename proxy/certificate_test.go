@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	stdlog "log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// secureServer is a real TLS server. trust makes a configuration trust its certificate, which is
+// for 127.0.0.1.
+func secureServer(t *testing.T, http2 bool) (s *httptest.Server, trust func(c *tls.Config)) {
+	t.Helper()
+	s = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	s.Config.ErrorLog = stdlog.New(io.Discard, "", 0) // it complains of the handshakes
+	s.EnableHTTP2 = http2
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return s, func(c *tls.Config) { c.RootCAs = roots }
+}
+
+// An upstream whose certificate cannot be verified is a mistake in the settings, no outage: each
+// request fails at once, and the breaker stays closed.
+func TestAnUntrustedUpstreamFailsAtOnce(t *testing.T) {
+	for protocol, http2 := range map[string]bool{"https": false, "h2": true} {
+		for name, tc := range map[string]struct {
+			change func(c *tls.Config, trust func(*tls.Config))
+			hint   string
+			text   string
+		}{
+			"unknown authority": {func(*tls.Config, func(*tls.Config)) {}, "RETRYPROXY_UPSTREAM_CA", "x509: certificate signed by unknown authority"},
+			"other name":        {func(c *tls.Config, trust func(*tls.Config)) { trust(c); c.ServerName = "other.test" }, "RETRYPROXY_UPSTREAM_HOST", "not other.test"},
+			"expired": {func(c *tls.Config, trust func(*tls.Config)) {
+				trust(c)
+				c.Time = func() time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
+			}, "renew the certificate", "certificate has expired"},
+		} {
+			t.Run(protocol+" "+name, func(t *testing.T) {
+				s, trust := secureServer(t, http2)
+				log, lines := logLines()
+				url := protocol + "://" + s.Listener.Addr().String()
+				p := startProxyTo(t, url, func(c *Config) {
+					withBreaker(c)
+					c.Log = log
+					c.Default.DialTimeout, c.Default.AttemptTimeout, c.Default.RequestTimeout = time.Hour, 0, time.Hour
+					c.Default.Upstream.TLS = c.Default.Upstream.TLS.Clone()
+					tc.change(c.Default.Upstream.TLS, trust)
+				})
+				const requests = 20
+				for range requests {
+					res := p.dial().send(post("hello")).want(502, "*")
+					if got := res.Header.Get("X-Retryproxy-Reason"); got != "untrusted_certificate" || res.Header.Get("X-Retryproxy-Attempts") != "1" {
+						t.Fatalf("reason %q, %s attempts", got, res.Header.Get("X-Retryproxy-Attempts"))
+					}
+				}
+				if g := p.guard(); g.Breaker != breaker.Closed || g.Opened != [breaker.NumOpenedBy]uint64{} || g.InFlight != 0 {
+					t.Errorf("%+v", g)
+				}
+				if n := p.Stats().Upstreams[0].Pool.DialErrors[upstream.KindTLS]; n != requests {
+					t.Errorf("%d failed handshakes are counted, want %d", n, requests)
+				}
+				if o := p.seen.outcome(t, requests-1); o != policy.GaveUp(policy.ReasonUntrustedCertificate) {
+					t.Errorf("outcome %v", o)
+				}
+				p.stop()
+				line := `"level":"warn","msg":"the certificate of the upstream cannot be verified; requests fail at once","upstream":"` + url + `"`
+				if n := strings.Count(lines.String(), line); n < 1 || n > 2 { // a second one if a minute has passed
+					t.Errorf("%d lines in %s", n, lines.String())
+				}
+				for _, want := range []string{tc.hint, tc.text} {
+					if !strings.Contains(lines.String(), want) {
+						t.Errorf("no %q in %s", want, lines.String())
+					}
+				}
+			})
+		}
+	}
+}
+
+// An upstream that refused connections and comes back with a wrong certificate closes the breaker:
+// what was queued fails at once.
+func TestAnUpstreamThatComesBackUntrustedEndsTheQueue(t *testing.T) {
+	permit := reservePort(t)
+	p := startProxyTo(t, "https://"+permit.addr, func(c *Config) {
+		withBreaker(c)
+		c.Default.DialTimeout, c.Default.QueueTimeout, c.Default.RequestTimeout = time.Hour, time.Hour, time.Hour
+	})
+	c := p.dial().send(get("/"))
+	soon(t, "the queue", func() bool { return p.guard().Queued == 1 })
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = stdlog.New(io.Discard, "", 0)
+	_ = s.Listener.Close()
+	s.Listener = permit.open()
+	s.StartTLS()
+	defer s.Close()
+	res := c.want(502, "*")
+	if got := res.Header.Get("X-Retryproxy-Reason"); got != "untrusted_certificate" {
+		t.Errorf("reason %q", got)
+	}
+	if n := p.Stats().Upstreams[0].Pool.DialErrors[upstream.KindTLS]; n > 10 {
+		t.Errorf("%d handshakes", n)
+	}
+}
