@@ -100,7 +100,7 @@ func TestAdviseRefuses(t *testing.T) {
 	}))
 	defer other.Close()
 	p := &process{t: t, admin: other.Listener.Addr().String()}
-	if code, out, errs := p.command("advise"); code != exitFailed || out != "" || !strings.Contains(errs, "not those of a retryproxy") {
+	if code, out, errs := p.command("advise"); code != exitFailed || out != "" || !strings.Contains(errs, "not the metrics of a retryproxy") {
 		t.Errorf("another program: %d %q %q", code, out, errs)
 	}
 	if code, _, errs := p.command("advise", "--window", "10ms"); code != exitUsage || !strings.Contains(errs, "--window: expected at least 1s") {

@@ -77,7 +77,7 @@ func newCounts() *Counts {
 	return &Counts{Outcomes: map[string]float64{}, Retries: map[string]float64{}, Would: map[string]float64{}}
 }
 
-// ErrNoRoutes means that the metrics are not those of a retryproxy.
+// ErrNoRoutes means that the metrics are not a retryproxy's.
 var ErrNoRoutes = errors.New("these are not the metrics of a retryproxy: they contain no route")
 
 // Parse reads a response of /metrics in Prometheus's text format.
