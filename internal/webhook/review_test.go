@@ -129,7 +129,7 @@ func TestWhatCannotBeDoneIsRefusedWithTheReason(t *testing.T) {
 	for name, tt := range map[string]struct{ old, new, want string }{
 		"port without a name":   {`"name": "http", "containerPort"`, `"containerPort"`, "port 8080 has no name"},
 		"misspelt setting":      {"env.retryproxy.io/MAX_RETRIES", "env.retryproxy.io/MAX_RETRYS", "RETRYPROXY_MAX_RETRYS"},
-		"misspelt annotation":   {"retryproxy.io/inbound", "retryproxy.io/inbuond", "there is none of that name"},
+		"misspelt annotation":   {"retryproxy.io/inbound", "retryproxy.io/inbuond", "inbuond: unknown"},
 		"unclear wish":          {`"retryproxy.io/inject": "true"`, `"retryproxy.io/inject": "yes"`, `expected "true" or "false"`},
 		"variable from a field": {`"value": "https://api.example.com`, `"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}, "x": "`, "valueFrom"},
 		"host network":          {`"restartPolicy": "Always",`, `"hostNetwork": true,`, "hostNetwork"},
