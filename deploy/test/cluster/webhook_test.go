@@ -98,7 +98,7 @@ func TestTheAPIServerAsksTheWebhook(t *testing.T) {
 	answers(t, "http://"+address+":18080/")
 
 	for _, c := range []struct{ annotations, want string }{
-		{`retryproxy.io/inject: "true", retryproxy.io/inbuond-port: http`, "annotation retryproxy.io/inbuond-port: there is none of that name"},
+		{`retryproxy.io/inject: "true", retryproxy.io/inbuond-port: http`, "annotation retryproxy.io/inbuond-port: unknown"},
 		{`retryproxy.io/inject: "true", env.retryproxy.io/MAX_RETRYS: "3"`, "RETRYPROXY_MAX_RETRYS"},
 		{`retryproxy.io/inject: "yes"`, `expected "true" or "false"`},
 	} {
