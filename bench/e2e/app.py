@@ -58,7 +58,7 @@ class App(BaseHTTPRequestHandler):
         elif self.path == "/app/flaky":
             self.plain(503 if count("get") % 3 else 200, "fine")
         elif self.path == "/app/slow":
-            time.sleep(1)
+            time.sleep(2)
             self.plain(200, "slow")
         elif self.path == "/app/count-post":
             self.plain(200, str(counts["post"]))
