@@ -51,12 +51,14 @@ poison: $(BIN)/gotestsum-$(GOTESTSUM) ## all tests, and a soak of POISONED (10s)
 
 check: poison
 
+# Emulated, because many kernels no longer run 32-bit programs. TestUnacknowledged needs TCP_INFO, which qemu does not
+# translate.
 .PHONY: cross
-cross: ## other systems and word sizes: the programs build, tests compile, what reads the wire and decides is tested with 32 bits
+cross: ## other systems and word sizes: the programs build, and what reads the wire and decides is tested with 32 bits (needs qemu-user)
 	GOARCH=arm go build -o /dev/null ./cmd/retryproxy
 	GOARCH=arm64 go build -o /dev/null ./cmd/retryproxy
 	GOOS=darwin GOARCH=arm64 go vet ./cmd/retryproxy ./proxy/...
-	GOARCH=386 go test -count=1 ./proxy/http1 ./proxy/forward ./proxy/route ./proxy/internal/rawsocket ./policy ./metrics
+	GOARCH=arm go test -exec qemu-arm -count=1 -skip '^TestUnacknowledged$$' ./proxy/http1 ./proxy/forward ./proxy/route ./proxy/internal/rawsocket ./policy ./metrics
 
 check: cross
 
