@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
@@ -115,15 +114,11 @@ func hold(ctx context.Context, s *stage, d *document, told *rig.Progress) error 
 	return err
 }
 
-// costResult is the CPU time that a request costs a process, with and without sharing.
+// costResult is the CPU time in microseconds that a request costs a process.
 type costResult struct {
-	Name   string    `json:"name"`
-	Each   []float64 `json:"microseconds_per_request"` // by rounds
-	Median float64   `json:"median_microseconds"`
-	To     string    `json:"compared_to"` // the same without sharing
-	Ratio  float64   `json:"ratio"`       // to that, median of the ratios within the rounds
-	Low    float64   `json:"ratio_lowest"`
-	High   float64   `json:"ratio_highest"`
+	Name string `json:"name"`
+	To   string `json:"compared_to"` // the same without sharing
+	rig.Figures
 }
 
 // costNames are what is compared, each two with each other.
@@ -149,26 +144,20 @@ func cost(ctx context.Context, s *stage, d *document, told *rig.Progress) error 
 		return err
 	}
 	each := map[string][]float64{}
-	for round := range s.o.rounds + 1 {
-		var parts []string
-		for i := range costNames {
-			name := costNames[(i+round)%len(costNames)]
-			us, err := s.turn(ctx, all[name])
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if parts = append(parts, fmt.Sprintf("%s %.1f", name, us)); round > 0 { // the first one is for connections and buffers
-				each[name] = append(each[name], us)
-			}
+	err = rig.Rounds(s.o.rounds, costNames, func(round int, name string) error {
+		us, err := s.turn(ctx, all[name])
+		if err == nil && round >= 0 {
+			each[name] = append(each[name], us)
+			told.Line("cost     round %d of %d: %s %.1f µs per request", round+1, s.o.rounds, name, us)
 		}
-		told.Line("cost     round %d of %d: %s µs per request", round, s.o.rounds, strings.Join(parts, ", "))
-	}
+		return err
+	})
 	for i, name := range costNames {
-		c := &costResult{Name: name, Each: each[name], Median: rig.Median(each[name]), To: costNames[i&^1]}
-		c.Ratio, c.Low, c.High = rig.Ratios(each[name], each[c.To])
+		c := &costResult{Name: name, To: costNames[i&^1], Figures: rig.Figures{All: each[name]}}
+		c.Conclude(each[c.To])
 		d.Cost = append(d.Cost, c)
 	}
-	return nil
+	return err
 }
 
 // turn is a process's CPU time per request in microseconds.

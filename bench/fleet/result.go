@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/plot/picture"
@@ -226,20 +227,16 @@ func (d *document) figure() *plot.Figure {
 	if len(d.Arms) == 0 {
 		return nil
 	}
-	f := &plot.Figure{Title: "Many processes, one rate limit"}
-	for _, panel := range []struct{ title, name string }{{"Good responses", rig.Good}, {"429s at the upstream", turnedAway}, {"Commands at the engine", commands}} {
-		p := plot.Panel{Title: panel.title, X: plot.Axis{Label: "time", Unit: plot.Seconds}, Y: plot.Axis{Label: "a second", Unit: plot.Count}}
-		for _, r := range d.Arms {
-			s := plot.Series{Name: r.Name}
-			for i, c := range r.Seconds {
-				s.X, s.Y = append(s.X, float64(i)+0.5), append(s.Y, float64(c[panel.name]))
-			}
-			p.Series = append(p.Series, s)
-			for _, q := range r.Periods[min(1, len(r.Periods)):] {
-				p.Marks = append(p.Marks, plot.Mark{At: q.From, Label: "engine " + q.Name})
-			}
+	var runs []draw.Run
+	var marks []plot.Mark
+	for _, r := range d.Arms {
+		runs = append(runs, draw.Run{Name: r.Name, Seconds: r.Seconds})
+		for _, q := range r.Periods[min(1, len(r.Periods)):] {
+			marks = append(marks, plot.Mark{At: q.From, Label: "engine " + q.Name})
 		}
-		f.Panels = append(f.Panels, p)
 	}
-	return f
+	panel := func(title, name string) draw.Panel {
+		return draw.Panel{Title: title, Label: "a second", Value: func(c rig.Counts) int { return c[name] }}
+	}
+	return draw.Seconds("Many processes, one rate limit", runs, marks, panel("Good responses", rig.Good), panel("429s at the upstream", turnedAway), panel("Commands at the engine", commands))
 }

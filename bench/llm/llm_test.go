@@ -145,22 +145,6 @@ func TestFaultsComeInTurnAndAUsedUpAccountRemainsSo(t *testing.T) {
 	}
 }
 
-func TestABucketSaysWhenItHasEnough(t *testing.T) {
-	now := time.Now()
-	b := newBucket(10, now)
-	b.level = 0
-	if d := b.until(5); d != 500*time.Millisecond {
-		t.Errorf("%v until 5", d)
-	}
-	b.fill(now.Add(500 * time.Millisecond))
-	if d := b.until(5); d != 0 || b.full() != 500*time.Millisecond {
-		t.Errorf("%v until 5, %v until full", d, b.full())
-	}
-	if b.fill(now.Add(time.Hour)); b.level != 10 {
-		t.Errorf("level %v", b.level)
-	}
-}
-
 func TestTheLedgerKnowsABodyThatIsNotAsSent(t *testing.T) {
 	whole, short, cut := body{[]byte("words"), true}, body{[]byte("wor"), false}, body{[]byte("words"), false}
 	for name, tc := range map[string]struct {

@@ -73,29 +73,25 @@ func (s *stage) proxyOn(b *rig.Bed, name string, cores []int, env ...string) (*r
 	return p, nil
 }
 
-// inTurn starts all proxies and gives each its turn in every round; another one begins each time.
-// The first round, which makes connections and fills buffers, is -1.
+// inTurn starts all proxies and gives each its turn in every round; see rig.Rounds.
 func (s *stage) inTurn(r *result, turn func(round int, name string, p *rig.Proxy) error) error {
 	var b rig.Bed
 	defer b.End()
-	all, order := map[string]*rig.Proxy{}, s.proxies()
-	for _, name := range order {
+	all := map[string]*rig.Proxy{}
+	for _, name := range s.proxies() {
 		p, err := s.proxyOn(&b, name, s.cores.One)
 		if err != nil {
 			return err
 		}
 		all[name] = p
 	}
-	for round := -1; round < s.rounds; round++ {
-		for _, name := range order {
-			if err := turn(round, name, all[name]); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+	return rig.Rounds(s.rounds, s.proxies(), func(round int, name string) error {
+		err := turn(round, name, all[name])
+		if round >= 0 && name == ours {
+			s.told.Line("%s: round %d of %d: %s", r.Case, round+1, s.rounds, r.last())
 		}
-		order = append(order[1:], order[0])
-		s.told.Line("%s: round %d of %d: %s", r.Case, round+1, s.rounds, r.last())
-	}
-	return nil
+		return err
+	})
 }
 
 // to is load for what listens at addr.
@@ -196,7 +192,8 @@ func (s *stage) startToAnswer(name string) (time.Duration, error) {
 	began := time.Now()
 	p, err := s.begin(&b, name, s.cores.One)
 	for err == nil && time.Since(began) < 15*time.Second {
-		if rig.AnswersOK(p.Addr, "/small") {
+		if c, err := ask(p.Addr); err == nil {
+			_ = c.Close()
 			return time.Since(began), nil
 		}
 		time.Sleep(200 * time.Microsecond)

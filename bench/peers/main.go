@@ -102,7 +102,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := s.grow(d); err != nil {
 		return err
 	}
-	s.told.End()
 	d.tell(stdout)
 	if len(d.Growths) > 0 {
 		d.Figure = d.figure()

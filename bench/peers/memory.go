@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -82,6 +83,12 @@ func ask(addr string) (net.Conn, error) {
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err == nil {
 		_, err = io.Copy(io.Discard, res.Body)
+	}
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = errors.New(res.Status)
+	}
+	if err != nil {
+		_ = c.Close()
 	}
 	return c, err
 }

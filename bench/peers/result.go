@@ -19,16 +19,12 @@ type result struct {
 	more   string             // to print
 }
 
-// values are one proxy's in the order of the rounds.
+// values are one proxy's.
 type values struct {
-	All      []float64 `json:"all"`
-	Median   float64   `json:"median"`
-	Ratio    float64   `json:"ratio_to_haproxy,omitempty"` // median of the ratios within the rounds
-	Low      float64   `json:"ratio_lowest,omitempty"`
-	High     float64   `json:"ratio_highest,omitempty"`
-	Requests int       `json:"requests,omitempty"`
-	Failed   int       `json:"failed,omitempty"`
-	Errors   bool      `json:"socket_errors,omitempty"`
+	rig.Figures
+	Requests int  `json:"requests,omitempty"`
+	Failed   int  `json:"failed,omitempty"`
+	Errors   bool `json:"socket_errors,omitempty"`
 }
 
 func (r *result) of(name string) *values {
@@ -48,13 +44,14 @@ func (r *result) sent(name string, s *rig.Result) {
 	o.Requests, o.Failed, o.Errors = o.Requests+s.Requests, o.Failed+s.Failed, o.Errors || s.SocketErrors
 }
 
-// conclude takes the medians.
+// conclude takes the medians and the ratios to HAProxy.
 func (r *result) conclude(met func(r *result) bool) {
 	for _, v := range r.Values {
-		v.Median = rig.Median(v.All)
+		var to []float64
 		if first := r.Values[haproxy]; first != nil {
-			v.Ratio, v.Low, v.High = rig.Ratios(v.All, first.All)
+			to = first.All
 		}
+		v.Conclude(to)
 	}
 	r.Met = met(r)
 }
@@ -64,8 +61,9 @@ func (r *result) ratio() float64 { return r.of(ours).Ratio }
 
 // belowNginx compares within the rounds too.
 func (r *result) belowNginx() bool {
-	ratio, _, _ := rig.Ratios(r.of(ours).All, r.of(nginx).All)
-	return ratio < 1
+	f := rig.Figures{All: r.of(ours).All}
+	f.Conclude(r.of(nginx).All)
+	return f.Ratio < 1
 }
 
 func (r *result) failedShare() float64 {

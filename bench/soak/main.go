@@ -106,7 +106,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func (s *soak) load(ctx context.Context, p *rig.Proxy, clients int, lasts time.Duration, shown *rig.Progress) {
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
-	defer shown.End()
 	var all sync.WaitGroup
 	for i := range clients {
 		c := &client{soak: s, proxy: p.Addr, from: net.IPv4(127, 1, byte(i>>8), byte(i)), patience: mostPatience}

@@ -95,7 +95,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", way, err)
 			}
-			told.End()
 			r.tell(stdout)
 			d.Runs = append(d.Runs, r)
 		}

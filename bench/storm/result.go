@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/plot/picture"
@@ -72,30 +73,16 @@ var pictureSize = picture.Size{Width: 1000, Height: 1200}
 
 // figure draws runs over each other.
 func figure(runs []*runResult) *plot.Figure {
-	f := &plot.Figure{Title: "An outage, second by second"}
-	panel := func(title, label string, log bool, value func(s rig.Counts) int) {
-		p := plot.Panel{Title: title, X: plot.Axis{Label: "time", Unit: plot.Seconds}, Y: plot.Axis{Label: label, Unit: plot.Count, Log: log}}
-		if log {
-			p.Y.Min, p.Y.Max = 1, 30_000
-		}
-		for _, r := range runs {
-			s := plot.Series{Name: r.title()}
-			for i, second := range r.Seconds {
-				if v := value(second); !log || v > 0 { // else the server could not tell
-					s.X, s.Y = append(s.X, float64(i)+0.5), append(s.Y, float64(v))
-				}
-			}
-			p.Series = append(p.Series, s)
-		}
-		if len(runs) > 0 {
-			p.Marks = []plot.Mark{{At: runs[0].Stopped, To: runs[0].Resumed, Label: "outage"}}
-		}
-		f.Panels = append(f.Panels, p)
+	var all []draw.Run
+	var marks []plot.Mark
+	for _, r := range runs {
+		all = append(all, draw.Run{Name: r.title(), Seconds: r.Seconds})
+		marks = []plot.Mark{{At: r.Stopped, To: r.Resumed, Label: "outage"}}
 	}
-	panel("Good responses", "a second", false, func(s rig.Counts) int { return s[rig.Good] })
-	panel("Errors and tries given up", "a second", false, func(s rig.Counts) int { return s.Kinds(rig.Bad) + s[rig.Late] })
-	panel("Requests at the server (it cannot tell while it is stopped)", "at once", true, func(s rig.Counts) int { return s[atServer] })
-	return f
+	return draw.Seconds("An outage, second by second", all, marks,
+		draw.Panel{Title: "Good responses", Label: "a second", Value: func(s rig.Counts) int { return s[rig.Good] }},
+		draw.Panel{Title: "Errors and tries given up", Label: "a second", Value: func(s rig.Counts) int { return s.Kinds(rig.Bad) + s[rig.Late] }},
+		draw.Panel{Title: "Requests at the server (it cannot tell while it is stopped)", Label: "at once", Log: true, Value: func(s rig.Counts) int { return s[atServer] }})
 }
 
 // meanOver is the stretch of the mean of good responses; share is how much of peace must be back;

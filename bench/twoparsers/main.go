@@ -72,7 +72,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			p.Line("%d streams sent, %d connections upstream, %d requests read alike, %d violations", sent+batch, r.Counted(connections), r.Counted(requests), r.N())
 		}
 	}
-	p.End()
 	if r.Counted(requests) == 0 {
 		return errors.New("nothing reached the upstream")
 	}

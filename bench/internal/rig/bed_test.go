@@ -93,3 +93,19 @@ func TestStatusesLeaveOutInterimOnes(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestABucketSaysWhenItHasEnough(t *testing.T) {
+	now := time.Now()
+	b := NewBucket(10, 10, now)
+	b.Level = 0
+	if d := b.Until(5); d != 500*time.Millisecond {
+		t.Errorf("%v until 5", d)
+	}
+	b.Fill(now.Add(500 * time.Millisecond))
+	if d := b.Until(5); d != 0 || b.Until(b.Capacity) != 500*time.Millisecond {
+		t.Errorf("%v until 5, %v until full", d, b.Until(b.Capacity))
+	}
+	if b.Fill(now.Add(time.Hour)); b.Level != 10 {
+		t.Errorf("level %v", b.Level)
+	}
+}

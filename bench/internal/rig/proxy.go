@@ -77,7 +77,7 @@ func (b *Bed) Start(ctx context.Context, s Spec) (*Proxy, error) {
 	if s.Now {
 		return p, nil
 	}
-	if err := p.awaitReady(ctx); err != nil {
+	if err := p.await(ctx, func() error { _, _, err := p.Get("/readyz"); return err }); err != nil {
 		return nil, fmt.Errorf("the proxy is not ready: %w; it said:\n%s", err, p.Said())
 	}
 	return p, nil
@@ -92,20 +92,6 @@ func (b *Bed) StartMany(ctx context.Context, s Spec, n int) ([]*Proxy, error) {
 	}
 	wait.Wait()
 	return all, errors.Join(errs...)
-}
-
-func (p *Proxy) awaitReady(ctx context.Context) (err error) {
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
-		if _, _, err = p.Get("/readyz"); err == nil {
-			return nil
-		}
-		select {
-		case <-p.Exited:
-			return errors.New("it ended at once")
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return errors.Join(err, ctx.Err())
 }
 
 // Get asks the admin listener; another status than 200 is an error.
