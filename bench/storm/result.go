@@ -9,6 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/plot/picture"
+	"github.com/retryproxy/retryproxy/sim"
 )
 
 // document is everything that was measured. retryproxy-plot can draw it.
@@ -36,7 +37,7 @@ func newRunResult(s *stage, seed uint64) *runResult {
 	r := &runResult{
 		Name: s.way, Outage: s.o.outage, Clients: s.o.manner, Stopped: s.stopped.Seconds(), Resumed: s.resumed.Seconds(),
 		Ticks: ticks, Seconds: rig.Seconds(ticks),
-		Verdict: judge(ticks, s.stopped, s.resumed), Virtual: inVirtualTime(s.way, s.o, seed),
+		Verdict: judge(recorded(ticks), s.stopped, s.resumed), Virtual: inVirtualTime(s.way, s.o, seed),
 	}
 	if s.way == "retryproxy" {
 		r.Proxies = s.o.storm.Proxies
@@ -85,12 +86,11 @@ func figure(runs []*runResult) *plot.Figure {
 		draw.Panel{Title: "Requests at the server (it cannot tell while it is stopped)", Label: "at once", Log: true, Value: func(s rig.Counts) int { return s[atServer] }})
 }
 
-// meanOver is the stretch of the mean of good responses; share is how much of peace must be back;
-// failing is the share of errors that is too many.
+// share is how much of the good responses in peace must be back; failing is the share of errors that
+// is too high.
 const (
-	meanOver = 5 * time.Second
-	share    = 0.95
-	failing  = 0.05
+	share   = 0.95
+	failing = 0.05
 )
 
 // verdict is how a run ended. Times are seconds after the end of the outage, null if it did not happen.
@@ -103,53 +103,36 @@ type verdict struct {
 	PeakWhole   int      `json:"peak_at_once"` // of the whole run
 }
 
-// judge sums up a run whose outage lasted from stopped to resumed.
-func judge(ticks []rig.Counts, stopped, resumed time.Duration) verdict {
-	begin := min(time.Second, stopped/2) // the first second has the connecting in it
-	peace, length := rig.Sum(ticks, begin, stopped), time.Duration(len(ticks))*rig.Tick
-	v := verdict{
-		Peace:      float64(peace[rig.Good]) / (stopped - begin).Seconds(),
-		PeaceFails: fails(peace),
-		Peak:       rig.Sum(ticks, resumed, length)[atServer],
-		PeakWhole:  rig.Sum(ticks, 0, length)[atServer],
+// recorded is a live run as package sim records its own.
+func recorded(ticks []rig.Counts) *sim.Result {
+	all := make([]sim.Second, len(ticks))
+	for i, c := range ticks {
+		all[i] = sim.Second{Good: c[rig.Good], Bad: c.Kinds(rig.Bad), Late: c[rig.Late], AtOnce: c[atServer]}
 	}
-	v.GoodAgain = goodAgain(ticks, resumed.Truncate(rig.Tick), v.Peace)
-	v.ErrorsUnder = errorsUnder(ticks, resumed.Truncate(rig.Tick))
+	return sim.Recorded(all)
+}
+
+// judge sums up a run whose outage lasted from stopped to resumed.
+func judge(r *sim.Result, stopped, resumed time.Duration) verdict {
+	begin := min(time.Second, stopped/2) // the clients connect in the first second
+	peace, end := r.Sum(begin, stopped), 24*time.Hour
+	bad := peace.Bad + peace.Late
+	v := verdict{
+		Peace:      float64(peace.Good) / (stopped - begin).Seconds(),
+		PeaceFails: float64(bad) / float64(max(bad+peace.Good, 1)),
+		Peak:       r.Sum(resumed, end).AtOnce,
+		PeakWhole:  r.Sum(0, end).AtOnce,
+	}
+	resumed = resumed.Truncate(rig.Tick)
+	v.GoodAgain, v.ErrorsUnder = seconds(r.GoodputRecovered(resumed, v.Peace, share)), seconds(r.ErrorsUnder(resumed, failing))
 	return v
 }
 
-// fails is the share of tries that did not bring a good response; 0 of none.
-func fails(c rig.Counts) float64 {
-	bad := c.Kinds(rig.Bad) + c[rig.Late]
-	return float64(bad) / float64(max(bad+c[rig.Good], 1))
-}
-
-// goodAgain is how long after from the mean of good responses over the last five seconds is back at
-// its share of perSecond.
-func goodAgain(ticks []rig.Counts, from time.Duration, perSecond float64) *float64 {
-	for t := from + rig.Tick; t <= time.Duration(len(ticks))*rig.Tick; t += rig.Tick {
-		if float64(rig.Sum(ticks, t-meanOver, t)[rig.Good]) >= share*perSecond*meanOver.Seconds() {
-			return new((t - from).Seconds())
-		}
+func seconds(d time.Duration) *float64 {
+	if d == sim.Never {
+		return nil
 	}
-	return nil
-}
-
-// errorsUnder is how long after from errors and tries given up are under their share of all in every
-// stretch of a second, and stay there.
-func errorsUnder(ticks []rig.Counts, from time.Duration) *float64 {
-	last := time.Duration(len(ticks))*rig.Tick - time.Second
-	for t := last; t >= from; t -= rig.Tick {
-		s := rig.Sum(ticks, t, t+time.Second)
-		if s[rig.Good] > 0 && fails(s) < failing {
-			continue
-		}
-		if t += time.Second; t > last {
-			return nil
-		}
-		return new((t - from).Seconds())
-	}
-	return new(0.0)
+	return new(d.Seconds())
 }
 
 func (v *verdict) String() string {

@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"strings"
 	"time"
 
@@ -174,4 +177,109 @@ func unreadBodies(f *frames) error {
 		}
 	}
 	return nil
+}
+
+// http1Attacks are made by HTTP/1.1.
+var http1Attacks = []attack{
+	{name: "HTTP/1.1: heads byte by byte", conns: 200, ends: true, bound: atEase + 200*perConn/4, why: "200 clients", strike: drip("GET /ok HTTP/1.1\r\nX-A: ", "a", 50*time.Millisecond)},
+	{name: "HTTP/1.1: bodies byte by byte", conns: 100, bound: atEase + 100*perSlow, why: "100 requests", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nContent-Length: 1000000\r\n\r\n", "a", 50*time.Millisecond)},
+	{name: "HTTP/1.1: answers unread", conns: 20, bound: atEase + 20*perSlow, why: "20 requests", strike: func(s *strike) error {
+		return s.begin(s.addr, "GET /large HTTP/1.1\r\nHost: bench.test\r\n\r\n", func(net.Conn) error {
+			s.sent.Add(1)
+			<-s.Done()
+			return nil
+		})
+	}},
+	{name: "HTTP/1.1: connections that say nothing", conns: 400, bound: atEase + 400*perConn/4, why: "400 clients", strike: func(s *strike) error { return s.hold(s.addr, "") }},
+	{name: "HTTP/1.1: heads without end", conns: 4, ends: true, bound: atEase + 4*perHead, why: "4 heads of 64 KiB", strike: drip("GET /ok HTTP/1.1\r\nHost: bench.test\r\nX-A: ", strings.Repeat("a", 4*kib), 0)},
+	{name: "HTTP/1.1: fields without end", conns: 4, ends: true, bound: atEase + 4*perHead, why: "4 heads of 64 KiB", strike: drip("GET /ok HTTP/1.1\r\nHost: bench.test\r\n", strings.Repeat("a: b\r\n", 100), 0)},
+	{name: "HTTP/1.1: chunk extensions", conns: 4, ends: true, bound: atEase + 4*perSlow, why: "4 requests", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nTransfer-Encoding: chunked\r\n\r\n1;", strings.Repeat("a", 4*kib), 0)},
+	{name: "HTTP/1.1: chunks of a byte", conns: 4, bound: atEase + 4*(perSlow+2*mib), why: "4 requests and their bodies kept for a retry", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nTransfer-Encoding: chunked\r\n\r\n", strings.Repeat("1\r\na\r\n", 500), 0)},
+	{name: "HTTP/1.1: pipelined requests, answers unread", conns: 8, bound: atEase + 8*perSlow, why: "8 requests", strike: drip("", strings.Repeat("GET /ok HTTP/1.1\r\nHost: bench.test\r\n\r\n", 50), 0)},
+}
+
+// begin connects, writes and goes on with then. The connection is closed after it.
+func (s *strike) begin(addr, says string, then func(nc net.Conn) error) error {
+	nc, err := s.dial(addr)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if _, err := io.WriteString(nc, says); err != nil {
+		return err
+	}
+	return then(nc)
+}
+
+// drip writes a begin, then one piece after another, d apart.
+func drip(begin, piece string, d time.Duration) func(*strike) error {
+	return func(s *strike) error { return s.drip(s.addr, begin, piece, d) }
+}
+
+func (s *strike) drip(addr, begin, piece string, d time.Duration) error {
+	return s.begin(addr, begin, func(nc net.Conn) error {
+		return s.every(d, func() error { _, err := io.WriteString(nc, piece); return err })
+	})
+}
+
+// hold writes something and reads until the connection ends.
+func (s *strike) hold(addr, says string) error {
+	return s.begin(addr, says, func(nc net.Conn) error {
+		s.sent.Add(1)
+		_, err := io.Copy(io.Discard, nc)
+		if err == nil {
+			err = io.EOF
+		}
+		return err
+	})
+}
+
+// prematureAttacks end requests as soon as they are begun. A client of HTTP/2 has
+// atOnce requests at once, and each of these would take workTime: whoever makes the proxy
+// begin more of them in a second than an honest client could has found a way around that.
+var prematureAttacks = []attack{
+	premature("rapid reset, seen from the upstream", false, func(f *frames, id uint32) error { return f.WriteRSTStream(id, http2.ErrCodeCancel) }),
+	premature("MadeYouReset, windows of 0", false, func(f *frames, id uint32) error { return f.WriteWindowUpdate(id, 0) }),
+	premature("MadeYouReset, windows that overflow", false, func(f *frames, id uint32) error { return f.WriteWindowUpdate(id, 1<<31-1) }),
+	premature("MadeYouReset, DATA behind the end", false, func(f *frames, id uint32) error { return f.WriteData(id, false, []byte("x")) }),
+	premature("MadeYouReset, dependent on itself", false, func(f *frames, id uint32) error {
+		return f.WritePriority(id, http2.PriorityParam{StreamDep: id})
+	}),
+	premature("less than content-length", true, func(f *frames, id uint32) error { return f.WriteData(id, true, []byte("x")) }),
+}
+
+// workTime is how long the upstream takes for each request of an attacker.
+const workTime = time.Second
+
+// premature counts the requests that an attacker begins at its upstream. end is how each of them ends at once.
+func premature(name string, upload bool, end func(f *frames, id uint32) error) attack {
+	return attack{name: name, conns: 1, bound: atEase + perConn + atOnce*perStream, why: "a connection with 128 requests", prepare: func(st *stage) error {
+		var since time.Time
+		st.begin = func(*rig.Proxy) error { since = time.Now(); return nil }
+		st.strike = script{again: func(f *frames) error {
+			block := f.block("GET", "/work")
+			if upload {
+				block = f.block("POST", "/work", "content-length", "1000")
+			}
+			id, err := f.begin(block, !upload)
+			if err != nil {
+				return err
+			}
+			return end(f, id)
+		}}.strike
+		st.judge = func(*rig.Proxy) string {
+			perSecond, honest := float64(st.Counted("begun"))/time.Since(since).Seconds(), atOnce/workTime.Seconds()
+			if perSecond > honest {
+				st.Add("%.0f requests a second were begun upstream, more than an honest client's %.0f", perSecond, honest)
+			}
+			return fmt.Sprintf("%.0f requests a second begun upstream, of %.0f that an honest client could have there", perSecond, honest)
+		}
+		return st.route("work", "/work", func(_ http.ResponseWriter, r *http.Request) {
+			st.Count("begun", 1)
+			select {
+			case <-r.Context().Done():
+			case <-time.After(workTime):
+			}
+		})
+	}}
 }
