@@ -62,15 +62,14 @@ func (st *stage) enough() bool {
 func (st *stage) set(env ...string) { st.spec.Env = append(st.spec.Env, env...) }
 
 // route adds a route with an upstream of its own.
-func (st *stage) route(name, path string, h http.HandlerFunc, env ...string) error {
-	addr, err := st.Serve(echoing(h))
+func (st *stage) route(name, path string, h http.HandlerFunc, env ...string) {
+	addr := st.Serve(echoing(h))
 	st.routes = append(st.routes, name)
 	prefix := "RETRYPROXY_ROUTE_" + strings.ToUpper(name) + "_"
 	st.set("RETRYPROXY_ROUTES="+strings.Join(st.routes, ","), prefix+"PATH="+path, prefix+"UPSTREAM=http://"+addr)
 	for _, e := range env {
 		st.set(prefix + e)
 	}
-	return err
 }
 
 // strike is one connection of an attack in flight.

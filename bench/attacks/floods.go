@@ -19,9 +19,9 @@ import (
 type script struct {
 	deaf     bool                    // reads nothing
 	settings []http2.Setting         // of the client
-	begin    func(f *frames) error   // once; nil: nothing
+	begin    func(f *frames)         // once; nil: nothing
 	sends    int64                   // requests, by begin
-	again    func(f *frames) error   // then, again and again; nil: nothing, until the connection ends
+	again    func(f *frames)         // then, again and again; nil: nothing, until the connection ends
 	every    time.Duration           // between these, and what is written goes out at once; 0: as fast as can be
 	pause    time.Duration           // before the next connection, for whom to come at once would be another attack, on the cores
 	hear     func(frame http2.Frame) // what the proxy says; nil: nothing else than s.listen
@@ -48,9 +48,7 @@ func (c script) play(s *strike) error {
 		}()
 	}
 	if c.begin != nil {
-		if err := c.begin(f); err != nil {
-			return err
-		}
+		c.begin(f)
 		if err := f.out.Flush(); err != nil {
 			return err
 		}
@@ -64,10 +62,11 @@ func (c script) play(s *strike) error {
 		return io.EOF // if the attack is not over
 	}
 	return s.every(c.every, func() error {
-		if err := c.again(f); err != nil || c.every == 0 {
-			return err
+		if c.again(f); c.every > 0 {
+			return f.out.Flush()
 		}
-		return f.out.Flush()
+		_, err := f.out.Write(nil) // of what did not fit in before
+		return err
 	})
 }
 
@@ -102,54 +101,47 @@ func window(size uint32) []http2.Setting {
 
 // http2Attacks are made by HTTP/2.
 var http2Attacks = []attack{
-	{name: "rapid reset", conns: 4, ends: true, bound: streams4, why: streams4Why, strike: script{again: func(f *frames) error {
-		id, err := f.begin(f.block("GET", "/slow"), true)
-		if err != nil {
-			return err
-		}
-		return f.WriteRSTStream(id, http2.ErrCodeCancel)
+	{name: "rapid reset", conns: 4, ends: true, bound: streams4, why: streams4Why, strike: script{again: func(f *frames) {
+		_ = f.WriteRSTStream(f.begin(f.block("GET", "/slow"), true), http2.ErrCodeCancel)
 	}}.strike},
 	{name: "CONTINUATION without end", conns: 4, ends: true, bound: heads4, why: "4 heads", strike: continuation(strings.Repeat("x", 8*kib), 0)},
 	{name: "CONTINUATION without content", conns: 4, ends: true, bound: heads4, why: "4 heads", strike: continuation("", 0)},
 	{name: "CONTINUATION byte by byte", conns: 100, ends: true, bound: atEase + 100*(perConn+perHead/8), why: "100 connections", strike: continuation("x", 50*time.Millisecond)},
-	{name: "SETTINGS", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{again: func(f *frames) error {
-		return f.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 14})
+	{name: "SETTINGS", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{again: func(f *frames) {
+		_ = f.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 14})
 	}}.strike},
-	{name: "SETTINGS, answers unread", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{deaf: true, again: func(f *frames) error { return f.WriteSettings() }}.strike},
+	{name: "SETTINGS, answers unread", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{deaf: true, again: func(f *frames) { _ = f.WriteSettings() }}.strike},
 	{name: "PING", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{again: ping}.strike},
 	{name: "PING, answers unread", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{deaf: true, again: ping}.strike},
-	{name: "PRIORITY", conns: 4, ends: true, bound: atEase + 4*perConn, why: "4 connections", strike: script{again: func(f *frames) error { return f.WritePriority(3, http2.PriorityParam{Weight: 9}) }}.strike},
-	{name: "frames of an unknown kind", conns: 4, ends: true, bound: atEase + 4*perConn, why: "4 connections", strike: script{again: func(f *frames) error { return f.WriteRawFrame(0x77, 0, 1, make([]byte, 1024)) }}.strike},
+	{name: "PRIORITY", conns: 4, ends: true, bound: atEase + 4*perConn, why: "4 connections", strike: script{again: func(f *frames) { _ = f.WritePriority(3, http2.PriorityParam{Weight: 9}) }}.strike},
+	{name: "frames of an unknown kind", conns: 4, ends: true, bound: atEase + 4*perConn, why: "4 connections", strike: script{again: func(f *frames) { _ = f.WriteRawFrame(0x77, 0, 1, make([]byte, 1024)) }}.strike},
 	{name: "HPACK bomb", conns: 4, ends: true, bound: atEase + 4*(perConn+atOnce*perHead/4), why: "4 connections with 128 heads of 64 KiB", strike: bomb},
-	{name: "windows of zero", conns: 4, bound: streams4, why: streams4Why, strike: script{settings: window(0), sends: atOnce, begin: func(f *frames) error { return f.fill("/medium") }}.strike},
+	{name: "windows of zero", conns: 4, bound: streams4, why: streams4Why, strike: script{settings: window(0), sends: atOnce, begin: func(f *frames) { f.fill("/medium") }}.strike},
 	{name: "windows that open by a byte", conns: 4, bound: streams4, why: streams4Why,
-		strike: script{settings: window(1), begin: func(f *frames) error { return f.fill("/medium") }, again: func(f *frames) error {
-			return f.WriteWindowUpdate(1+2*rand.Uint32N(atOnce), 1)
+		strike: script{settings: window(1), begin: func(f *frames) { f.fill("/medium") }, again: func(f *frames) {
+			_ = f.WriteWindowUpdate(1+2*rand.Uint32N(atOnce), 1)
 		}}.strike},
-	{name: "streams beyond the most at once", conns: 4, ends: true, bound: streams4, why: streams4Why, strike: script{again: func(f *frames) error {
-		_, err := f.begin(f.block("POST", "/ok"), false)
-		return err
-	}}.strike},
+	{name: "streams beyond the most at once", conns: 4, ends: true, bound: streams4, why: streams4Why, strike: script{again: upload}.strike},
 	{name: "DATA without content", conns: 4, ends: true, bound: atEase + 4*(perConn+perStream), why: "4 requests",
-		strike: script{again: func(f *frames) error { return f.WriteData(1, false, nil) }, begin: func(f *frames) error {
-			_, err := f.begin(f.block("POST", "/ok"), false)
-			return err
-		}}.strike},
+		strike: script{begin: upload, again: func(f *frames) { _ = f.WriteData(1, false, nil) }}.strike},
 	{name: "bodies that nobody reads", conns: 4, bound: atEase + 4*(perWindow+atOnce*perStream), why: "4 connections' windows of 1 MiB and 128 requests each", strike: script{sends: atOnce, begin: unreadBodies}.strike},
 }
 
-func ping(f *frames) error { return f.WritePing(false, [8]byte{}) }
+func ping(f *frames) { _ = f.WritePing(false, [8]byte{}) }
+
+// upload begins a request with a body.
+func upload(f *frames) { f.begin(f.block("POST", "/ok"), false) }
 
 // continuation sends request headers that do not end, a piece every d.
 func continuation(piece string, d time.Duration) func(*strike) error {
 	return func(s *strike) error {
 		field := []byte(piece)
-		return script{every: d, begin: func(f *frames) error {
+		return script{every: d, begin: func(f *frames) {
 			if len(piece) > 1 { // whole fields
 				field = bytes.Clone(f.block("GET", "/ok", "x-large", piece))
 			}
-			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: f.block("GET", "/ok")})
-		}, again: func(f *frames) error { return f.WriteContinuation(1, false, field) }}.strike(s)
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: f.block("GET", "/ok")})
+		}, again: func(f *frames) { _ = f.WriteContinuation(1, false, field) }}.strike(s)
 	}
 }
 
@@ -157,26 +149,20 @@ func continuation(piece string, d time.Duration) func(*strike) error {
 // kept in the table, then named by a byte each time.
 func bomb(s *strike) error {
 	var block []byte
-	return script{begin: func(f *frames) error {
+	return script{begin: func(f *frames) {
 		large := f.block("GET", "/ok", "x-bomb", strings.Repeat("b", 3*kib))
 		block = append(bytes.Clone(large), strings.Repeat("\xbe", 8*kib)...) // 62: the newest of the table
-		return nil
-	}, again: func(f *frames) error { _, err := f.begin(block, true); return err }}.strike(s)
+	}, again: func(f *frames) { f.begin(block, true) }}.strike(s)
 }
 
 // unreadBodies sends bodies to where nobody reads them, as far as the windows let it.
-func unreadBodies(f *frames) error {
+func unreadBodies(f *frames) {
 	piece := make([]byte, 16*kib)
 	for range atOnce {
-		id, err := f.begin(f.block("POST", "/deaf"), false)
-		if err == nil && id < 2*60 { // 60 of 16 KiB: less than the connection's window of 1 MiB
-			err = f.WriteData(id, false, piece)
-		}
-		if err != nil {
-			return err
+		if id := f.begin(f.block("POST", "/deaf"), false); id < 2*60 { // 60 of 16 KiB: less than the connection's window of 1 MiB
+			_ = f.WriteData(id, false, piece)
 		}
 	}
-	return nil
 }
 
 // http1Attacks are made by HTTP/1.1.
@@ -238,34 +224,30 @@ func (s *strike) hold(addr, says string) error {
 // atOnce requests at once, and each of these would take workTime: whoever makes the proxy
 // begin more of them in a second than an honest client could has found a way around that.
 var prematureAttacks = []attack{
-	premature("rapid reset, seen from the upstream", false, func(f *frames, id uint32) error { return f.WriteRSTStream(id, http2.ErrCodeCancel) }),
-	premature("MadeYouReset, windows of 0", false, func(f *frames, id uint32) error { return f.WriteWindowUpdate(id, 0) }),
-	premature("MadeYouReset, windows that overflow", false, func(f *frames, id uint32) error { return f.WriteWindowUpdate(id, 1<<31-1) }),
-	premature("MadeYouReset, DATA behind the end", false, func(f *frames, id uint32) error { return f.WriteData(id, false, []byte("x")) }),
-	premature("MadeYouReset, dependent on itself", false, func(f *frames, id uint32) error {
-		return f.WritePriority(id, http2.PriorityParam{StreamDep: id})
+	premature("rapid reset, seen from the upstream", false, func(f *frames, id uint32) { _ = f.WriteRSTStream(id, http2.ErrCodeCancel) }),
+	premature("MadeYouReset, windows of 0", false, func(f *frames, id uint32) { _ = f.WriteWindowUpdate(id, 0) }),
+	premature("MadeYouReset, windows that overflow", false, func(f *frames, id uint32) { _ = f.WriteWindowUpdate(id, 1<<31-1) }),
+	premature("MadeYouReset, DATA behind the end", false, func(f *frames, id uint32) { _ = f.WriteData(id, false, []byte("x")) }),
+	premature("MadeYouReset, dependent on itself", false, func(f *frames, id uint32) {
+		_ = f.WritePriority(id, http2.PriorityParam{StreamDep: id})
 	}),
-	premature("less than content-length", true, func(f *frames, id uint32) error { return f.WriteData(id, true, []byte("x")) }),
+	premature("less than content-length", true, func(f *frames, id uint32) { _ = f.WriteData(id, true, []byte("x")) }),
 }
 
 // workTime is how long the upstream takes for each request of an attacker.
 const workTime = time.Second
 
 // premature counts the requests that an attacker begins at its upstream. end is how each of them ends at once.
-func premature(name string, upload bool, end func(f *frames, id uint32) error) attack {
+func premature(name string, upload bool, end func(f *frames, id uint32)) attack {
 	return attack{name: name, conns: 1, bound: atEase + perConn + atOnce*perStream, why: "a connection with 128 requests", prepare: func(st *stage) error {
 		var since time.Time
 		st.begin = func(*rig.Proxy) error { since = time.Now(); return nil }
-		st.strike = script{again: func(f *frames) error {
+		st.strike = script{again: func(f *frames) {
 			block := f.block("GET", "/work")
 			if upload {
 				block = f.block("POST", "/work", "content-length", "1000")
 			}
-			id, err := f.begin(block, !upload)
-			if err != nil {
-				return err
-			}
-			return end(f, id)
+			end(f, f.begin(block, !upload))
 		}}.strike
 		st.judge = func(*rig.Proxy) string {
 			perSecond, honest := float64(st.Counted("begun"))/time.Since(since).Seconds(), atOnce/workTime.Seconds()
@@ -274,12 +256,13 @@ func premature(name string, upload bool, end func(f *frames, id uint32) error) a
 			}
 			return fmt.Sprintf("%.0f requests a second begun upstream, of %.0f that an honest client could have there", perSecond, honest)
 		}
-		return st.route("work", "/work", func(_ http.ResponseWriter, r *http.Request) {
+		st.route("work", "/work", func(_ http.ResponseWriter, r *http.Request) {
 			st.Count("begun", 1)
 			select {
 			case <-r.Context().Done():
 			case <-time.After(workTime):
 			}
 		})
+		return nil
 	}}
 }

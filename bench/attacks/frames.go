@@ -76,21 +76,19 @@ func (f *frames) fields(pairs []string) []byte {
 	return f.head.Bytes()
 }
 
-// begin opens a stream and returns its number.
-func (f *frames) begin(block []byte, end bool) (uint32, error) {
+// begin opens a stream and returns its number. What cannot be written, f.out.Flush says in the end.
+func (f *frames) begin(block []byte, end bool) uint32 {
 	id := f.next
 	f.next += 2
-	return id, f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: end, EndHeaders: true})
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: end, EndHeaders: true})
+	return id
 }
 
 // fill opens as many streams as may be.
-func (f *frames) fill(path string) error {
+func (f *frames) fill(path string) {
 	for range atOnce {
-		if _, err := f.begin(f.block("GET", path), true); err != nil {
-			return err
-		}
+		f.begin(f.block("GET", path), true)
 	}
-	return f.out.Flush()
 }
 
 // perConnection is how many requests one connection is used for by askByHTTP2: their
@@ -107,14 +105,11 @@ func (s *strike) askByHTTP2(next func() (pairs []string, body string), tell func
 	defer f.nc.Close()
 	for range perConnection {
 		pairs, body := next()
-		id, err := f.begin(f.fields(pairs), body == "")
-		if err == nil && body != "" {
-			err = f.WriteData(id, true, []byte(body))
+		id := f.begin(f.fields(pairs), body == "")
+		if body != "" {
+			_ = f.WriteData(id, true, []byte(body))
 		}
-		if err == nil {
-			err = f.out.Flush()
-		}
-		if err != nil {
+		if f.out.Flush() != nil {
 			return nil // the one before has ended the connection
 		}
 		s.sent.Add(1)

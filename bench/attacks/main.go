@@ -63,10 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	bed := &rig.Bed{}
 	defer bed.End()
-	upstream, err := bed.Serve(echoing(usual()))
-	if err != nil {
-		return err
-	}
+	upstream := bed.Serve(echoing(usual()))
 	var found error
 	title := ""
 	for _, a := range chosen {

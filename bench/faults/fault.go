@@ -135,12 +135,9 @@ func inTurn(all ...func(*stage) error) func(*stage) error {
 
 // startFallback starts a second upstream, which is good to the end.
 func startFallback(st *stage) error {
-	own, err := rig.OwnAddresses(1)
-	if err != nil {
-		return err
-	}
-	st.spec.Env = append(st.spec.Env, "RETRYPROXY_FALLBACK=http://"+own[0])
-	_, err = st.StartRole(roleUpstream, nil, nil, own[0], "", "http")
+	addr := rig.OwnAddresses(1)[0]
+	st.spec.Env = append(st.spec.Env, "RETRYPROXY_FALLBACK=http://"+addr)
+	_, err := st.StartRole(roleUpstream, nil, nil, addr, "", "http")
 	return err
 }
 

@@ -45,7 +45,7 @@ func dnsGone(name, how, mode string) fault {
 				return err
 			}
 			st.spec.Upstream = "http://app.faults.test:" + port
-			st.spec.By, err = st.NameServer(ip, st.dir, func(string) rig.Answer {
+			st.spec.By, err = st.NameServer(ip, func(string) rig.Answer {
 				switch now.Load() {
 				case "":
 					return rig.Answer{IP: ip}

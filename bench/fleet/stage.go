@@ -78,10 +78,7 @@ func (p part) play(ctx context.Context, o *options, d *document, told *rig.Progr
 	if p.atOnce {
 		s.up.answer = 0
 	}
-	var err error
-	if s.up.addr, err = s.Serve(s.up); err != nil {
-		return err
-	}
+	s.up.addr = s.Serve(s.up)
 	if p.measure == nil || p.shared {
 		if err := s.start(ctx); err != nil {
 			return err

@@ -35,12 +35,10 @@ func setUp(ctx context.Context, b *rig.Bed, o *options, client int, retries int,
 	p := &play{o: o, proxied: w.start != nil}
 	p.row = row{Client: v.name, Through: w.name, Retries: retries > 0, judged: w.judge, paced: w.paced, short: o.short}
 	p.provider = newProvider(v.wire, &o.fates, o.requestLimit, o.tokenLimit)
-	upstream, err := b.Serve(p.provider)
-	if err != nil {
-		return nil, err
-	}
+	upstream := b.Serve(p.provider)
 	addrs := []string{upstream}
 	if p.proxied {
+		var err error
 		if addrs, err = w.start(ctx, b, upstream); err != nil {
 			return nil, err
 		}

@@ -108,11 +108,8 @@ func (s *stage) point(a *axis, n int, r *result) error {
 		mine.peers = nil
 	}
 	if a.env != nil {
-		dir, err := b.TempDir()
-		if err != nil {
-			return err
-		}
-		if mine.env, err = a.env(n, dir); err != nil {
+		var err error
+		if mine.env, err = a.env(n, b.TempDir()); err != nil {
 			return err
 		}
 	}

@@ -52,11 +52,7 @@ func (s *stage) alone(name string, env []string, measure func(p *rig.Proxy) erro
 	defer b.End()
 	mine := *s
 	if name == ours {
-		dir, err := b.TempDir()
-		if err != nil {
-			return err
-		}
-		mine.proxy = filepath.Join(dir, ours)
+		mine.proxy = filepath.Join(b.TempDir(), ours)
 		if out, err := exec.CommandContext(s.ctx, "cp", s.proxy, mine.proxy).CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -149,10 +145,7 @@ const functionsTold = 30
 func (s *stage) instructions(r *result) error {
 	var b rig.Bed
 	defer b.End()
-	dir, err := b.TempDir()
-	if err != nil {
-		return err
-	}
+	dir := b.TempDir()
 	program, err := withoutRDTSCP(s.proxy, dir)
 	if err != nil {
 		return err

@@ -91,16 +91,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	bed := &rig.Bed{}
 	defer bed.End()
-	dir, err := bed.TempDir()
-	if err != nil {
-		return err
-	}
+	log := bed.TempDir() + "/log"
 	upstream, end, err := s.start(false)
 	if err != nil {
 		return err
 	}
 	bed.Later(end)
-	p, err := bed.Start(ctx, rig.Spec{Program: program, Upstream: "http://" + upstream, Env: settings, Log: dir + "/log"})
+	p, err := bed.Start(ctx, rig.Spec{Program: program, Upstream: "http://" + upstream, Env: settings, Log: log})
 	if err != nil {
 		return err
 	}
@@ -113,7 +110,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fmt.Fprintf(stdout, "seed %d: %d requests in %.0f s (%.0f/s)\n", s.seed, s.Counted(sent), time.Since(began).Seconds(), float64(s.Counted(sent))/time.Since(began).Seconds())
 	end()
 	s.conclude(p, before, stdout)
-	s.checkLog(dir + "/log")
+	s.checkLog(log)
 	if s.N() == 0 {
 		fmt.Fprintln(stdout, "no violation")
 		return nil

@@ -34,11 +34,7 @@ const atServer = "server at once"
 
 // play plays one run. A run cut short by ctx is an error.
 func play(ctx context.Context, way string, o *options, seed uint64, told *rig.Progress) (*runResult, error) {
-	own, err := rig.OwnAddresses(1)
-	if err != nil {
-		return nil, err
-	}
-	s := &stage{o: o, way: way, addr: own[0], line: rig.NewTimeline()}
+	s := &stage{o: o, way: way, addr: rig.OwnAddresses(1)[0], line: rig.NewTimeline()}
 	defer s.End()
 	if err := errors.Join(s.startServer(), s.startProxies(ctx)); err != nil {
 		return nil, err
@@ -61,7 +57,8 @@ func play(ctx context.Context, way string, o *options, seed uint64, told *rig.Pr
 			told.Line("%s", s.tell(n))
 		}
 	})
-	if err = s.outage(run); err == nil {
+	err := s.outage(run)
+	if err == nil {
 		<-run.Done()
 	}
 	for _, p := range s.proxies {

@@ -55,10 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer bed.End()
 	recorder := &recorder{}
 	recorder.Begin = recorder.begin
-	addr, err := bed.Record(&recorder.Recorder)
-	if err != nil {
-		return err
-	}
+	addr := bed.Record(&recorder.Recorder)
 	proxy, err := bed.Start(ctx, rig.Spec{Program: program, Upstream: "http://" + addr, Env: []string{"RETRYPROXY_UPSTREAM_HOST=preserve",
 		"RETRYPROXY_MAX_RETRIES=0", "RETRYPROXY_BREAKER=off", "RETRYPROXY_CONCURRENCY_LIMIT=off"}})
 	if err != nil {

@@ -33,10 +33,10 @@ type reader struct {
 }
 
 // newReader starts net/http's server, at addr. Others before it say of which stream a request is.
-func newReader(bed *rig.Bed, name string) (r *reader, err error) {
-	r = &reader{name: name, read: map[string][]rig.Reading{}}
-	r.addr, err = bed.Serve(r)
-	return r, err
+func newReader(bed *rig.Bed, name string) *reader {
+	r := &reader{name: name, read: map[string][]rig.Reading{}}
+	r.addr = bed.Serve(r)
+	return r
 }
 
 func (by *reader) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
@@ -94,10 +94,7 @@ listen all
 // startReaders starts net/http's server, and one behind each peer.
 func startReaders(bed *rig.Bed) (all []*reader, children []*rig.Proxy, err error) {
 	for _, p := range append([]rig.Peer{{Program: netHTTP}}, peers...) {
-		r, err := newReader(bed, p.Program)
-		if err != nil {
-			return nil, nil, err
-		}
+		r := newReader(bed, p.Program)
 		if all = append(all, r); p.Config == "" {
 			continue
 		}

@@ -52,11 +52,7 @@ func TestARecorderKnowsTheBytesOfEachRequest(t *testing.T) {
 	}}
 	var b Bed
 	defer b.End()
-	at, err := b.Record(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.Dial("tcp", at)
+	c, err := net.Dial("tcp", b.Record(r))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,10 +58,7 @@ func (l *Load) Send(ctx context.Context) (*Result, error) {
 	}
 	var b Bed
 	defer b.End()
-	dir, err := b.TempDir()
-	if err != nil {
-		return nil, err
-	}
+	dir := b.TempDir()
 	if err := os.WriteFile(dir+"/load.lua", fmt.Appendf(nil, script, method, l.BodyBytes, l.Headers, l.Distinct), 0o600); err != nil {
 		return nil, err
 	}

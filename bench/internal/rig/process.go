@@ -113,16 +113,20 @@ func (c *Child) AwaitPort(addr string) error {
 }
 
 // FreeAddresses are n on 127.0.0.1 on which nobody listened a moment ago.
-func FreeAddresses(n int) ([]string, error) { return freeAddresses("127.0.0.1", n) }
+func FreeAddresses(n int) []string {
+	all, err := freeAddresses("127.0.0.1", n)
+	must(err)
+	return all
+}
 
 // OwnAddresses are n on a random address of the loopback network: no connection of another program
 // takes one of their ports before they are listened on. Only Linux has that network as a whole.
-func OwnAddresses(n int) ([]string, error) {
+func OwnAddresses(n int) []string {
 	own, err := freeAddresses(fmt.Sprintf("127.%d.%d.%d", 64+rand.N(64), rand.N(256), 1+rand.N(254)), n)
 	if err != nil {
 		return FreeAddresses(n)
 	}
-	return own, nil
+	return own
 }
 
 func freeAddresses(ip string, n int) (all []string, err error) {

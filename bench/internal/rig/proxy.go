@@ -46,10 +46,7 @@ func Network(addr string) (network, address string) {
 
 // Start starts retryproxy and waits until it is ready. It is killed at the end.
 func (b *Bed) Start(ctx context.Context, s Spec) (*Proxy, error) {
-	own, err := OwnAddresses(2)
-	if err != nil {
-		return nil, err
-	}
+	own := OwnAddresses(2)
 	for i, addr := range []*string{&s.Listen, &s.Admin} {
 		if *addr == "" {
 			*addr = own[i]
@@ -133,16 +130,9 @@ type Peer struct {
 
 // StartPeer starts a peer in front of an upstream address and waits until it accepts connections.
 func (b *Bed) StartPeer(p Peer, upstream string, cores []int) (*Proxy, error) {
-	dir, err := b.TempDir()
-	if err != nil {
-		return nil, err
-	}
-	own, err := OwnAddresses(1)
-	if err != nil {
-		return nil, err
-	}
-	host, port, _ := strings.Cut(own[0], ":")
-	text := strings.NewReplacer("{listen}", own[0], "{host}", host, "{port}", port, "{upstream}", upstream, "{dir}", dir).Replace(p.Config)
+	dir, own := b.TempDir(), OwnAddresses(1)[0]
+	host, port, _ := strings.Cut(own, ":")
+	text := strings.NewReplacer("{listen}", own, "{host}", host, "{port}", port, "{upstream}", upstream, "{dir}", dir).Replace(p.Config)
 	if err := os.WriteFile(dir+"/config", []byte(text), 0o644); err != nil {
 		return nil, err
 	}
@@ -152,7 +142,7 @@ func (b *Bed) StartPeer(p Peer, upstream string, cores []int) (*Proxy, error) {
 	}
 	cmd := exec.Command(p.Program, args...)
 	cmd.Env = environ()
-	proxy := &Proxy{Addr: own[0]}
+	proxy := &Proxy{Addr: own}
 	if err := pinned(cores, func() (err error) { proxy.Child, err = Start(cmd, nil); return err }); err != nil {
 		return nil, err
 	}

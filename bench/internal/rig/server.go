@@ -88,9 +88,11 @@ type Recorder struct {
 }
 
 // Record starts a Recorder on loopback.
-func (b *Bed) Record(r *Recorder) (at string, err error) {
+func (b *Bed) Record(r *Recorder) (at string) {
 	r.Take = r.serve
-	return b.Accept("127.0.0.1:0", &r.Server)
+	at, err := b.Accept("127.0.0.1:0", &r.Server)
+	must(err)
+	return at
 }
 
 func (r *Recorder) serve(c net.Conn) {

@@ -37,12 +37,9 @@ func init() {
 
 // StartUpstream starts the upstream on some cores and returns its address.
 func (b *Bed) StartUpstream(cores []int) (addr string, err error) {
-	own, err := OwnAddresses(1)
-	if err != nil {
-		return "", err
-	}
-	_, err = b.StartRole(roleUpstream, nil, cores, own[0])
-	return own[0], err
+	addr = OwnAddresses(1)[0]
+	_, err = b.StartRole(roleUpstream, nil, cores, addr)
+	return addr, err
 }
 
 // upstream is one connection.
