@@ -84,13 +84,11 @@ func plain(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: 
 // hidden is what is to be taken for a request.
 var hidden = plain("/hidden/" + mark)
 
-// smuggles are the requests of bench/conformance that are not large, and each framing that was ever read in two
-// ways, before a body with a request in it.
+// smuggles are the requests of bench/conformance, and each framing that was ever read in two ways before a body
+// with a request in it.
 func smuggles() (all []string) {
 	for _, raw := range conformance.Requests() {
-		if len(raw) < 4*kib {
-			all = append(all, strings.ReplaceAll(raw, " / HTTP/1.1", " /c/"+mark+" HTTP/1.1"))
-		}
+		all = append(all, strings.ReplaceAll(raw, " / HTTP/1.1", " /c/"+mark+" HTTP/1.1"))
 	}
 	for _, framing := range []string{
 		"Content-Length: %d\r\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked\r\nContent-Length: %d", "Content-Length: %d\r\nContent-Length: 0", "Content-Length: 0\r\nContent-Length: %d", "Content-Length: %d, 0", "Content-Length: +%d",

@@ -22,7 +22,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
@@ -72,16 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	rows := make([]*result, len(chosen))
-	places := make(chan struct{}, atOnce)
-	var all sync.WaitGroup
-	for i := range chosen {
-		all.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			rows[i] = o.playOne(ctx, &chosen[i], stderr)
-		})
-	}
-	all.Wait()
+	rig.Parallel(atOnce, len(rows), func(i int) { rows[i] = o.playOne(ctx, &chosen[i], stderr) })
 	for i := range rows {
 		for try := 1; try < o.tries && rows[i].hasSecondTry(); try++ {
 			fmt.Fprintf(stderr, "faults: %s: once more, alone\n", rows[i].name)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -42,16 +40,13 @@ func startEngine(bed *rig.Bed, program string) (*engine, error) {
 
 // start starts the server, empty, where it was before.
 func (e *engine) start() error {
-	host, port, _ := strings.Cut(e.addr, ":")
-	child, err := rig.Start(exec.Command(e.program, "--bind", host, "--port", port, "--dir", e.bed.TempDir(), "--save", "", "--appendonly", "no", "--maxmemory", "64mb"), nil)
+	p := rig.Redis(e.program)
+	p.Listen = e.addr
+	child, err := e.bed.StartPeer(p, "", nil)
 	if err != nil {
 		return fmt.Errorf("%w; on Debian: apt-get install redis-server", err)
 	}
-	e.child = child
-	e.bed.Later(child.Kill)
-	if err := child.AwaitPort(e.addr); err != nil {
-		return fmt.Errorf("%s: %w; it said:\n%s", e.program, err, child.Lines())
-	}
+	e.child = child.Child
 	return nil
 }
 

@@ -31,7 +31,7 @@
 // is the median of differences between pairs of streams, one by that way and one directly.
 //
 // A minute of the vendors' limits is a second here, and a generation of ten seconds
-// takes a sixth of one. Everything is on loopback. The figures of the load are flags.
+// takes a sixth of one. Everything is on loopback.
 //
 // Exit codes: 0 the rows of retryproxy keep every promise; 1 one does not, or a row
 // could not be played; 2 wrong arguments.
@@ -54,42 +54,37 @@ import (
 
 func main() { rig.Main("llm", run) }
 
-// options are the flags.
+// options are the flags and constants.
 type options struct {
 	fates
 	proxy                    string
 	through                  []string
 	load                     time.Duration
-	rate                     float64 // jobs a second
-	requestLimit, tokenLimit float64 // a second
-	pairs                    int
-	processes                int
+	rate                     float64 // jobs a second for each row: about the token limit, and twice that in bursts
+	requestLimit, tokenLimit float64 // of the provider, a second; also its burst
+	pairs                    int     // of streams for the added latency
+	processes                int     // that share through Redis, for fleet
 	json                     string
 	short                    bool
 	set                      []string // settings of the proxy
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
-	o := &options{}
+	o := &options{
+		fates: fates{errors: 0.05, median: 170 * time.Millisecond, sigma: 0.8},
+		rate:  27, requestLimit: 40, tokenLimit: 8000, pairs: 100, processes: 50,
+	}
 	f := rig.NewFlags("llm", stderr, &o.proxy)
 	f.Some(&o.through, "through", installed(), []string{direct, haproxy, retryproxy, fleet}, "the ways to the provider")
 	rig.Number(f, &o.load, "load", 30*time.Second, time.Second, time.Hour, "how long jobs come")
-	rig.Number(f, &o.rate, "rate", 27, 0.1, 1000, "jobs a second for each row: about the token limit, and twice that in bursts")
-	rig.Number(f, &o.requestLimit, "requests", 40, 1, 1e6, "the provider's limit of requests a second, and its burst")
-	rig.Number(f, &o.tokenLimit, "tokens", 8000, mostTokens, 1e9, "the provider's limit of tokens a second, and its burst")
-	rig.Number(f, &o.errors, "errors", 0.05, 0, 1, "share of attempts that get a fault")
-	rig.Number(f, &o.median, "median", 170*time.Millisecond, 0, time.Minute, "median time for a generation")
-	rig.Number(f, &o.sigma, "sigma", 0.8, 0, 3, "standard deviation of the logarithm of that time")
 	f.Seed(&o.seed, 1)
-	rig.Number(f, &o.pairs, "pairs", 100, 1, 10_000, "pairs of streams for the added latency")
-	rig.Number(f, &o.processes, "processes", 50, 2, 500, "processes that share through Redis, for fleet")
 	f.StringVar(&o.json, "json", "", "write everything that was measured to this file")
-	f.BoolVar(&o.short, "short", false, fmt.Sprintf("%v of load and %d pairs, whatever --load and --pairs say; faults that did not happen are no error", shortLoad, shortPairs))
+	f.BoolVar(&o.short, "short", false, "3 s of load and 10 pairs; faults that did not happen are no error")
 	f.Settings(&o.set, "RETRYPROXY_RETRY_METHODS=any")
 	f.Check(func(c *rig.Check) {
 		c.That(len(o.through) > 0, "--through is empty")
 		if o.short {
-			o.load, o.pairs = shortLoad, shortPairs
+			o.load, o.pairs = 3*time.Second, 10
 		}
 		for way, program := range map[string]string{haproxy: haproxy, fleet: "redis-server"} {
 			if slices.Contains(o.through, way) {
@@ -99,11 +94,6 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	})
 	return o, f.Parse(args)
 }
-
-const (
-	shortLoad  = 3 * time.Second
-	shortPairs = 10
-)
 
 // installed are the ways that this machine has; a fleet needs more of it than most have to spare.
 func installed() string {
@@ -118,6 +108,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	return o.run(ctx, args, stdout, stderr)
+}
+
+func (o *options) run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	if o.proxy, err = filepath.Abs(o.proxy); err != nil {
 		return err
 	}

@@ -203,7 +203,7 @@ func (o *options) startRetryproxy(ctx context.Context, b *rig.Bed, provider stri
 
 // startFleet starts many processes that share through a Redis of their own.
 func (o *options) startFleet(ctx context.Context, b *rig.Bed, provider string) ([]string, error) {
-	redis, err := b.StartPeer(rig.Peer{Program: "redis-server", Config: "bind {host}\nport {port}\ndir {dir}\nsave \"\"\n"}, "", nil)
+	redis, err := b.StartPeer(rig.Redis("redis-server"), "", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -21,15 +21,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -171,20 +168,7 @@ func (s *soak) conclude(p *rig.Proxy, before rig.Level, w io.Writer) {
 		s.violation("end of the proxy", "%s; it said:\n%s", how, p.Said())
 	}
 	fmt.Fprintf(w, "idle before: %+v\nidle after:  %+v\n", before, after)
-	printCounts(w, "counted", s.Counts())
-	printCounts(w, "outcomes", m.By("outcomes_total", "outcome"))
-	printCounts(w, "retries", m.By("retries_total", "reason"))
-}
-
-// printCounts prints those above 0, the largest first.
-func printCounts[N int64 | float64](w io.Writer, title string, counts map[string]N) {
-	fmt.Fprint(w, title)
-	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Compare(counts[b], counts[a]) }) {
-		if counts[name] > 0 {
-			fmt.Fprintf(w, ", %s %.0f", name, float64(counts[name]))
-		}
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "counted %v\noutcomes %v\nretries %v\n", s.Counts(), m.By("outcomes_total", "outcome"), m.By("retries_total", "reason"))
 }
 
 func (s *soak) checkLog(file string) {

@@ -66,17 +66,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	children = append(children, proxy)
-	r, table, sent := &rig.Findings{}, usable(), uint64(0)
+	r, table, sent := &rig.Findings{}, conformance.Requests(), uint64(0)
 	p, told := rig.NewProgress(stderr), time.Now()
 	for end := time.Now().Add(lasts); ctx.Err() == nil && time.Now().Before(end); sent += batch {
-		atOnce(64, batch, func(i int) { _, _, _ = rig.Exchange(proxy.Addr, generate(seed, sent+uint64(i), table), quiet) }) // some are refused
+		rig.Parallel(64, batch, func(i int) { _, _, _ = rig.Exchange(proxy.Addr, generate(seed, sent+uint64(i), table), quiet) }) // some are refused
 		for _, c := range children {
 			if err := c.Alive(); err != nil {
 				return err
 			}
 		}
 		kept := recorder.flush()
-		atOnce(8, len(kept), func(i int) { compare(r, readers, kept[i]) })
+		rig.Parallel(8, len(kept), func(i int) { compare(r, readers, kept[i]) })
 		if time.Since(told) > time.Second {
 			told = time.Now()
 			p.Line("%d streams sent, %d connections upstream, %d requests read alike, %d violations", sent+batch, r.Counted(connections), r.Counted(requests), r.N())
@@ -98,17 +98,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return rig.ErrFound
 	}
 	return nil
-}
-
-// atOnce calls f with 0 to n-1, so many at a time.
-func atOnce(many, n int, f func(i int)) {
-	var all sync.WaitGroup
-	room := make(chan struct{}, many)
-	for i := range n {
-		room <- struct{}{}
-		all.Go(func() { defer func() { <-room }(); f(i) })
-	}
-	all.Wait()
 }
 
 // recorder is the proxy's upstream. It keeps the bytes of each connection, on which it answers one to seven requests.
@@ -152,16 +141,6 @@ func (k *recorder) flush() (kept [][]byte) {
 // last ends a client's stream: whoever reads the end of what is before it
 // elsewhere swallows it.
 const last = "GET /last HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"
-
-// usable are the requests of the table that are not large.
-func usable() (all []string) {
-	for _, raw := range conformance.Requests() {
-		if len(raw) < 4<<10 {
-			all = append(all, raw)
-		}
-	}
-	return all
-}
 
 func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 

@@ -6,11 +6,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/retryproxy/retryproxy/bench/conformance"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 func TestAStreamFollowsFromItsSeed(t *testing.T) {
-	table := usable()
+	table := conformance.Requests()
 	differ := false
 	for n := range uint64(200) {
 		one := generate(1, n, table)

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -83,11 +83,7 @@ func (b *Bed) Start(ctx context.Context, s Spec) (*Proxy, error) {
 // StartMany starts n of them at once.
 func (b *Bed) StartMany(ctx context.Context, s Spec, n int) ([]*Proxy, error) {
 	all, errs := make([]*Proxy, n), make([]error, n)
-	var wait sync.WaitGroup
-	for i := range n {
-		wait.Go(func() { all[i], errs[i] = b.Start(ctx, s) })
-	}
-	wait.Wait()
+	Parallel(n, n, func(i int) { all[i], errs[i] = b.Start(ctx, s) })
 	return all, errors.Join(errs...)
 }
 
@@ -125,12 +121,18 @@ type Peer struct {
 	Program string
 	Args    []string // before the file's name
 	Config  string   // {listen} ({host}, {port}), {upstream} and {dir} stand for the addresses and a directory of its own
+	Listen  string   // "": an address of its own
 	Now     bool     // StartPeer does not wait until it accepts connections
+}
+
+// Redis is a redis-server or valkey-server that keeps nothing on disk.
+func Redis(program string) Peer {
+	return Peer{Program: program, Config: "bind {host}\nport {port}\ndir {dir}\nsave \"\"\nappendonly no\nmaxmemory 64mb\n"}
 }
 
 // StartPeer starts a peer in front of an upstream address and waits until it accepts connections.
 func (b *Bed) StartPeer(p Peer, upstream string, cores []int) (*Proxy, error) {
-	dir, own := b.TempDir(), OwnAddresses(1)[0]
+	dir, own := b.TempDir(), cmp.Or(p.Listen, OwnAddresses(1)[0])
 	host, port, _ := strings.Cut(own, ":")
 	text := strings.NewReplacer("{listen}", own, "{host}", host, "{port}", port, "{upstream}", upstream, "{dir}", dir).Replace(p.Config)
 	if err := os.WriteFile(dir+"/config", []byte(text), 0o644); err != nil {
