@@ -17,14 +17,13 @@ import (
 
 // script is what an attacker by HTTP/2 does on each connection.
 type script struct {
-	deaf     bool                    // reads nothing
-	settings []http2.Setting         // of the client
-	begin    func(f *frames)         // once; nil: nothing
-	sends    int64                   // requests, by begin
-	again    func(f *frames)         // then, again and again; nil: nothing, until the connection ends
-	every    time.Duration           // between these, and what is written goes out at once; 0: as fast as can be
-	pause    time.Duration           // before the next connection, for whom to come at once would be another attack, on the cores
-	hear     func(frame http2.Frame) // what the proxy says; nil: nothing else than s.listen
+	deaf     bool            // reads nothing
+	settings []http2.Setting // of the client
+	begin    func(f *frames) // once; nil: nothing
+	sends    int64           // requests, by begin
+	again    func(f *frames) // then, again and again; nil: nothing, until the connection ends
+	every    time.Duration   // between these, and what is written goes out at once; 0: as fast as can be
+	pause    time.Duration   // before the next connection, for whom to come at once would be another attack, on the cores
 }
 
 func (c script) strike(s *strike) error {
@@ -44,7 +43,7 @@ func (c script) play(s *strike) error {
 	if !c.deaf {
 		go func() {
 			defer close(ended)
-			s.listen(f, c.hear)
+			s.listen(f)
 		}()
 	}
 	if c.begin != nil {

@@ -40,16 +40,13 @@ func (s *strike) http2(settings ...http2.Setting) (*frames, error) {
 	return f, out.Flush()    // and the error of all these
 }
 
-// listen calls hear, unless it is nil, for each frame that the proxy sends until the connection ends. s counts those
-// that turn the attacker away: resets, and answers of 4xx and 5xx.
-func (s *strike) listen(f *frames, hear func(http2.Frame)) {
+// listen reads what the proxy sends until the connection ends. It counts the frames that turn the attacker away:
+// resets, and responses with 4xx and 5xx.
+func (s *strike) listen(f *frames) {
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
 			return
-		}
-		if hear != nil {
-			hear(frame)
 		}
 		switch frame := frame.(type) {
 		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
@@ -96,8 +93,8 @@ func (f *frames) fill(path string) {
 const perConnection = 30
 
 // askByHTTP2 sends requests, each as its fields (name, value) and a body, one after the
-// other over one connection, and calls tell for each response. A request that ends the connection ends the rest.
-func (s *strike) askByHTTP2(next func() (pairs []string, body string), tell func(r *http.Response)) error {
+// other over one connection, and calls got for each response. A request that ends the connection ends the rest.
+func (s *strike) askByHTTP2(next func() (pairs []string, body string), got func(r *http.Response)) error {
 	f, err := s.http2()
 	if err != nil {
 		return err
@@ -118,7 +115,7 @@ func (s *strike) askByHTTP2(next func() (pairs []string, body string), tell func
 			return nil
 		}
 		if r != nil {
-			tell(r)
+			got(r)
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ type result struct {
 	sent, ended, resets   int64
 	quiet, under          *rig.Timeline // how others were served before and during the attack
 	before, during, after rig.Level
-	told                  string // what a judge of its own looked for, and found
+	looked                string // what a judge of its own looked for, and how often it was there
 	found                 []string
 }
 
@@ -78,7 +78,7 @@ func (a *attack) play(ctx context.Context, o *options, upstream string) (*result
 		for what, n := range st.needs {
 			st.AtLeast(n, what)
 		}
-		r.told = st.judge(p)
+		r.looked = st.judge(p)
 		r.found = st.All()
 	}
 	r.after, err = p.Settle(patience, func(l rig.Level) bool { return !l.Above(r.before, slack) })
@@ -112,13 +112,13 @@ func (r *result) wrong() (all []string) {
 func mibOf(n int64) float64 { return float64(n) / mib }
 
 func (r *result) print(w io.Writer) {
-	if r.told == "" {
-		r.told = fmt.Sprintf("%d, %d", r.ended, r.resets)
+	if r.looked == "" {
+		r.looked = fmt.Sprintf("%d, %d", r.ended, r.resets)
 	}
 	failed, _ := failures(r.under)
 	quiet, under := r.quiet.Within(0.99), r.under.Within(0.99)
 	fmt.Fprintf(w, "| %s | %d | %d | %s | %.1f, %.1f, %.0f | %d, %d | %.1f ms, %.1f ms, %.1f | %d, %d; %d, %d |\n",
-		r.name, r.conns, r.sent, r.told, mibOf(r.before.RSS), mibOf(r.grew()), mibOf(r.bound), r.under.Total()[requests], failed,
+		r.name, r.conns, r.sent, r.looked, mibOf(r.before.RSS), mibOf(r.grew()), mibOf(r.bound), r.under.Total()[requests], failed,
 		ms(quiet), ms(under), float64(under)/float64(max(quiet, 1)),
 		r.before.Goroutines, r.before.Descriptors, r.after.Goroutines, r.after.Descriptors)
 }

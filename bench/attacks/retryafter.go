@@ -82,8 +82,8 @@ func retryAfterAbuse(st *stage) error {
 	return nil
 }
 
-func (s *strike) askRoute(name string, key int, tell func(*http.Response)) error {
-	return s.ask(s.addr, fmt.Sprintf("GET /%s/x HTTP/1.1\r\nHost: bench.test\r\nX-Key: %d\r\nConnection: close\r\n\r\n", name, key), patience, tell)
+func (s *strike) askRoute(name string, key int, got func(*http.Response)) error {
+	return s.ask(s.addr, fmt.Sprintf("GET /%s/x HTTP/1.1\r\nHost: bench.test\r\nX-Key: %d\r\nConnection: close\r\n\r\n", name, key), patience, got)
 }
 
 // judgeWaits asks until everything is served again.

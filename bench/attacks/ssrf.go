@@ -43,9 +43,9 @@ func ssrf(forward bool) func(st *stage) error {
 		request, fields := inTurn(named(targets)), inTurn(named2(targets))
 		st.strike = func(s *strike) error {
 			if rand.IntN(4) > 0 {
-				return s.ask(s.addr, request(), patience, st.hearNamed)
+				return s.ask(s.addr, request(), patience, st.judgeNamed)
 			}
-			return s.askByHTTP2(func() ([]string, string) { return fields(), "" }, st.hearNamed)
+			return s.askByHTTP2(func() ([]string, string) { return fields(), "" }, st.judgeNamed)
 		}
 		st.judge = func(*rig.Proxy) string {
 			names := "names not watched (" + why + ")"
@@ -144,9 +144,9 @@ const (
 	lookedUp = "look-ups of the upstream's name seen"
 )
 
-// hearNamed judges a response: it is the upstream's, or a refusal. A 502 or 504 would
+// judgeNamed judges a response: it is the upstream's, or a refusal. A 502 or 504 would
 // say that something else was tried. A redirect is for the client.
-func (st *stage) hearNamed(h *http.Response) {
+func (st *stage) judgeNamed(h *http.Response) {
 	switch {
 	case asked(h) == "" && (h.StatusCode/100 == 4 || h.StatusCode == http.StatusNotImplemented):
 		st.Count(refusals, 1)

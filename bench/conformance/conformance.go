@@ -1,9 +1,9 @@
-// Package conformance is a table of some 800 raw HTTP/1.1 requests and responses, each with the rule that it tests and what a proxy
-// must do with it, and a driver that shows them to a proxy over TCP.
+// Package conformance has some 800 raw HTTP/1.1 requests and responses. Each has the rule that it tests
+// and what a proxy must do with it. The tests send them to the real binary (`make conformance`).
 //
-// The tables are in requests.go. The tests run the real binary (`make conformance`); testdata has what became
-// of each case, and docs/explanation/conformance.md a summary beside HAProxy and nginx. Whatever a proxy makes of a case, check says
-// whether what reached the other side is in the one form that no two parsers read differently.
+// The tables are in requests.go. testdata has the result of each case, and
+// docs/explanation/conformance.md a summary beside HAProxy and nginx. Whatever a proxy does with a case,
+// check finds messages on the other side that two parsers could read differently.
 package conformance
 
 import (
@@ -16,24 +16,24 @@ import (
 	"strings"
 )
 
-// must is what a proxy has to do with a case.
+// must is what a proxy must do with a case.
 type must uint8
 
 const (
-	mustForward must = iota // give the other side the same meaning
-	mustRefuse              // give the other side nothing of it
+	mustForward must = iota // forward it with the same meaning
+	mustRefuse              // forward nothing of it
 	mayEither               // the RFC allows more than one way
-	mustCut                 // of a response: its body may begin, its end must not look like one
+	mustCut                 // a response: its body may begin, but must not look whole
 )
 
 var mustTexts = []string{"forward", "refuse", "either", "cut"}
 
 func (m must) String() string { return mustTexts[m] }
 
-// hole is where a family's variants go.
+// hole is the place of the variants in a form.
 const hole = "\xf0\x9f\x95\xb3"
 
-// family are cases that test one rule.
+// family is the cases of one rule.
 type family struct {
 	rule  string // RFC and section
 	about string
@@ -42,7 +42,7 @@ type family struct {
 	with  []string // nil: form is the only case
 }
 
-// testCase is one of them.
+// testCase is one case of a family.
 type testCase struct {
 	id    string // rule, about, number in its family
 	rule  string
@@ -53,7 +53,7 @@ type testCase struct {
 
 func words(list string) []string { return strings.Fields(list) }
 
-// cases of a table, in order.
+// cases returns the cases of a table, in order.
 func cases(table []family) (all []testCase) {
 	for _, f := range table {
 		with := f.with
@@ -80,8 +80,7 @@ func Requests() (all []string) {
 	return all
 }
 
-// The forms that all parsers read alike: RFC 9112's, without what it lets be
-// written in more than one way.
+// The forms that all parsers read alike: those of RFC 9112 without its alternatives.
 var (
 	requestLine  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+ [^\\x00-\\x20\\x7f#]+ HTTP/1\\.[01]$")
 	statusLine   = regexp.MustCompile(`^HTTP/1\.[01] [1-9][0-9][0-9] [^\x00-\x08\x0a-\x1f\x7f]*$`)
@@ -91,18 +90,17 @@ var (
 	framingTwins = regexp.MustCompile("(?i)^(content[-_]length|transfer[-_]encoding)$")
 )
 
-// Malformed reports whether an error of net/http means that a message cannot be
-// read, and not that it was cut off.
+// Malformed reports whether an error of net/http means a malformed message and not one that was cut off.
 func Malformed(err error) bool {
 	var op *net.OpError
 	return err != nil && err != io.EOF && err != io.ErrUnexpectedEOF && !errors.As(err, &op)
 }
 
-// CheckRequest says what in a request leaves room for a second reading; "" for nothing.
+// CheckRequest returns what in a request allows a second reading; "" means nothing.
 func CheckRequest(message []byte) string { return check(message, requestLine) }
 
-// check says what in a message leaves room for a second reading; "" for nothing.
-// Of a message that is cut off the head counts.
+// check returns what in a message allows a second reading; "" means nothing. If the message is cut off,
+// only its headers count.
 func check(message []byte, start *regexp.Regexp) string {
 	head, body, whole := bytes.Cut(message, []byte("\r\n\r\n"))
 	if !whole {
@@ -146,7 +144,7 @@ func check(message []byte, start *regexp.Regexp) string {
 	return ""
 }
 
-// checkChunks does that for a chunked body, as far as it goes.
+// checkChunks does the same for a chunked body, as far as it has come.
 func checkChunks(body string) string {
 	for {
 		line, rest, whole := strings.Cut(body, "\r\n")

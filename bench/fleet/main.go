@@ -119,18 +119,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 func (o *options) run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	d := &document{Document: rig.NewDocument(args, rig.Version(o.proxy, "version"), rig.Version(o.engine, "--version")), RateLimit: o.rateLimit, Processes: o.proxies}
-	told := rig.NewProgress(stderr)
+	progress := rig.NewProgress(stderr)
 	for _, p := range parts {
 		if !slices.Contains(o.parts, p.name) {
 			continue
 		}
-		if err := p.play(ctx, o, d, told); err != nil {
+		if err := p.play(ctx, o, d, progress); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
 	d.judge(o.short)
 	d.Figure = d.figure()
-	d.tell(stdout)
+	d.print(stdout)
 	if err := o.Write(d, d.Figure, pictureSize); err != nil {
 		return err
 	}

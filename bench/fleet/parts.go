@@ -9,8 +9,8 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// arm plays the load of all arms, makes what is to happen to the engine, and sums up the settled part.
-func (s *stage) arm(ctx context.Context, d *document, told *rig.Progress) error {
+// arm runs the load and the acts of an arm, and sums up the time after the first seconds.
+func (s *stage) arm(ctx context.Context, d *document, progress *rig.Progress) error {
 	length := s.o.length
 	if len(s.acts) > 0 { // takes twice as long, and longer if it is short
 		if length = s.o.settle + 2*(s.o.length-s.o.settle); s.o.short {
@@ -23,14 +23,14 @@ func (s *stage) arm(ctx context.Context, d *document, told *rig.Progress) error 
 	clients := s.o.crowd().Run(run, s.addrs(), s.line)
 	defer func() { stop(); clients.Wait() }()
 	go func() {
-		for n := time.Second; s.until(run, n); n += time.Second {
-			told.Line("%s", s.lastSecond(length))
+		for n := time.Second; s.line.Until(run, n); n += time.Second {
+			progress.Line("%s", s.lastSecond(length))
 		}
 	}()
 	if s.engine != nil {
 		go s.engine.count(run, s.line)
 	}
-	if !s.until(run, s.o.settle) {
+	if !s.line.Until(run, s.o.settle) {
 		return ctx.Err()
 	}
 	before, err := s.cpu()
@@ -42,7 +42,7 @@ func (s *stage) arm(ctx context.Context, d *document, told *rig.Progress) error 
 	if err := s.happen(run, length, r); err != nil {
 		return err
 	}
-	if s.engine != nil && s.until(run, length-300*time.Millisecond) {
+	if s.engine != nil && s.line.Until(run, length-300*time.Millisecond) {
 		if r.Stock, err = s.engine.stock(ctx); err != nil {
 			return fmt.Errorf("what the engine keeps: %w", err)
 		}
@@ -59,14 +59,14 @@ func (s *stage) arm(ctx context.Context, d *document, told *rig.Progress) error 
 	return err
 }
 
-// happen makes the arm's acts, each at its time.
+// happen performs the acts of the arm, each at its time.
 func (s *stage) happen(ctx context.Context, length time.Duration, r *armResult) error {
 	for i, a := range s.acts {
 		at := s.o.settle + time.Duration(a.at*float64(length-s.o.settle))
 		if i == 0 {
 			r.Periods = append(r.Periods, period{Name: "calm", From: s.o.settle.Seconds()})
 		}
-		if !s.until(ctx, at) {
+		if !s.line.Until(ctx, at) {
 			return ctx.Err()
 		}
 		if err := a.do(ctx, s.engine); err != nil {
@@ -84,15 +84,15 @@ type pauseResult struct {
 	Before float64 `json:"requests_a_second_before"`
 }
 
-// hold times how long it takes until all processes hold when one got a 429 with Retry-After. The
-// upstream has no rate limit: it says 429 to a single request and counts what comes within the pause
-// nevertheless. Only a process that the others told can know of it.
-func hold(ctx context.Context, s *stage, d *document, told *rig.Progress) error {
+// hold measures how long it takes until all processes hold their requests after one of them got a 429
+// with Retry-After. The upstream has no rate limit. It answers one request with 429 and counts the
+// requests that still arrive within the pause. The other processes can only know of the pause by sharing.
+func hold(ctx context.Context, s *stage, d *document, progress *rig.Progress) error {
 	run, stop := context.WithCancel(ctx)
 	clients := s.o.crowd().Run(run, s.addrs(), s.line)
 	defer func() { stop(); clients.Wait() }()
 	for n := range s.o.holds {
-		// Those held come back within a second after the pause.
+		// Held requests return within a second after the pause.
 		if !rig.Sleep(run, 3*time.Second) {
 			return ctx.Err()
 		}
@@ -108,7 +108,7 @@ func hold(ctx context.Context, s *stage, d *document, told *rig.Progress) error 
 		}
 		p := pauseResult{float64(t.last.Sub(t.at).Microseconds()) / 1e3, t.others, float64(before)}
 		d.Hold = append(d.Hold, p)
-		told.Line("hold     pause %d of %d: all held after %.1f ms, %d requests came meanwhile (%.0f/s before)", n+1, s.o.holds, p.Until, p.Others, p.Before)
+		progress.Line("hold     pause %d of %d: all held after %.1f ms, %d requests came meanwhile (%.0f/s before)", n+1, s.o.holds, p.Until, p.Others, p.Before)
 	}
 	_, err := s.cpu()
 	return err
@@ -121,11 +121,11 @@ type costResult struct {
 	rig.Figures
 }
 
-// costNames are what is compared, each two with each other.
+// costNames are the processes that are compared, each pair with each other.
 var costNames = []string{"alone", "shared", "rate limit alone", "rate limit shared"}
 
-// cost loads one process after the other, as fast as it goes, and again.
-func cost(ctx context.Context, s *stage, d *document, told *rig.Progress) error {
+// cost loads one process after another at full speed, round after round.
+func cost(ctx context.Context, s *stage, d *document, progress *rig.Progress) error {
 	e, err := startEngine(&s.Bed, s.o.engine)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func cost(ctx context.Context, s *stage, d *document, told *rig.Progress) error 
 		us, err := s.turn(ctx, all[name])
 		if err == nil && round >= 0 {
 			each[name] = append(each[name], us)
-			told.Line("cost     round %d of %d: %s %.1f µs per request", round+1, s.o.rounds, name, us)
+			progress.Line("cost     round %d of %d: %s %.1f µs per request", round+1, s.o.rounds, name, us)
 		}
 		return err
 	})
@@ -160,7 +160,7 @@ func cost(ctx context.Context, s *stage, d *document, told *rig.Progress) error 
 	return err
 }
 
-// turn is a process's CPU time per request in microseconds.
+// turn returns the CPU time of a process per request, in microseconds.
 func (s *stage) turn(ctx context.Context, p *rig.Proxy) (float64, error) {
 	before, err := p.CPU()
 	if err != nil {

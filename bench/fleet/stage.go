@@ -14,11 +14,11 @@ import (
 type part struct {
 	name     string
 	about    string
-	settings func(o *options) []string                                                  // of the proxies, besides those of sharing
-	shared   bool                                                                       // by an engine
-	atOnce   bool                                                                       // the upstream answers at once
-	acts     []act                                                                      // on the engine, in order
-	measure  func(ctx context.Context, s *stage, d *document, told *rig.Progress) error // nil: as an arm
+	settings func(o *options) []string                                                      // of the proxies, besides those of sharing
+	shared   bool                                                                           // by an engine
+	atOnce   bool                                                                           // the upstream answers at once
+	acts     []act                                                                          // on the engine, in order
+	measure  func(ctx context.Context, s *stage, d *document, progress *rig.Progress) error // nil: as an arm
 }
 
 // act is something that happens to the engine.
@@ -71,7 +71,7 @@ type stage struct {
 }
 
 // play plays a part.
-func (p part) play(ctx context.Context, o *options, d *document, told *rig.Progress) error {
+func (p part) play(ctx context.Context, o *options, d *document, progress *rig.Progress) error {
 	s := &stage{part: p, o: o, line: rig.NewTimeline()}
 	defer s.End()
 	s.up = &upstream{answer: o.answer, limit: unlimited{}, line: s.line}
@@ -85,9 +85,9 @@ func (p part) play(ctx context.Context, o *options, d *document, told *rig.Progr
 		}
 	}
 	if p.measure == nil {
-		return s.arm(ctx, d, told)
+		return s.arm(ctx, d, progress)
 	}
-	return p.measure(ctx, s, d, told)
+	return p.measure(ctx, s, d, progress)
 }
 
 // start starts the engine and the fleet, and has every process forward a request, so that none is at
@@ -149,11 +149,6 @@ func (s *stage) cpu() (sum time.Duration, err error) {
 		sum += d
 	}
 	return sum, nil
-}
-
-// until waits for a time since the beginning; false if ctx ended before.
-func (s *stage) until(ctx context.Context, at time.Duration) bool {
-	return rig.Sleep(ctx, at-s.line.Since())
 }
 
 // lastSecond is what happened in it.

@@ -119,7 +119,7 @@ func (o *options) run(ctx context.Context, args []string, stdout, stderr io.Writ
 	if d.Rows, err = o.playAll(ctx, o.ways(), stderr); err != nil {
 		return err
 	}
-	d.tell(stdout)
+	d.print(stdout)
 	if err := rig.WriteJSON(o.json, d); err != nil {
 		return err
 	}
@@ -318,8 +318,8 @@ func newDocument(o *options, args []string) *document {
 	return &document{Document: rig.NewDocument(args, programs...)}
 }
 
-// tell prints the table, as Markdown.
-func (d *document) tell(w io.Writer) {
+// print prints the table, as Markdown.
+func (d *document) print(w io.Writer) {
 	d.Head(w)
 	fmt.Fprintf(w, "\n%s", header)
 	for _, r := range d.Rows {

@@ -16,9 +16,9 @@ const (
 	ours    = "retryproxy"
 )
 
-// peers retry what they can, reuse connections and forward the client's address, as retryproxy does
-// by default. nginx has the upstream twice, since it retries only to another server. Its workers
-// run as another user if root starts it.
+// peers are configured to retry what they can, reuse connections and forward the client's address, as
+// retryproxy does by default. nginx has the upstream twice because it only retries on another server.
+// If root starts nginx, its workers run as another user.
 var peers = map[string]rig.Peer{
 	haproxy: {Program: haproxy, Args: []string{"-db", "-q", "-f"}, Config: `global
   nbthread 1
@@ -51,8 +51,8 @@ http { access_log off; keepalive_requests 1000000000; keepalive_timeout 600s; cl
 `},
 }
 
-// begin starts one of the proxies on a bed and does not wait. Who asks the admin listener of
-// retryproxy whether it is ready makes it larger.
+// begin starts one of the proxies and does not wait. It does not ask retryproxy's admin listener for
+// readiness, because that would add to its memory.
 func (s *stage) begin(b *rig.Bed, name string, cores []int, env ...string) (*rig.Proxy, error) {
 	if name == ours {
 		return b.Start(s.ctx, rig.Spec{Program: s.proxy, Upstream: "http://" + s.upstream, Cores: cores, Env: append(env, s.env...), Now: true})
@@ -74,7 +74,7 @@ func (s *stage) proxyOn(b *rig.Bed, name string, cores []int, env ...string) (*r
 	return p, nil
 }
 
-// inTurn starts all proxies and gives each its turn in every round; see rig.Rounds.
+// inTurn starts all proxies and gives each a turn in every round; see rig.Rounds.
 func (s *stage) inTurn(r *result, turn func(round int, name string, p *rig.Proxy) error) error {
 	var b rig.Bed
 	defer b.End()
@@ -89,13 +89,13 @@ func (s *stage) inTurn(r *result, turn func(round int, name string, p *rig.Proxy
 	return rig.Rounds(s.rounds, s.proxies(), func(round int, name string) error {
 		err := turn(round, name, all[name])
 		if round >= 0 && name == ours {
-			s.told.Line("%s: round %d of %d: %s", r.Case, round+1, s.rounds, r.last())
+			s.progress.Line("%s: round %d of %d: %s", r.Case, round+1, s.rounds, r.last())
 		}
 		return err
 	})
 }
 
-// to is load for what listens at addr.
+// to returns load with its URL at addr.
 func (s *stage) to(load rig.Load, addr string) *rig.Load {
 	load.URL, load.For, load.Cores = "http://"+addr+load.URL, s.slice+time.Duration(load.Connections/1000)*time.Second, s.cores.Load // many take longer to be made
 	return &load
@@ -136,9 +136,9 @@ func (s *stage) latency(r *result) error {
 	})
 }
 
-// scaling compares retryproxy on two cores with itself on one. If the load has no cores of its own
-// then, throughput tells nothing, and what two cores could do follows from the CPU time that a
-// request takes on each: 2 x one / two.
+// scaling compares retryproxy on two cores with retryproxy on one. If the load has to share the two
+// cores, throughput means nothing. Then the factor is computed from the CPU time per request:
+// 2 x one / two.
 func (s *stage) scaling(r *result) error {
 	var b rig.Bed
 	defer b.End()
@@ -168,7 +168,7 @@ func (s *stage) scaling(r *result) error {
 		if r.add(ours, 2*us[0]/us[1]); s.cores.Beside {
 			r.of(ours).All[len(r.of(ours).All)-1] = rate[1] / rate[0]
 		}
-		s.told.Line("%s: %s", r.Case, r.last())
+		s.progress.Line("%s: %s", r.Case, r.last())
 	}
 	return nil
 }
@@ -231,8 +231,8 @@ var cases = []testCase{
 		func(r *result) bool { return r.ratio() <= 0.80 }},
 	{"put16m", "PUT 16 MiB, 4 connections", "us CPU", "<= 0.80 of HAProxy", cost(rig.Load{URL: "/sink", Connections: 4, Method: "PUT", BodyBytes: 16 * mib}),
 		func(r *result) bool { return r.ratio() <= 0.80 }},
-	// So many connections that those which wait leave the proxy as busy as HAProxy, which retries at
-	// once: wakeups of an idle processor are expensive.
+	// 512 connections, so that the proxy stays as busy as HAProxy while some of them wait: HAProxy
+	// retries at once, and wakeups of an idle processor are expensive.
 	{"fail10", "10 % of answers 503, 512 connections", "us CPU", "<= 1.1 of HAProxy; failed at most 3 x 0.1^4", cost(rig.Load{URL: "/fail/10", Connections: 512}),
 		func(r *result) bool { return r.ratio() <= 1.1 && r.failedShare() <= 3e-4 }},
 	{"rest", "memory at rest, after one request", "MiB PSS", "<= 9 MiB",

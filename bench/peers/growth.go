@@ -116,7 +116,7 @@ func (s *stage) point(a *axis, n int, r *result) error {
 	return cost(a.load(n))(&mine, r)
 }
 
-func (g *growth) tell(w io.Writer) {
+func (g *growth) print(w io.Writer) {
 	fmt.Fprintf(w, "\nCPU time per request in microseconds, median of the rounds; the ratio is the median of those within a round.\n\n| %s | retryproxy | HAProxy | ratio |\n| ---: | ---: | ---: | ---: |\n", g.Label)
 	for _, p := range g.Points {
 		failed, peer := "", " | "

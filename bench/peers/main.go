@@ -56,11 +56,11 @@ type stage struct {
 	env      []string // settings of retryproxy besides the defaults
 	cores    rig.Division
 	upstream string
-	told     *rig.Progress
+	progress *rig.Progress
 }
 
 func parse(args []string, stderr io.Writer) (*stage, error) {
-	s := &stage{told: rig.NewProgress(stderr)}
+	s := &stage{progress: rig.NewProgress(stderr)}
 	f := rig.NewFlags("peers", stderr, &s.proxy)
 	s.Flags(f)
 	f.Some(&s.cases, "cases", "", names(cases, func(c testCase) string { return c.name }), "what is measured; default all but instructions, or none with --growth")
@@ -121,13 +121,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		r.conclude(c.met)
-		s.told.Line("%s: retryproxy %s; %s: %s", c.name, r.cell(ours), r.Goal, r.verdict())
+		s.progress.Line("%s: retryproxy %s; %s: %s", c.name, r.cell(ours), r.Goal, r.verdict())
 		d.Results = append(d.Results, r)
 	}
 	if err := s.grow(d); err != nil {
 		return err
 	}
-	d.tell(stdout)
+	d.print(stdout)
 	if len(d.Growths) > 0 {
 		d.Figure = d.figure()
 	}
@@ -147,8 +147,8 @@ type document struct {
 	Growths []*growth `json:"growths,omitempty"`
 }
 
-// tell prints the tables, as Markdown.
-func (d *document) tell(w io.Writer) {
+// print prints the tables, as Markdown.
+func (d *document) print(w io.Writer) {
 	d.Head(w)
 	if len(d.Results) > 0 {
 		fmt.Fprintf(w, "Median of the rounds; in brackets the median, lowest and highest ratio to HAProxy within a round.\n\n")
@@ -165,7 +165,7 @@ func (d *document) tell(w io.Writer) {
 		fmt.Fprint(w, r.more)
 	}
 	for _, g := range d.Growths {
-		g.tell(w)
+		g.print(w)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// settle is how long a process is left alone before its memory is read.
+// settle is how long a process rests before its memory is measured.
 const settle = 3 * time.Second
 
 // memory measures each proxy, alone, up to three times. With settings it measures retryproxy only.
@@ -39,14 +39,14 @@ func memory(measure func(s *stage, p *rig.Proxy) (float64, error), env ...string
 					return fmt.Errorf("%s: %w", name, err)
 				}
 			}
-			s.told.Line("%s: %s", r.Case, r.last())
+			s.progress.Line("%s: %s", r.Case, r.last())
 		}
 		return nil
 	}
 }
 
-// alone starts a proxy for measure and ends it. retryproxy is a copy, so that nobody else on the
-// machine shares its pages.
+// alone starts a proxy, calls measure and ends the proxy. It starts a copy of retryproxy, so that no
+// other process shares its pages.
 func (s *stage) alone(name string, env []string, measure func(p *rig.Proxy) error) error {
 	var b rig.Bed
 	defer b.End()
@@ -64,7 +64,7 @@ func (s *stage) alone(name string, env []string, measure func(p *rig.Proxy) erro
 	return measure(p)
 }
 
-// atRest is the memory of a proxy that served a request and has nothing to do.
+// atRest returns the memory of an idle proxy that has served a request.
 func (s *stage) atRest(p *rig.Proxy) (int64, error) {
 	c, err := ask(p.Addr)
 	if err != nil {
@@ -126,8 +126,8 @@ func (s *stage) perConnection(p *rig.Proxy, n int, open func() (net.Conn, error)
 	return float64(after-before) / kib / float64(n), err
 }
 
-// awaitWaiting waits until all requests are in backoff. Every response is a 503 that asks for a
-// minute, so what judges upstreams as a whole is off.
+// awaitWaiting waits until all requests are in backoff. Every response is a 503 with a Retry-After of a
+// minute, so the case turns off what reacts to a failing upstream.
 func (s *stage) awaitWaiting(p *rig.Proxy) error {
 	return rig.Await(s.ctx, fmt.Sprintf("%d requests waiting", s.waiting), 30*time.Second, func() bool {
 		m, err := p.Scrape()
@@ -135,12 +135,12 @@ func (s *stage) awaitWaiting(p *rig.Proxy) error {
 	})
 }
 
-// instructions is the case that counts them by callgrind, a tool of valgrind. It says nothing of the
-// kernel's part, which is two thirds of a request, nor of caches.
+// instructions is the name of the case that counts instructions with callgrind, a tool of valgrind. The
+// count includes neither the kernel, which has two thirds of the work, nor the effects of caches.
 const instructions = "instructions"
 
-// functionsTold is how many of the most expensive functions the table has.
-const functionsTold = 30
+// mostFunctions bounds the table of the most expensive functions.
+const mostFunctions = 30
 
 func (s *stage) instructions(r *result) error {
 	var b rig.Bed
@@ -152,7 +152,7 @@ func (s *stage) instructions(r *result) error {
 	}
 	out := filepath.Join(dir, "callgrind.out")
 	p, err := b.Start(s.ctx, rig.Spec{Program: program, Upstream: "http://" + s.upstream, Cores: s.cores.One,
-		Env: []string{"GODEBUG=asyncpreemptoff=1"}, // callgrind loses count of signal handlers that others interrupt
+		Env: []string{"GODEBUG=asyncpreemptoff=1"}, // callgrind miscounts interrupted signal handlers
 		By:  []string{"valgrind", "--tool=callgrind", "--instr-atstart=no", "--callgrind-out-file=" + out}})
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (s *stage) instructions(r *result) error {
 	return err
 }
 
-// annotated returns what callgrind_annotate counts in all, and its first lines by function.
+// annotated returns the total of callgrind_annotate and the first lines of its table of functions.
 func annotated(text string) (total float64, table string, err error) {
 	m := totals.FindStringSubmatch(text)
 	if m == nil {
@@ -200,19 +200,19 @@ func annotated(text string) (total float64, table string, err error) {
 	total, err = strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64)
 	_, table, _ = strings.Cut(text, "file:function\n")
 	lines := strings.SplitAfter(table, "\n")
-	return total, strings.Join(lines[:min(functionsTold+1, len(lines))], ""), err
+	return total, strings.Join(lines[:min(mostFunctions+1, len(lines))], ""), err
 }
 
 var totals = regexp.MustCompile(`(?m)^ *([\d,]+).*PROGRAM TOTALS$`)
 
-// withoutRDTSCP is a copy of program that reads the processor's counter by RDTSC, since valgrind knows
-// no RDTSCP. The runtime uses it when threads meet at one of its locks.
+// withoutRDTSCP writes a copy of program with RDTSC in place of RDTSCP, which valgrind does not support.
+// The Go runtime uses it for contended locks.
 func withoutRDTSCP(program, dir string) (string, error) {
 	code, err := os.ReadFile(program)
 	if err != nil {
 		return "", err
 	}
-	// Each is followed by SHLQ $32, DX: two bytes more tell an instruction from data.
+	// SHLQ $32, DX always follows; including it avoids changing data that looks the same.
 	code = bytes.ReplaceAll(code, []byte{0x0f, 0x01, 0xf9, 0x48, 0xc1, 0xe2, 0x20}, []byte{0x0f, 0x31, 0x90, 0x48, 0xc1, 0xe2, 0x20})
 	copied := filepath.Join(dir, filepath.Base(program))
 	return copied, os.WriteFile(copied, code, 0o755) //nolint:gosec // it is run

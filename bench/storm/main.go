@@ -108,14 +108,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	d := &document{Document: rig.NewDocument(args, rig.Version(o.proxy, "version"))}
-	told := rig.NewProgress(stderr)
+	progress := rig.NewProgress(stderr)
 	for n := range o.runs {
 		for _, way := range o.through {
-			r, err := play(ctx, way, o, o.storm.Seed+uint64(n), told)
+			r, err := play(ctx, way, o, o.storm.Seed+uint64(n), progress)
 			if err != nil {
 				return fmt.Errorf("%s: %w", way, err)
 			}
-			r.tell(stdout)
+			r.print(stdout)
 			d.Runs = append(d.Runs, r)
 		}
 	}

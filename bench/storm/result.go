@@ -18,7 +18,7 @@ type document struct {
 	Runs []*runResult `json:"runs"`
 }
 
-// runResult is a run and how it ended.
+// runResult is the result of a run.
 type runResult struct {
 	Name    string       `json:"name"` // of the way
 	Outage  string       `json:"outage"`
@@ -45,8 +45,8 @@ func newRunResult(s *stage, seed uint64) *runResult {
 	return r
 }
 
-// tell prints what happened in each second, and the verdicts.
-func (r *runResult) tell(out io.Writer) {
+// print writes the counts of each second and the verdicts.
+func (r *runResult) print(out io.Writer) {
 	fmt.Fprintf(out, "%s, outage %s, clients %s\nsecond  good   bad  late  server\n", r.Name, r.Outage, r.Clients)
 	for i, s := range r.Seconds {
 		fmt.Fprintf(out, "%6d %5d %5d %5d %7d\n", i, s[rig.Good], s.Kinds(rig.Bad), s[rig.Late], s[atServer])
@@ -54,7 +54,7 @@ func (r *runResult) tell(out io.Writer) {
 	fmt.Fprintf(out, "%s: %s\nthe same in virtual time: %s\nlive instead of virtual: %s\n\n", r.title(), &r.Verdict, &r.Virtual, r.Verdict.against(&r.Virtual))
 }
 
-// title is the run's name in a legend.
+// title returns the name of the run in a legend.
 func (r *runResult) title() string {
 	name := r.Name
 	if r.Outage != "stop" {
@@ -69,10 +69,10 @@ func (r *runResult) title() string {
 	return name
 }
 
-// pictureSize is that of the picture in docs/explanation/storm.md.
+// pictureSize is the size of the picture in docs/explanation/storm.md.
 var pictureSize = picture.Size{Width: 1000, Height: 1200}
 
-// figure draws runs over each other.
+// figure draws all runs into the same panels.
 func figure(runs []*runResult) *plot.Figure {
 	var all []draw.Run
 	var marks []plot.Mark
@@ -86,14 +86,14 @@ func figure(runs []*runResult) *plot.Figure {
 		draw.Panel{Title: "Requests at the server (it cannot tell while it is stopped)", Label: "at once", Log: true, Value: func(s rig.Counts) int { return s[atServer] }})
 }
 
-// share is how much of the good responses in peace must be back; failing is the share of errors that
-// is too high.
+// The service is good again when this share of the good responses in peace is back. Errors are under
+// control when they stay below the share failing.
 const (
 	share   = 0.95
 	failing = 0.05
 )
 
-// verdict is how a run ended. Times are seconds after the end of the outage, null if it did not happen.
+// verdict sums up a run. Times are in seconds after the end of the outage; null means never.
 type verdict struct {
 	Peace       float64  `json:"good_per_second_in_peace"`
 	PeaceFails  float64  `json:"share_failed_in_peace"`
@@ -103,7 +103,7 @@ type verdict struct {
 	PeakWhole   int      `json:"peak_at_once"` // of the whole run
 }
 
-// recorded is a live run as package sim records its own.
+// recorded converts the counts of a live run to a result of package sim.
 func recorded(ticks []rig.Counts) *sim.Result {
 	all := make([]sim.Second, len(ticks))
 	for i, c := range ticks {
@@ -112,7 +112,7 @@ func recorded(ticks []rig.Counts) *sim.Result {
 	return sim.Recorded(all)
 }
 
-// judge sums up a run whose outage lasted from stopped to resumed.
+// judge sums up a run with an outage from stopped to resumed.
 func judge(r *sim.Result, stopped, resumed time.Duration) verdict {
 	begin := min(time.Second, stopped/2) // the clients connect in the first second
 	peace, end := r.Sum(begin, stopped), 24*time.Hour
@@ -147,7 +147,7 @@ func after(s *float64) string {
 	return fmt.Sprintf("%.1f s", *s)
 }
 
-// against is how far v is from another verdict on the same storm.
+// against describes how v differs from another verdict on the same storm.
 func (v *verdict) against(o *verdict) string {
 	return fmt.Sprintf("good again %s, errors under %.0f%% %s, peak at the server %+d",
 		apart(v.GoodAgain, o.GoodAgain), 100*failing, apart(v.ErrorsUnder, o.ErrorsUnder), v.Peak-o.Peak)

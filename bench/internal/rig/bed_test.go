@@ -22,7 +22,7 @@ func TestFindingsOfOneKindAreToldAFewTimes(t *testing.T) {
 		t.Errorf("the longest is %d", got)
 	}
 	all := f.All()
-	if len(all) != mostTold+3 || all[len(all)-1] != "a: 100 in all" || f.N() != 102 || !slices.Contains(f.Kinds(), "b") {
+	if len(all) != mostPerKind+3 || all[len(all)-1] != "a: 100 in all" || f.N() != 102 || !slices.Contains(f.Kinds(), "b") {
 		t.Errorf("%d: %q", f.N(), all)
 	}
 }

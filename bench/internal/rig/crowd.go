@@ -15,26 +15,27 @@ import (
 	"time"
 )
 
-// What a Crowd counts of each request.
+// What a Crowd counts for each request.
 const (
 	Good = "good"  // 200 in time
-	Late = "late"  // nothing in time
-	Bad  = "bad: " // and a status or a kind of error
+	Late = "late"  // no response in time
+	Bad  = "bad: " // followed by a status or a kind of error
 )
 
-// Crowd are clients that have one request at a time each. After a good response a client pauses for
-// an exponential time.
+// Crowd is a number of clients. Each has one request at a time. After a good response it pauses for an
+// exponentially distributed time.
 type Crowd struct {
 	N        int
-	Every    time.Duration // mean of the pause; 0: none
-	Patience time.Duration // for a response
+	Every    time.Duration // mean of the pause; 0 means none
+	Patience time.Duration // how long a client waits for a response
 	Seed     uint64
-	Path     func(client int) string // of what a client asks for
-	// Again is the pause before the request is sent again, after failed+1 failures in a row; nil: it is not.
+	Path     func(client int) string // what a client requests
+	// Again returns the pause before a client sends its request again, after failed+1 failures in a row.
+	// If it is nil, the client goes on as after a good response.
 	Again func(r *rand.Rand, failed int) time.Duration
 }
 
-// Run runs the clients, shared out evenly among addrs, until ctx ends.
+// Run starts the clients, shared out evenly among addrs. They end with ctx.
 func (c *Crowd) Run(ctx context.Context, addrs []string, t *Timeline) *sync.WaitGroup {
 	var all sync.WaitGroup
 	for i := range c.N {
@@ -49,7 +50,8 @@ func (c *Crowd) Run(ctx context.Context, addrs []string, t *Timeline) *sync.Wait
 	return &all
 }
 
-// source spreads clients over the loopback network, so that no address runs out of ports.
+// source returns the address of a client. The clients are spread over the loopback network, so that no
+// address runs out of ports.
 func source(client int) net.IP {
 	client /= 20
 	return net.IPv4(127, 0, byte(1+client/200), byte(1+client%200))
@@ -65,8 +67,8 @@ func (c *Crowd) run(ctx context.Context, client *http.Client, url string, r *ran
 	}
 }
 
-// Try sends one request, counts what came of it, and reports whether that was a 200. A kept
-// connection that was closed meanwhile is replaced, as by every client library.
+// Try sends one request, counts its result, and reports whether the status was 200. If an idle
+// connection was closed, it uses another one, as every client library does.
 func (c *Crowd) Try(ctx context.Context, client *http.Client, url string, t *Timeline) bool {
 	began := time.Now()
 	status, err := c.get(ctx, client, url)
@@ -104,10 +106,11 @@ func (c *Crowd) get(ctx context.Context, client *http.Client, url string) (statu
 	return res.StatusCode, err
 }
 
-// Tick is how finely a Timeline is kept.
+// Tick is the resolution of a Timeline.
 const Tick = 100 * time.Millisecond
 
-// Counts are numbers by name. Of a name that ends in " at once" the largest counts, of others the sum.
+// Counts are numbers by name. They add up, except that for a name that ends in " at once" the largest
+// number is kept.
 type Counts map[string]int
 
 // Add adds o to c.
@@ -121,7 +124,7 @@ func (c Counts) Add(o Counts) {
 	}
 }
 
-// Kinds adds up the counts whose name begins so.
+// Kinds returns the sum of the counts whose name has the prefix begin.
 func (c Counts) Kinds(begin string) (sum int) {
 	for name, n := range c {
 		if strings.HasPrefix(name, begin) {
@@ -131,7 +134,7 @@ func (c Counts) Kinds(begin string) (sum int) {
 	return sum
 }
 
-// Timeline counts what happens in each Tick from its begin on. It is safe for concurrent use.
+// Timeline counts what happens in each Tick. It is safe for concurrent use.
 type Timeline struct {
 	made  time.Time
 	began atomic.Int64 // nanoseconds after made
@@ -141,18 +144,21 @@ type Timeline struct {
 	took  []time.Duration
 }
 
-// NewTimeline makes one that begins now.
+// NewTimeline returns a Timeline that begins now.
 func NewTimeline() *Timeline { return &Timeline{made: time.Now()} }
 
-// Begin makes the timeline begin now. What was counted before is in its first tick.
+// Begin restarts the timeline. What was counted before stays in its first tick.
 func (t *Timeline) Begin() { t.began.Store(int64(time.Since(t.made))) }
 
-// Since is the time since the begin.
+// Since returns the time since the begin.
 func (t *Timeline) Since() time.Duration {
 	return max(0, time.Since(t.made)-time.Duration(t.began.Load()))
 }
 
-// Count counts n by name, now.
+// Until waits for a time since the begin. It reports whether it came before ctx ended.
+func (t *Timeline) Until(ctx context.Context, at time.Duration) bool { return Sleep(ctx, at-t.Since()) }
+
+// Count adds n to a name in the current tick.
 func (t *Timeline) Count(name string, n int) {
 	i := int(t.Since() / Tick)
 	t.mu.Lock()
@@ -163,14 +169,14 @@ func (t *Timeline) Count(name string, n int) {
 	t.ticks[i].Add(Counts{name: n})
 }
 
-// Took keeps how long a response took.
+// Took records how long a response took.
 func (t *Timeline) Took(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.took = append(t.took, d)
 }
 
-// Within is the time in which this share of all responses arrived; 0 of none.
+// Within returns the time within which this share of the responses arrived; 0 if there were none.
 func (t *Timeline) Within(share float64) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,21 +187,21 @@ func (t *Timeline) Within(share float64) time.Duration {
 	return all[min(int(share*float64(len(all))), len(all)-1)]
 }
 
-// Sum adds up the ticks from from (inclusive) to to (exclusive).
+// Sum returns the sum of the ticks from from (inclusive) to to (exclusive).
 func (t *Timeline) Sum(from, to time.Duration) Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return Sum(t.ticks, from, to)
 }
 
-// Total adds up all that was counted.
+// Total returns the sum of all ticks.
 func (t *Timeline) Total() Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return Sum(t.ticks, 0, time.Duration(len(t.ticks))*Tick)
 }
 
-// Ticks copies the ticks of the first length.
+// Ticks returns a copy of the ticks of the first length.
 func (t *Timeline) Ticks(length time.Duration) []Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -208,7 +214,7 @@ func (t *Timeline) Ticks(length time.Duration) []Counts {
 	return all
 }
 
-// Sum adds up ticks from from (inclusive) to to (exclusive).
+// Sum returns the sum of ticks from from (inclusive) to to (exclusive).
 func Sum(ticks []Counts, from, to time.Duration) Counts {
 	sum := Counts{}
 	first := max(0, min(int(from/Tick), len(ticks)))
@@ -218,7 +224,7 @@ func Sum(ticks []Counts, from, to time.Duration) Counts {
 	return sum
 }
 
-// Seconds adds up ticks by whole seconds.
+// Seconds returns the sums of ticks by whole seconds.
 func Seconds(ticks []Counts) (all []Counts) {
 	const perSecond = int(time.Second / Tick)
 	for i := 0; i+perSecond <= len(ticks); i += perSecond {
