@@ -39,6 +39,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"slices"
 	"time"
 
@@ -119,7 +120,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 func (o *options) run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	d := &document{Document: rig.NewDocument(args, rig.Version(o.proxy, "version"), rig.Version(o.engine, "--version")), RateLimit: o.rateLimit, Processes: o.proxies}
-	progress := rig.NewProgress(stderr)
+	progress := log.New(stderr, "", 0)
 	for _, p := range parts {
 		if !slices.Contains(o.parts, p.name) {
 			continue

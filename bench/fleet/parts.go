@@ -10,7 +10,7 @@ import (
 )
 
 // arm runs the load and the acts of an arm, and sums up the time after the first seconds.
-func (s *stage) arm(ctx context.Context, d *document, progress *rig.Progress) error {
+func (s *stage) arm(ctx context.Context) error {
 	length := s.o.length
 	if len(s.acts) > 0 { // takes twice as long, and longer if it is short
 		if length = s.o.settle + 2*(s.o.length-s.o.settle); s.o.short {
@@ -24,7 +24,7 @@ func (s *stage) arm(ctx context.Context, d *document, progress *rig.Progress) er
 	defer func() { stop(); clients.Wait() }()
 	go func() {
 		for n := time.Second; s.line.Until(run, n); n += time.Second {
-			progress.Line("%s", s.lastSecond(length))
+			s.progress.Printf("%s", s.lastSecond(length))
 		}
 	}()
 	if s.engine != nil {
@@ -55,7 +55,7 @@ func (s *stage) arm(ctx context.Context, d *document, progress *rig.Progress) er
 	}
 	r.CPU = after - before
 	r.sumUp(s, from, to)
-	d.Arms = append(d.Arms, r)
+	s.d.Arms = append(s.d.Arms, r)
 	return err
 }
 
@@ -87,7 +87,7 @@ type pauseResult struct {
 // hold measures how long it takes until all processes hold their requests after one of them got a 429
 // with Retry-After. The upstream has no rate limit. It answers one request with 429 and counts the
 // requests that still arrive within the pause. The other processes can only know of the pause by sharing.
-func hold(ctx context.Context, s *stage, d *document, progress *rig.Progress) error {
+func (s *stage) hold(ctx context.Context) error {
 	run, stop := context.WithCancel(ctx)
 	clients := s.o.crowd().Run(run, s.addrs(), s.line)
 	defer func() { stop(); clients.Wait() }()
@@ -107,8 +107,8 @@ func hold(ctx context.Context, s *stage, d *document, progress *rig.Progress) er
 			return err
 		}
 		p := pauseResult{float64(t.last.Sub(t.at).Microseconds()) / 1e3, t.others, float64(before)}
-		d.Hold = append(d.Hold, p)
-		progress.Line("hold     pause %d of %d: all held after %.1f ms, %d requests came meanwhile (%.0f/s before)", n+1, s.o.holds, p.Until, p.Others, p.Before)
+		s.d.Hold = append(s.d.Hold, p)
+		s.progress.Printf("hold     pause %d of %d: all held after %.1f ms, %d requests came meanwhile (%.0f/s before)", n+1, s.o.holds, p.Until, p.Others, p.Before)
 	}
 	_, err := s.cpu()
 	return err
@@ -125,7 +125,7 @@ type costResult struct {
 var costNames = []string{"alone", "shared", "rate limit alone", "rate limit shared"}
 
 // cost loads one process after another at full speed, round after round.
-func cost(ctx context.Context, s *stage, d *document, progress *rig.Progress) error {
+func (s *stage) cost(ctx context.Context) error {
 	e, err := startEngine(&s.Bed, s.o.engine)
 	if err != nil {
 		return err
@@ -148,14 +148,14 @@ func cost(ctx context.Context, s *stage, d *document, progress *rig.Progress) er
 		us, err := s.turn(ctx, all[name])
 		if err == nil && round >= 0 {
 			each[name] = append(each[name], us)
-			progress.Line("cost     round %d of %d: %s %.1f µs per request", round+1, s.o.rounds, name, us)
+			s.progress.Printf("cost     round %d of %d: %s %.1f µs per request", round+1, s.o.rounds, name, us)
 		}
 		return err
 	})
 	for i, name := range costNames {
 		c := &costResult{Name: name, To: costNames[i&^1], Figures: rig.Figures{All: each[name]}}
 		c.Conclude(each[c.To])
-		d.Cost = append(d.Cost, c)
+		s.d.Cost = append(s.d.Cost, c)
 	}
 	return err
 }

@@ -89,7 +89,7 @@ func (s *stage) inTurn(r *result, turn func(round int, name string, p *rig.Proxy
 	return rig.Rounds(s.rounds, s.proxies(), func(round int, name string) error {
 		err := turn(round, name, all[name])
 		if round >= 0 && name == ours {
-			s.progress.Line("%s: round %d of %d: %s", r.Case, round+1, s.rounds, r.last())
+			s.progress.Printf("%s: round %d of %d: %s", r.Case, round+1, s.rounds, r.last())
 		}
 		return err
 	})
@@ -168,7 +168,7 @@ func (s *stage) scaling(r *result) error {
 		if r.add(ours, 2*us[0]/us[1]); s.cores.Beside {
 			r.of(ours).All[len(r.of(ours).All)-1] = rate[1] / rate[0]
 		}
-		s.progress.Line("%s: %s", r.Case, r.last())
+		s.progress.Printf("%s: %s", r.Case, r.last())
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"slices"
 	"strings"
 	"time"
@@ -56,11 +57,11 @@ type stage struct {
 	env      []string // settings of retryproxy besides the defaults
 	cores    rig.Division
 	upstream string
-	progress *rig.Progress
+	progress *log.Logger
 }
 
 func parse(args []string, stderr io.Writer) (*stage, error) {
-	s := &stage{progress: rig.NewProgress(stderr)}
+	s := &stage{progress: log.New(stderr, "", 0)}
 	f := rig.NewFlags("peers", stderr, &s.proxy)
 	s.Flags(f)
 	f.Some(&s.cases, "cases", "", names(cases, func(c testCase) string { return c.name }), "what is measured; default all but instructions, or none with --growth")
@@ -121,7 +122,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		r.conclude(c.met)
-		s.progress.Line("%s: retryproxy %s; %s: %s", c.name, r.cell(ours), r.Goal, r.verdict())
+		s.progress.Printf("%s: retryproxy %s; %s: %s", c.name, r.cell(ours), r.Goal, r.verdict())
 		d.Results = append(d.Results, r)
 	}
 	if err := s.grow(d); err != nil {

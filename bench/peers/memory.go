@@ -39,7 +39,7 @@ func memory(measure func(s *stage, p *rig.Proxy) (float64, error), env ...string
 					return fmt.Errorf("%s: %w", name, err)
 				}
 			}
-			s.progress.Line("%s: %s", r.Case, r.last())
+			s.progress.Printf("%s: %s", r.Case, r.last())
 		}
 		return nil
 	}

@@ -24,6 +24,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"os"
 	"regexp"
@@ -88,13 +89,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	bed := &rig.Bed{}
 	defer bed.End()
-	log := bed.TempDir() + "/log"
+	logFile := bed.TempDir() + "/log"
 	upstream, end, err := s.start(false)
 	if err != nil {
 		return err
 	}
 	bed.Later(end)
-	p, err := bed.Start(ctx, rig.Spec{Program: program, Upstream: "http://" + upstream, Env: settings, Log: log})
+	p, err := bed.Start(ctx, rig.Spec{Program: program, Upstream: "http://" + upstream, Env: settings, Log: logFile})
 	if err != nil {
 		return err
 	}
@@ -103,11 +104,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	began := time.Now()
-	s.load(ctx, p, clients, lasts, rig.NewProgress(stderr))
+	s.load(ctx, p, clients, lasts, log.New(stderr, "", 0))
 	fmt.Fprintf(stdout, "seed %d: %d requests in %.0f s (%.0f/s)\n", s.seed, s.Counted(sent), time.Since(began).Seconds(), float64(s.Counted(sent))/time.Since(began).Seconds())
 	end()
 	s.conclude(p, before, stdout)
-	s.checkLog(log)
+	s.checkLog(logFile)
 	if s.N() == 0 {
 		fmt.Fprintln(stdout, "no violation")
 		return nil
@@ -117,7 +118,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // load lets the clients work until the time is over, or the proxy ends, and waits for their end.
-func (s *soak) load(ctx context.Context, p *rig.Proxy, clients int, lasts time.Duration, shown *rig.Progress) {
+func (s *soak) load(ctx context.Context, p *rig.Proxy, clients int, lasts time.Duration, progress *log.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
 	var all sync.WaitGroup
@@ -136,7 +137,7 @@ func (s *soak) load(ctx context.Context, p *rig.Proxy, clients int, lasts time.D
 	all.Go(func() {
 		for began := time.Now(); rig.Sleep(ctx, time.Second); {
 			m := s.scrape(p)
-			shown.Line("%3.0fs  %d requests  cut %d  retry buffer %.1f MiB  goroutines %.0f  violations %d", time.Since(began).Seconds(),
+			progress.Printf("%3.0fs  %d requests  cut %d  retry buffer %.1f MiB  goroutines %.0f  violations %d", time.Since(began).Seconds(),
 				s.Counted(sent), s.Counted(cutRight), m.Sum("retry_buffer_bytes")/mib, m["go_goroutines"], s.N())
 		}
 	})

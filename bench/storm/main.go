@@ -24,6 +24,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"math/rand/v2"
 	"time"
 
@@ -108,7 +109,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	d := &document{Document: rig.NewDocument(args, rig.Version(o.proxy, "version"))}
-	progress := rig.NewProgress(stderr)
+	progress := log.New(stderr, "", 0)
 	for n := range o.runs {
 		for _, way := range o.through {
 			r, err := play(ctx, way, o, o.storm.Seed+uint64(n), progress)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"strconv"
 	"sync"
 	"syscall"
@@ -33,7 +34,7 @@ type stage struct {
 const atServer = "server at once"
 
 // play plays one run. A run cut short by ctx is an error.
-func play(ctx context.Context, way string, o *options, seed uint64, progress *rig.Progress) (*runResult, error) {
+func play(ctx context.Context, way string, o *options, seed uint64, progress *log.Logger) (*runResult, error) {
 	s := &stage{o: o, way: way, addr: rig.OwnAddresses(1)[0], line: rig.NewTimeline()}
 	defer s.End()
 	if err := errors.Join(s.startServer(), s.startProxies(ctx)); err != nil {
@@ -54,7 +55,7 @@ func play(ctx context.Context, way string, o *options, seed uint64, progress *ri
 	others.Go(func() { s.askServer(run) })
 	others.Go(func() {
 		for n := time.Second; s.line.Until(run, n); n += time.Second {
-			progress.Line("%s", s.second(n))
+			progress.Printf("%s", s.second(n))
 		}
 	})
 	err := s.outage(run)

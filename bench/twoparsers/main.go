@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	children = append(children, proxy)
 	r, table, sent := &rig.Findings{}, conformance.Requests(), uint64(0)
-	progress, printed := rig.NewProgress(stderr), time.Now()
+	progress, printed := log.New(stderr, "", 0), time.Now()
 	for end := time.Now().Add(lasts); ctx.Err() == nil && time.Now().Before(end); sent += batch {
 		rig.Parallel(64, batch, func(i int) { _, _, _ = rig.Exchange(proxy.Addr, generate(seed, sent+uint64(i), table), quiet) }) // some are refused
 		for _, c := range children {
@@ -79,7 +80,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		rig.Parallel(8, len(kept), func(i int) { compare(r, readers, kept[i]) })
 		if time.Since(printed) > time.Second {
 			printed = time.Now()
-			progress.Line("%d streams sent, %d connections upstream, %d requests read alike, %d violations", sent+batch, r.Counted(connections), r.Counted(requests), r.N())
+			progress.Printf("%d streams sent, %d connections upstream, %d requests read alike, %d violations", sent+batch, r.Counted(connections), r.Counted(requests), r.N())
 		}
 	}
 	if r.Counted(requests) == 0 {

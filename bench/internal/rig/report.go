@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"text/tabwriter"
 
 	"github.com/retryproxy/retryproxy/plot"
@@ -93,20 +92,4 @@ func Version(program string, args ...string) string {
 		return program
 	}
 	return line
-}
-
-// Progress prints how things stand, a line at a time. It is safe for concurrent use.
-type Progress struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-// NewProgress writes to w.
-func NewProgress(w io.Writer) *Progress { return &Progress{w: w} }
-
-// Line prints a line.
-func (p *Progress) Line(format string, a ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	fmt.Fprintf(p.w, format+"\n", a...)
 }
