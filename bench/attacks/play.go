@@ -91,22 +91,18 @@ const slack = 12
 // grew is by how much the process's memory grew beyond what it was before.
 func (r *result) grew() int64 { return max(r.during.Peak, r.after.Peak) - r.before.RSS }
 
-// wrong is what was not withstood.
-func (r *result) wrong() (all []string) {
-	say := func(bad bool, format string, a ...any) {
-		if bad {
-			all = append(all, fmt.Sprintf(format, a...))
-		}
-	}
+// wrong returns what was not withstood.
+func (r *result) wrong() []string {
+	var c rig.Check
 	before, first := failures(r.quiet)
 	during, then := failures(r.under)
-	say(before+during > 0, "%d requests of others failed before and %d during the attack: %q", before, during, append(first, then...))
-	say(r.under.Total()[requests] == 0, "no request of others was served")
-	say(r.grew() > r.bound, "memory grew by %.1f MiB, more than %.1f MiB for %s", mibOf(r.grew()), mibOf(r.bound), r.why)
-	say(r.sent == 0, "the attack sent nothing")
-	say(r.ends && r.ended+r.resets == 0, "the attacker was not turned away")
-	say(r.after.Above(r.before, slack), "%d goroutines and %d descriptors after it, %d and %d before", r.after.Goroutines, r.after.Descriptors, r.before.Goroutines, r.before.Descriptors)
-	return append(all, r.found...)
+	c.That(before+during == 0, "%d requests of others failed before and %d during the attack: %q", before, during, append(first, then...))
+	c.That(r.under.Total()[requests] > 0, "no request of others was served")
+	c.That(r.grew() <= r.bound, "memory grew by %.1f MiB, more than %.1f MiB for %s", mibOf(r.grew()), mibOf(r.bound), r.why)
+	c.That(r.sent > 0, "the attack sent nothing")
+	c.That(!r.ends || r.ended+r.resets > 0, "the attacker was not turned away")
+	c.That(!r.after.Above(r.before, slack), "%d goroutines and %d descriptors after it, %d and %d before", r.after.Goroutines, r.after.Descriptors, r.before.Goroutines, r.before.Descriptors)
+	return append(c.All(), r.found...)
 }
 
 func mibOf(n int64) float64 { return float64(n) / mib }

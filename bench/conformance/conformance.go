@@ -1,7 +1,7 @@
 // Package conformance has some 800 raw HTTP/1.1 requests and responses. Each has the rule that it tests
 // and what a proxy must do with it. The tests send them to the real binary (`make conformance`).
 //
-// The tables are in requests.go. testdata has the result of each case, and
+// The tables are in requests.go and responses.go. testdata has the result of each case, and
 // docs/explanation/conformance.md a summary beside HAProxy and nginx. Whatever a proxy does with a case,
 // check finds messages on the other side that two parsers could read differently.
 package conformance

@@ -172,39 +172,37 @@ type result struct {
 // the end of a fault: the proxy looks for its upstream at most every few seconds.
 const recoverWithin = 10 * time.Second
 
-// wrong is what was not as expected.
-func (r *result) wrong() (all []string) {
+// wrong returns what was not as expected.
+func (r *result) wrong() []string {
 	switch {
 	case r.impossible:
 		return nil
 	case r.err != "":
 		return []string{r.err}
 	}
-	say := func(bad bool, format string, a ...any) {
-		if bad {
-			all = append(all, fmt.Sprintf(format, a...))
-		}
-	}
+	var w rig.Check
 	const atSIGTERM = " at the SIGTERM"
 	for when, c := range map[string]counts{"": r.counts, " before the SIGTERM": r.before, atSIGTERM: r.drained} {
-		say(c.both(lost) > 0, "%d lost%s: %v", c.both(lost), when, c.why)
-		say(c.both(changed) > 0, "%d changed%s: %v", c.both(changed), when, c.why)
-		say(c.both(cut) > r.cut, "%d cut%s, more than %d: %v", c.both(cut), when, r.cut, c.why)
-		judged := when != atSIGTERM // there a response is enough, whichever
-		say(judged && c.mayRepeat[failed] > 0 && r.fail < anything, "%d failed that may be retried%s: %v", c.mayRepeat[failed], when, c.why)
-		for what, n := range c.why {
-			say(when == "" && !strings.Contains(what, r.reason), "%d failed, not for %s: %s", n, r.reason, what)
+		w.That(c.both(lost) == 0, "%d lost%s: %v", c.both(lost), when, c.why)
+		w.That(c.both(changed) == 0, "%d changed%s: %v", c.both(changed), when, c.why)
+		w.That(c.both(cut) <= r.cut, "%d cut%s, more than %d: %v", c.both(cut), when, r.cut, c.why)
+		if when == atSIGTERM {
+			continue // any response is enough there
 		}
-		say(judged && c.others[failed] > 0 && r.fail < ambiguous, "%d of the others failed%s: %v", c.others[failed], when, c.why)
+		w.That(c.mayRepeat[failed] == 0 || r.fail == anything, "%d failed that may be retried%s: %v", c.mayRepeat[failed], when, c.why)
+		w.That(c.others[failed] == 0 || r.fail >= ambiguous, "%d of the others failed%s: %v", c.others[failed], when, c.why)
 	}
-	say(r.times == 0, "nobody felt it: no %s", r.what)
-	say(!r.again || r.recovered < 0, "clients were not served again within %v", patience)
-	say(r.again && r.recovered > recoverWithin, "served again only after %v", r.recovered)
-	say(r.inHand == 0, "no request was in hand at the SIGTERM")
+	for what, n := range r.counts.why {
+		w.That(strings.Contains(what, r.reason), "%d failed, not for %s: %s", n, r.reason, what)
+	}
+	w.That(r.times > 0, "nobody felt it: no %s", r.what)
+	w.That(r.again && r.recovered >= 0, "clients were not served again within %v", patience)
+	w.That(!r.again || r.recovered <= recoverWithin, "served again only after %v", r.recovered)
+	w.That(r.inHand > 0, "no request was in hand at the SIGTERM")
 	ended := total(r.drained.mayRepeat) + total(r.drained.others)
-	say(ended < r.inHand, "%d requests were in hand at the SIGTERM, and %d came to an end", r.inHand, ended)
-	say(r.exit != exitWell, "after the SIGTERM: %s", r.exit)
-	return all
+	w.That(ended >= r.inHand, "%d requests were in hand at the SIGTERM, and %d came to an end", r.inHand, ended)
+	w.That(r.exit == exitWell, "after the SIGTERM: %s", r.exit)
+	return w.All()
 }
 
 // exitWell is how a process ends that has nothing to complain of.

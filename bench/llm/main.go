@@ -217,41 +217,6 @@ func (r *row) title() string {
 	return r.Client + " " + retries + ", " + r.Through
 }
 
-// broken returns the promises that the row breaks, and what it cannot prove.
-func (r *row) broken() (all []string) {
-	if !r.judged {
-		return nil
-	}
-	for _, b := range []struct {
-		n    int
-		what string
-	}{
-		{r.Early, "requests came earlier than the provider asked for"},
-		{r.Twice, "jobs were billed twice"},
-		{r.Futile, "requests came after the account was used up"},
-		{r.Failed, "jobs failed before their first content: " + strings.Join(r.Failures, "; ")},
-		{r.Changed, "responses were changed"},
-	} {
-		if b.n > 0 {
-			all = append(all, fmt.Sprintf("%d %s", b.n, b.what))
-		}
-	}
-	if r.Compared < r.Good {
-		all = append(all, fmt.Sprintf("nothing is proved about %d good responses, as they do not say which they are", r.Good-r.Compared))
-	}
-	if r.short {
-		return all
-	}
-	for name, n := range r.Faults {
-		if n == 0 {
-			all = append(all, "nothing is proved about this fault, as it did not happen: "+name)
-		}
-	}
-	all = append(all, r.unpaced()...)
-	slices.Sort(all)
-	return all
-}
-
 // What a row that paces itself must keep.
 const (
 	most429s      = 0.01
@@ -259,24 +224,34 @@ const (
 	mostLatencyUS = 1000
 )
 
-// unpaced returns what a row misses that should use the rate limits and meet none.
-func (r *row) unpaced() (all []string) {
+// broken returns the promises that the row breaks, and what it cannot prove.
+func (r *row) broken() []string {
+	if !r.judged {
+		return nil
+	}
+	var c rig.Check
+	c.That(r.Early == 0, "%d requests came earlier than the provider asked for", r.Early)
+	c.That(r.Twice == 0, "%d jobs were billed twice", r.Twice)
+	c.That(r.Futile == 0, "%d requests came after the account was used up", r.Futile)
+	c.That(r.Failed == 0, "%d jobs failed before their first content: %s", r.Failed, strings.Join(r.Failures, "; "))
+	c.That(r.Changed == 0, "%d responses were changed", r.Changed)
+	c.That(r.Compared >= r.Good, "nothing is proved about %d good responses, as they do not say which they are", r.Good-r.Compared)
+	if r.short {
+		return c.All()
+	}
+	for name, n := range r.Faults {
+		c.That(n > 0, "nothing is proved about this fault, as it did not happen: %s", name)
+	}
 	if !r.paced {
-		if r.Limited == 0 {
-			all = append(all, "nothing is proved about rate limits: there was no 429")
-		}
-		return all
+		c.That(r.Limited > 0, "nothing is proved about rate limits: there was no 429")
+		return c.All()
 	}
-	if n := r.share429(); n >= most429s {
-		all = append(all, fmt.Sprintf("%.1f %% of the responses were 429s of a rate limit", 100*n))
+	c.That(r.share429() < most429s, "%.1f %% of the responses were 429s of a rate limit", 100*r.share429())
+	c.That(r.TokenShare >= leastUsed, "%.1f %% of the token limit were used", 100*r.TokenShare)
+	if r.AddedLatency != nil {
+		c.That(*r.AddedLatency <= mostLatencyUS, "%.2f ms were added to the first content", *r.AddedLatency/1000)
 	}
-	if r.TokenShare < leastUsed {
-		all = append(all, fmt.Sprintf("%.1f %% of the token limit were used", 100*r.TokenShare))
-	}
-	if r.AddedLatency != nil && *r.AddedLatency > mostLatencyUS {
-		all = append(all, fmt.Sprintf("%.2f ms were added to the first content", *r.AddedLatency/1000))
-	}
-	return all
+	return c.All()
 }
 
 // share429 is the share of responses that were rejected by a rate limit.

@@ -161,13 +161,13 @@ func (f *Flags) Parse(args []string) error {
 	return Wrong(c.Err())
 }
 
-// Check collects what is wrong with the values of flags. The zero Check has found nothing.
-type Check struct{ wrong []error }
+// Check collects what is wrong. The zero Check has found nothing.
+type Check struct{ wrong []string }
 
 // That adds what is wrong, formatted as by fmt.Sprintf, unless ok.
 func (c *Check) That(ok bool, format string, args ...any) {
 	if !ok {
-		c.wrong = append(c.wrong, fmt.Errorf(format, args...))
+		c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -179,5 +179,13 @@ func (c *Check) Installed(programs ...string) {
 	}
 }
 
-// Err joins all that is wrong; nil means nothing.
-func (c *Check) Err() error { return errors.Join(c.wrong...) }
+// All returns what is wrong.
+func (c *Check) All() []string { return c.wrong }
+
+// Err returns what is wrong as an error, or nil.
+func (c *Check) Err() error {
+	if len(c.wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(c.wrong, "\n"))
+}
