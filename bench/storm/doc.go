@@ -8,7 +8,7 @@
 // never learns that a client left, so abandoned requests count until they are answered. After a time
 // of peace the server is stopped with SIGSTOP (or killed, or answers 503 to everything), and later
 // goes on. The clients live in this process. Each sends at exponential intervals, gives up after its
-// patience, and tries again after a short pause until it gets a 200. Every constant is a flag.
+// patience, and tries again after a short pause until it gets a 200.
 //
 // The report has, second by second: good responses (200 in time), bad ones (any other response, or a
 // failed connection), late ones (given up), and the most requests that the server had at once; then

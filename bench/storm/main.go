@@ -9,33 +9,22 @@ import (
 
 	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/sim"
 )
 
 func main() { rig.Main("storm", run) }
 
-// options are all the constants of a storm.
+// options are the flags, and the storm that follows from them.
 type options struct {
 	draw.Files
-	proxy, haproxy string   // programs
-	through        []string // of ways, played one after the other
-	outage         string   // one of outages
-	manner         string   // one of manners
-	runs           int      // of each way
-	proxies        int      // processes of retryproxy, each with its share of the clients
-	seed           uint64
-
-	peace, down, after time.Duration
-
-	clients     int
-	every       time.Duration // mean of the exponential pause after a good response
-	patience    time.Duration // each try is given up after this
-	again, most time.Duration // pause before the next try; with backoff, the first and the longest one
-	paths       int           // URLs that are asked for
-
-	server   serverOptions
-	maxconn  int           // of haproxy-tuned
-	queueFor time.Duration // of haproxy-tuned
-	abort    bool          // HAProxy forgets requests whose clients left
+	proxy   string   // program
+	through []string // of ways, played one after the other
+	outage  string   // one of outages
+	manner  string   // one of manners
+	runs    int      // of each way
+	abort   bool     // HAProxy drops requests whose clients left
+	storm   sim.Config
 }
 
 var (
@@ -46,53 +35,50 @@ var (
 
 // parse reads the arguments of a run.
 func parse(args []string, stderr io.Writer) (*options, error) {
-	o := &options{}
+	o := &options{storm: sim.Default()}
+	short := false
 	f := rig.NewFlags("storm", stderr, &o.proxy)
 	o.Flags(f)
-	f.StringVar(&o.haproxy, "haproxy", "haproxy", "the program haproxy")
 	f.Some(&o.through, "through", "retryproxy", ways, "what stands between clients and server")
 	f.One(&o.outage, "outage", "stop", outages, "what happens to the server")
-	f.One(&o.manner, "client-backoff", "naive", manners, "what clients do after a failure: a constant pause, or an exponential one")
+	f.One(&o.manner, "client-backoff", "naive", manners, "what clients do after a failure: a constant pause, or an exponential one of at most 10 s")
 	rig.Number(f, &o.runs, "runs", 1, 1, 100, "runs of each way")
-	rig.Number(f, &o.proxies, "proxies", 1, 1, 200, "processes of retryproxy, each with an equal share of the clients")
-	f.Seed(&o.seed, 1)
-	length := func(p *time.Duration, name string, value time.Duration, about string) {
-		rig.Number(f, p, name, value, time.Millisecond, time.Hour, about)
-	}
-	length(&o.peace, "peace", 15*time.Second, "time before the outage")
-	length(&o.down, "down", 40*time.Second, "length of the outage")
-	length(&o.after, "after", 60*time.Second, "time after the outage")
-	rig.Number(f, &o.clients, "clients", 1000, 1, 20_000, "clients, each with one request at a time")
-	length(&o.every, "every", 10*time.Second, "mean of the exponential pause of a client after a good response")
-	length(&o.patience, "patience", 2*time.Second, "time after which a try is given up")
-	length(&o.again, "again", 100*time.Millisecond, "pause before the next try after one that failed")
-	length(&o.most, "again-most", 10*time.Second, "backoff: the longest pause")
-	rig.Number(f, &o.paths, "paths", 20, 1, 1000, "URLs that are asked for")
-	rig.Number(f, &o.maxconn, "maxconn", 30, 1, 100_000, "haproxy-tuned: connections to the server")
-	length(&o.queueFor, "timeout-queue", time.Second, "haproxy-tuned: longest wait for one of them")
-	f.BoolVar(&o.abort, "abortonclose", false, "haproxy: option abortonclose, forget requests whose clients left")
-	o.server.flags(f)
+	rig.Number(f, &o.storm.Proxies, "proxies", 1, 1, 200, "processes of retryproxy, each with an equal share of the clients")
+	f.Seed(&o.storm.Seed, 1)
+	f.BoolVar(&o.abort, "abortonclose", false, "haproxy: option abortonclose, drop requests whose clients left")
+	f.BoolVar(&short, "short", false, "a storm of three seconds with twenty clients, to see that it runs")
+	f.Check(func(*rig.Check) {
+		c := &o.storm
+		c.Faults[0].Kind = map[string]sim.FaultKind{"stop": sim.Stop, "kill": sim.Kill, "503": sim.Reject}[o.outage]
+		if short {
+			c.Length, c.Faults[0].At, c.Faults[0].For = 3*time.Second, time.Second, time.Second
+			c.Clients = sim.Clients{N: 20, Every: 200 * time.Millisecond, Patience: 300 * time.Millisecond, RetryAfter: 20 * time.Millisecond}
+			c.Server.Base, c.Server.Look = 10*time.Millisecond, 10*time.Millisecond
+		}
+		if o.manner == "backoff" {
+			c.Clients.Backoff, _ = backoff.New("full-jitter", backoff.Options{Base: c.Clients.RetryAfter, Max: 10 * time.Second})
+		}
+	})
 	return o, f.Parse(args)
 }
 
-// length is that of a run.
-func (o *options) length() time.Duration { return o.peace + o.down + o.after }
-
-func (o *options) crowd(seed uint64) *rig.Crowd {
-	return &rig.Crowd{N: o.clients, Every: o.every, Patience: o.patience, Seed: seed, Again: o.pause, Path: func(i int) string { return fmt.Sprint("/work/", i%o.paths) }}
+// outageAt returns when the outage begins and ends.
+func (o *options) outageAt() (begin, end time.Duration) {
+	f := o.storm.Faults[0]
+	return f.At, f.At + f.For
 }
 
-// pause is the time before the next try, after failed+1 in a row: constant, or uniform in
-// [0, min(again*2^failed, most)].
+func (o *options) crowd(seed uint64) *rig.Crowd {
+	c := o.storm.Clients
+	return &rig.Crowd{N: c.N, Every: c.Every, Patience: c.Patience, Seed: seed, Again: o.pause, Path: func(i int) string { return fmt.Sprint("/work/", i%20) }}
+}
+
+// pause returns the wait before the next try, after failed+1 failures in a row.
 func (o *options) pause(r *rand.Rand, failed int) time.Duration {
-	if o.manner == "naive" {
-		return o.again
+	if b := o.storm.Clients.Backoff; b != nil {
+		return b.Wait(backoff.Step{Retry: failed}, r)
 	}
-	d := o.again
-	for ; failed > 0 && d < o.most; failed-- {
-		d *= 2
-	}
-	return time.Duration(r.Int64N(int64(min(d, o.most)) + 1))
+	return o.storm.Clients.RetryAfter
 }
 
 // run plays all runs that were asked for.
@@ -105,7 +91,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	told := rig.NewProgress(stderr)
 	for n := range o.runs {
 		for _, way := range o.through {
-			r, err := play(ctx, way, o, o.seed+uint64(n), told)
+			r, err := play(ctx, way, o, o.storm.Seed+uint64(n), told)
 			if err != nil {
 				return fmt.Errorf("%s: %w", way, err)
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -50,7 +51,7 @@ func play(ctx context.Context, way string, o *options, seed uint64, told *rig.Pr
 		addrs = append(addrs, p.Addr)
 	}
 	s.line.Begin()
-	run, stop := context.WithTimeout(ctx, o.length())
+	run, stop := context.WithTimeout(ctx, o.storm.Length)
 	defer stop()
 	clients := o.crowd(seed).Run(run, addrs, s.line)
 	var others sync.WaitGroup
@@ -84,7 +85,11 @@ func (s *stage) current() *rig.Worker {
 }
 
 func (s *stage) startServer() error {
-	w, err := s.StartRole(roleServer, nil, nil, append([]string{s.addr}, s.o.server.args()...)...)
+	server, err := json.Marshal(s.o.storm.Server)
+	if err != nil {
+		return err
+	}
+	w, err := s.StartRole(roleServer, nil, nil, s.addr, string(server))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.server = w
@@ -96,10 +101,10 @@ func (s *stage) startProxies(ctx context.Context) (err error) {
 	switch s.way {
 	case "direct":
 	case "retryproxy":
-		s.proxies, err = s.StartMany(ctx, rig.Spec{Program: s.o.proxy, Upstream: "http://" + s.addr}, s.o.proxies)
+		s.proxies, err = s.StartMany(ctx, rig.Spec{Program: s.o.proxy, Upstream: "http://" + s.addr}, s.o.storm.Proxies)
 	default:
 		var p *rig.Proxy
-		p, err = s.StartPeer(rig.Peer{Program: s.o.haproxy, Args: []string{"-db", "-q", "-f"}, Config: haproxyConfig(s.way, s.o)}, s.addr, nil)
+		p, err = s.StartPeer(rig.Peer{Program: "haproxy", Args: []string{"-db", "-q", "-f"}, Config: haproxyConfig(s.way, s.o)}, s.addr, nil)
 		s.proxies = []*rig.Proxy{p}
 	}
 	return err
@@ -113,8 +118,8 @@ func haproxyConfig(way string, o *options) string {
 		more = "  option abortonclose\n"
 	}
 	if way == "haproxy-tuned" {
-		more += fmt.Sprintf("  timeout queue %dms\n", o.queueFor.Milliseconds())
-		limit = fmt.Sprintf(" maxconn %d", o.maxconn)
+		more += fmt.Sprintf("  timeout queue %dms\n", o.storm.SlotFor.Milliseconds())
+		limit = fmt.Sprintf(" maxconn %d", o.storm.Slots)
 	}
 	return `global
   maxconn 8000
@@ -132,16 +137,17 @@ defaults
   server s1 {upstream}` + limit + "\n"
 }
 
-// outage waits for its time, makes it and ends it.
+// outage waits for its time, begins it and ends it.
 func (s *stage) outage(ctx context.Context) error {
-	if !s.until(ctx, s.o.peace) {
+	begin, end := s.o.outageAt()
+	if !s.until(ctx, begin) {
 		return ctx.Err()
 	}
 	s.stopped = s.line.Since()
 	if err := s.begin(); err != nil {
 		return err
 	}
-	down := s.until(ctx, s.o.peace+s.o.down)
+	down := s.until(ctx, end)
 	if err := s.resume(); err != nil {
 		return fmt.Errorf("end of the outage: %w", err)
 	}
@@ -193,9 +199,9 @@ func (s *stage) askServer(ctx context.Context) {
 // tell is what happened in the second that ends at at.
 func (s *stage) tell(at time.Duration) string {
 	phase := "after"
-	if at <= s.o.peace {
+	if begin, end := s.o.outageAt(); at <= begin {
 		phase = "peace"
-	} else if at <= s.o.peace+s.o.down {
+	} else if at <= end {
 		phase = "down"
 	}
 	t := s.line.Sum(at-time.Second, at)

@@ -31,14 +31,14 @@ type runResult struct {
 }
 
 func newRunResult(s *stage, seed uint64) *runResult {
-	ticks := s.line.Ticks(s.o.length())
+	ticks := s.line.Ticks(s.o.storm.Length)
 	r := &runResult{
 		Name: s.way, Outage: s.o.outage, Clients: s.o.manner, Stopped: s.stopped.Seconds(), Resumed: s.resumed.Seconds(),
 		Ticks: ticks, Seconds: rig.Seconds(ticks),
 		Verdict: judge(ticks, s.stopped, s.resumed), Virtual: inVirtualTime(s.way, s.o, seed),
 	}
 	if s.way == "retryproxy" {
-		r.Proxies = s.o.proxies
+		r.Proxies = s.o.storm.Proxies
 	}
 	return r
 }

@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"log"
 	"math"
@@ -19,38 +18,17 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
+	"github.com/retryproxy/retryproxy/sim"
 )
 
-// serverOptions are the constants of the server.
-type serverOptions struct {
-	base    time.Duration // time of a response while at most free requests are there
-	free    int
-	factor  float64       // above that base * factor^((c-free)/step)
-	step    float64       //
-	look    time.Duration // how often c is looked at while a request waits
-	backlog int           // connections that the kernel accepts while the process does not
-}
+// backlog is how many connections the kernel accepts while the server is stopped.
+const backlog = 32768
 
-func (s *serverOptions) flags(f *rig.Flags) {
-	rig.Number(f, &s.base, "base", 100*time.Millisecond, time.Millisecond, time.Hour, "server: response time with few requests in progress")
-	rig.Number(f, &s.free, "free", 30, 0, 1<<20, "server: requests at once that are few")
-	rig.Number(f, &s.factor, "factor", 1.05, 1, 100, "server: factor of the response time...")
-	rig.Number(f, &s.step, "step", 15, 1e-3, 1e6, "server: ...for each so many requests more")
-	rig.Number(f, &s.look, "look", 50*time.Millisecond, time.Millisecond, time.Hour, "server: how often a request in progress checks the load")
-	rig.Number(f, &s.backlog, "backlog", 32768, 1, 1<<17, "server: connections that the kernel accepts while the server is stopped")
-}
-
-// args are the flags that give these options.
-func (s *serverOptions) args() []string {
-	return []string{"--base", s.base.String(), "--free", strconv.Itoa(s.free), "--factor", fmt.Sprint(s.factor), "--step", fmt.Sprint(s.step),
-		"--look", s.look.String(), "--backlog", strconv.Itoa(s.backlog)}
-}
-
-// need is how long a request takes while c of them are there.
-func (s *serverOptions) need(c int) time.Duration {
-	t := float64(s.base)
-	if c > s.free {
-		t *= math.Pow(s.factor, float64(c-s.free)/s.step)
+// need returns how long a request takes while c of them are in progress.
+func need(s *sim.Server, c int) time.Duration {
+	t := float64(s.Base)
+	if c > s.Free {
+		t *= math.Pow(s.Factor, float64(c-s.Free)/s.Step)
 	}
 	return time.Duration(min(t, float64(math.MaxInt64/2)))
 }
@@ -59,23 +37,20 @@ const roleServer = "storm server"
 
 func init() { rig.Role(roleServer, serve) }
 
-// serve is the role of the server. Its orders are "503", which it answers to everything from then
-// on, "200", which ends that, and "load"; its answers are the most requests that it had at once
-// since the previous order.
+// serve is the role of the server. Its arguments are its address and a sim.Server as JSON. The order
+// "503" makes it answer that to everything, "200" ends that, and "load" does nothing. Each answer is
+// the most requests in progress at once since the previous order.
 func serve(args []string) (func(order string) (string, error), error) {
-	var o serverOptions
-	f := &rig.Flags{FlagSet: flag.NewFlagSet(roleServer, flag.ContinueOnError)}
-	o.flags(f)
-	if err := f.Parse(args[1:]); err != nil {
+	w := &work{}
+	if err := json.Unmarshal([]byte(args[1]), &w.o); err != nil {
 		return nil, err
 	}
 	// Without a proxy an outage leaves 20 000 connections behind.
 	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 1 << 17, Max: 1 << 17})
-	listeners, err := listenWide(args[0], o.backlog)
+	listeners, err := listenWide(args[0])
 	if err != nil {
 		return nil, err
 	}
-	w := &work{o: &o}
 	server := &http.Server{Handler: w, ErrorLog: log.New(io.Discard, "", 0)} // accept fails while no descriptors are left
 	for _, l := range listeners {
 		go func() { _ = server.Serve(l) }()
@@ -95,7 +70,7 @@ func serve(args []string) (func(order string) (string, error), error) {
 
 // listenWide opens so many listeners on one port that the kernel accepts backlog connections,
 // whatever the system's limit for a single one.
-func listenWide(addr string, backlog int) (all []net.Listener, err error) {
+func listenWide(addr string) (all []net.Listener, err error) {
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) { failed = rig.ReusePort(int(fd)) })
@@ -119,7 +94,7 @@ func listenWide(addr string, backlog int) (all []net.Listener, err error) {
 // work is the requests that the server has. One goroutine looks at those that are due, so that
 // twenty thousand of them cost little more than a handful.
 type work struct {
-	o      *serverOptions
+	o      sim.Server
 	reject atomic.Bool // answer 503
 
 	mu   sync.Mutex // guards what follows
@@ -140,12 +115,12 @@ func (w *work) begin(j *job) {
 	j.began = time.Now()
 	w.jobs = append(w.jobs, j)
 	w.most = max(w.most, len(w.jobs))
-	j.wait(w.o, len(w.jobs), j.began)
+	j.wait(&w.o, len(w.jobs), j.began)
 }
 
 // wait has the job looked at after look, or when it should be done if that is sooner.
-func (j *job) wait(o *serverOptions, atOnce int, now time.Time) {
-	j.look = now.Add(min(o.need(atOnce)-now.Sub(j.began), o.look))
+func (j *job) wait(o *sim.Server, atOnce int, now time.Time) {
+	j.look = now.Add(min(need(o, atOnce)-now.Sub(j.began), o.Look))
 }
 
 // turn looks at all that is due by now.
@@ -160,8 +135,8 @@ func (w *work) turn(now time.Time) {
 	for _, j := range w.jobs {
 		switch {
 		case now.Before(j.look):
-		case now.Sub(j.began) < w.o.need(atOnce):
-			j.wait(w.o, atOnce, now)
+		case now.Sub(j.began) < need(&w.o, atOnce):
+			j.wait(&w.o, atOnce, now)
 		default:
 			atOnce--
 			j.done <- status

@@ -5,14 +5,12 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/sim"
 )
 
-func storm() serverOptions {
-	return serverOptions{base: 100 * time.Millisecond, free: 30, factor: 1.05, step: 15, look: 50 * time.Millisecond, backlog: 1}
-}
-
 func TestNeedGrowsAboveFree(t *testing.T) {
-	o := storm()
+	o := sim.Default().Server
 	for _, c := range []struct {
 		at   int
 		want time.Duration
@@ -23,19 +21,18 @@ func TestNeedGrowsAboveFree(t *testing.T) {
 		{60, 110250 * time.Microsecond},
 		{330, 265330 * time.Microsecond},
 	} {
-		if got := o.need(c.at); got < c.want-time.Microsecond || got > c.want+time.Microsecond {
+		if got := need(&o, c.at); got < c.want-time.Microsecond || got > c.want+time.Microsecond {
 			t.Errorf("with %d at once %v, want %v", c.at, got, c.want)
 		}
 	}
-	if got := o.need(1 << 30); got <= 0 {
+	if got := need(&o, 1<<30); got <= 0 {
 		t.Errorf("with very many at once %v", got)
 	}
 }
 
 // TestWorkIsDoneAtItsTime drives the wheel with times of its own.
 func TestWorkIsDoneAtItsTime(t *testing.T) {
-	o := storm()
-	w := &work{o: &o}
+	w := &work{o: sim.Default().Server}
 	j := &job{done: make(chan int, 1)}
 	w.begin(j)
 	w.turn(j.began.Add(90 * time.Millisecond))
@@ -53,8 +50,7 @@ func TestWorkIsDoneAtItsTime(t *testing.T) {
 
 // TestAbandonedWorkCounts: those that wait make the others slow, whoever left.
 func TestAbandonedWorkCounts(t *testing.T) {
-	o := storm()
-	w := &work{o: &o}
+	w := &work{o: sim.Default().Server}
 	jobs := make([]*job, 330)
 	for i := range jobs {
 		jobs[i] = &job{done: make(chan int, 1)}
@@ -76,9 +72,7 @@ func TestAbandonedWorkCounts(t *testing.T) {
 }
 
 func TestServerRejectsWhenTold(t *testing.T) {
-	o := storm()
-	o.base = time.Millisecond
-	w := &work{o: &o}
+	w := &work{o: sim.Server{Base: time.Millisecond}}
 	go func() {
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			w.turn(time.Now())

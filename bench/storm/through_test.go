@@ -1,14 +1,17 @@
 package main
 
 import (
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/sim"
 )
 
 func TestHAProxyConfigurations(t *testing.T) {
-	o := &options{maxconn: 7, queueFor: 1500 * time.Millisecond}
+	o := &options{storm: sim.Config{Slots: 7, SlotFor: 1500 * time.Millisecond}}
 	retry := haproxyConfig("haproxy-retry", o)
 	for _, want := range []string{"  retry-on all-retryable-errors\n", "  bind {listen}\n", "  server s1 {upstream}\n"} {
 		if !strings.Contains(retry, want) {
@@ -28,14 +31,19 @@ func TestHAProxyConfigurations(t *testing.T) {
 }
 
 func TestPauses(t *testing.T) {
-	o := &options{manner: "naive", again: 100 * time.Millisecond, most: 10 * time.Second}
+	o, err := parse(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, failed := range []int{0, 1, 1000} {
-		if got := o.pause(r, failed); got != o.again {
-			t.Errorf("naive, %d failed before: %v, want %v", failed, got, o.again)
+		if got := o.pause(r, failed); got != 100*time.Millisecond {
+			t.Errorf("naive, %d failed before: %v, want 100 ms", failed, got)
 		}
 	}
-	o.manner = "backoff"
+	if o, err = parse([]string{"--client-backoff", "backoff"}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
 	for failed, most := range map[int]time.Duration{0: 100 * time.Millisecond, 3: 800 * time.Millisecond, 7: 10 * time.Second, 10_000: 10 * time.Second} {
 		var longest time.Duration
 		for range 1000 {

@@ -3,15 +3,17 @@ package main
 import (
 	"io"
 	"testing"
+	"time"
 )
 
 // TestVirtualTimePlaysTheSameStorm: straight it never ends, and what is told of
-// it fits the flags.
+// it fits the storm.
 func TestVirtualTimePlaysTheSameStorm(t *testing.T) {
-	o, err := parse([]string{"--clients", "500", "--after", "30s"}, io.Discard)
+	o, err := parse(nil, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.storm.Clients.N, o.storm.Length = 500, 85*time.Second
 	if v := inVirtualTime("direct", o, 1); v.GoodAgain != nil || v.Peak < 5000 {
 		t.Errorf("direct: %v; want never, with thousands at the server", &v)
 	}
