@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
@@ -111,7 +112,7 @@ func (p *printer) worst(plan *Plan) {
 	p.printf("%s\n", p.bold("At worst"))
 	for i := range plan.Lines {
 		l := &plan.Lines[i]
-		p.printf("  %s: at most %s, %s\n", l.Label, count(l.Worst.Attempts, "attempt"), l.inTime())
+		p.printf("  %s: at most %s, %s\n", l.Label, text.Plural(l.Worst.Attempts, "attempt"), l.inTime())
 		p.printf("    upstream load if everything fails: %s\n", l.load())
 	}
 }
@@ -129,7 +130,7 @@ func (l *Line) inTime() string {
 		if l.Route != "" {
 			slow = "if each takes as long as it may, "
 		}
-		last = slow + count(w.SlowAttempts, "attempt") + ", the last one starts after " + span(w.LastBegins) + mostly
+		last = slow + text.Plural(w.SlowAttempts, "attempt") + ", the last one starts after " + span(w.LastBegins) + mostly
 	}
 	switch {
 	case w.Total == backoff.Forever && w.Attempts == 1:
@@ -151,7 +152,7 @@ func (l *Line) load() string {
 	if b == nil {
 		return alone + ", because there is no retry budget"
 	}
-	with := fmt.Sprintf("x%.3g, and %s more at once", b.Amplification(l.Worst.Attempts, 0), count(b.Burst, "request"))
+	with := fmt.Sprintf("x%.3g plus up to %s at once", b.Amplification(l.Worst.Attempts, 0), text.Plural(b.Burst, "retry"))
 	if l.Route == "" {
 		return alone + "; with the default retry budget " + with
 	}
@@ -228,13 +229,6 @@ func (p *printer) ratio(l *Line, t time.Duration) {
 }
 
 // count returns "1 thing" or "2 things".
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
 func seconds(v float64) string { return span(time.Duration(math.Round(v * 1e9))) }
 
 // span formats a duration for a table: three digits below a second, milliseconds up to an hour,

@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// mostPrompts is how many prompts are on their way at most, so that they do not pile up behind a
+// limit that is lower than RATE.
+const mostPrompts = 32
+
 // addPrompts sends RATE requests a second for a chat completion to TARGET, every other one streamed,
 // and counts what comes back.
 func addPrompts(mux *http.ServeMux) error {
@@ -23,9 +27,14 @@ func addPrompts(mux *http.ServeMux) error {
 	codes := &tally{}
 	mux.HandleFunc("/stats", func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, map[string]any{"answered": codes.all()}) })
 	go func() {
+		free := make(chan struct{}, mostPrompts)
 		for n := 0; ; n++ {
 			time.Sleep(time.Second / time.Duration(rate))
-			go func() { codes.add("POST", prompt(target, n%2 == 0)) }()
+			free <- struct{}{}
+			go func() {
+				codes.add("POST", prompt(target, n%2 == 0))
+				<-free
+			}()
 		}
 	}()
 	return nil

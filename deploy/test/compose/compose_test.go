@@ -18,7 +18,8 @@ const (
 
 func TestStack(t *testing.T) {
 	engine.Asked(t, "compose")
-	s := up(t)
+	s := up(t, "docker-compose.yml", "upstream", []string{"golang", "prometheus", "grafana"},
+		[]string{"RETRYPROXY_IMAGE=" + engine.Image(t), "SHOP_PORT=0", "PROMETHEUS_PORT=0", "GRAFANA_PORT=0"})
 	t.Run("all counts are the same from the clients to the upstream", s.countsAgree)
 	t.Run("Prometheus took the alert rules", s.rulesAreLoaded)
 	for _, f := range faults {

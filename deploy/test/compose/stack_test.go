@@ -18,6 +18,7 @@ import (
 // stack is what `docker compose up` started, until the test ends.
 type stack struct {
 	project string
+	file    string // in deploy/compose
 	env     []string
 	ids     map[string]string // of containers, by service
 	bases   map[string]string // their addresses, as URLs
@@ -34,19 +35,23 @@ func command() []string {
 // compose runs one of its commands, which has to work.
 func (s *stack) compose(t *testing.T, env []string, args ...string) string {
 	t.Helper()
-	c := append(command(), "--project-name", s.project, "--file", "deploy/compose/docker-compose.yml")
-	return engine.Run(t, append(append([]string{}, s.env...), env...), c[0], append(c[1:], args...)...)
+	c := s.command(args...)
+	return engine.Run(t, append(append([]string{}, s.env...), env...), c[0], c[1:]...)
+}
+
+func (s *stack) command(args ...string) []string {
+	return append(append(command(), "--project-name", s.project, "--file", "deploy/compose/"+s.file), args...)
 }
 
 // up makes the images and starts everything as the file says. The sidecar's
-// image is the one compiled outside, which TestImageIsReproducible compares
-// with what the file would build; the example's is built by the file.
-func up(t *testing.T) *stack {
+// image is in env: one compiled outside, which TestImageIsReproducible compares
+// with what the file would build. The image of the service example is built by
+// the file.
+func up(t *testing.T, file, example string, standIns, env []string) *stack {
 	t.Helper()
-	s := &stack{project: engine.Name("compose"), ids: map[string]string{}, bases: map[string]string{}, env: []string{
-		"RETRYPROXY_IMAGE=" + engine.Image(t), "HEALTH_INTERVAL=1s", "SHOP_PORT=0", "PROMETHEUS_PORT=0", "GRAFANA_PORT=0"}}
-	engine.Run(t, nil, "bash", "deploy/test/stand-ins", "golang", "prometheus", "grafana")
-	s.compose(t, nil, "build", "upstream")
+	s := &stack{project: engine.Name("compose"), file: file, ids: map[string]string{}, bases: map[string]string{}, env: append(env, "HEALTH_INTERVAL=1s")}
+	engine.Run(t, nil, "bash", append([]string{"deploy/test/stand-ins"}, standIns...)...)
+	s.compose(t, nil, "build", example)
 	engine.Cleanup(t, func() { s.down(t) })
 	s.compose(t, nil, "up", "--detach", "--no-build")
 	for _, service := range strings.Fields(s.compose(t, nil, "config", "--services")) {
@@ -85,7 +90,7 @@ func (s *stack) down(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), engine.Patience)
 	defer cancel()
-	c := append(command(), "--project-name", s.project, "--file", "deploy/compose/docker-compose.yml", "down", "--volumes", "--timeout", "1")
+	c := s.command("down", "--volumes", "--timeout", "1")
 	var err error
 	for range 3 { // a test that is cut short may be making a container just now
 		if _, err = engine.Try(ctx, t, s.env, c[0], c[1:]...); err == nil {

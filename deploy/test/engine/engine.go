@@ -207,12 +207,21 @@ func Example(t *testing.T) string {
 }
 
 // Image builds retryproxy's image from a binary compiled on this machine, which
-// is quick, and gives its name. That the builder's is the same is a test of its own.
+// is quick, and returns its name. That the builder's is the same is a test of its own.
 func Image(t *testing.T) string {
 	t.Helper()
-	return once(t, "image", func() string {
-		arch := Docker(t, "version", "--format", "{{.Server.Arch}}")
-		Run(t, nil, "bash", "deploy/image/build", "retryproxy:test", arch)
-		return "retryproxy:test-" + arch
-	})
+	return once(t, "image", func() string { return build(t, "retryproxy:test") })
+}
+
+// FullImage is Image with all that the default image leaves out.
+func FullImage(t *testing.T) string {
+	t.Helper()
+	return once(t, "full image", func() string { return build(t, "retryproxy:test-full", "TAGS=otel") })
+}
+
+func build(t *testing.T, name string, env ...string) string {
+	t.Helper()
+	arch := Docker(t, "version", "--format", "{{.Server.Arch}}")
+	Run(t, env, "bash", "deploy/image/build", name, arch)
+	return name + "-" + arch
 }
