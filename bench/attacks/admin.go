@@ -21,10 +21,7 @@ var adminAttacks = []attack{
 // adminFlood takes up the admin listener's connections in several ways. Probes and attackers come
 // from the same addresses, on loopback and not, so the probes queue with the attackers.
 func adminFlood(st *stage) error {
-	own, err := rig.FreeAddresses(1)
-	if err != nil {
-		return err
-	}
+	own := rig.FreeAddresses(1)
 	st.spec.Admin = own[0]
 	st.set("RETRYPROXY_ADMIN_LISTEN=:" + portOf(own[0]))
 	at := []string{st.spec.Admin}

@@ -42,7 +42,7 @@ type stage struct {
 	strike func(s *strike) error
 	begin  func(p *rig.Proxy) error                // just before the attack; nil: nothing
 	beside func(ctx context.Context, p *rig.Proxy) // during it, until ctx ends; nil: nothing
-	judge  func(p *rig.Proxy) (told string)        // after it, what it looked for; nil: nothing but what every attack is judged by
+	judge  func(p *rig.Proxy) (looked string)      // after it; returns what it looked for; nil: what every attack is judged by is all
 }
 
 // needs is how much must be counted of something, by its name, before a judge can say anything.
@@ -62,15 +62,14 @@ func (st *stage) enough() bool {
 func (st *stage) set(env ...string) { st.spec.Env = append(st.spec.Env, env...) }
 
 // route adds a route with an upstream of its own.
-func (st *stage) route(name, path string, h http.HandlerFunc, env ...string) error {
-	addr, err := st.Serve(echoing(h))
+func (st *stage) route(name, path string, h http.HandlerFunc, env ...string) {
+	addr := st.Serve(echoing(h))
 	st.routes = append(st.routes, name)
 	prefix := "RETRYPROXY_ROUTE_" + strings.ToUpper(name) + "_"
 	st.set("RETRYPROXY_ROUTES="+strings.Join(st.routes, ","), prefix+"PATH="+path, prefix+"UPSTREAM=http://"+addr)
 	for _, e := range env {
 		st.set(prefix + e)
 	}
-	return err
 }
 
 // strike is one connection of an attack in flight.
@@ -131,9 +130,9 @@ func (s *strike) every(d time.Duration, do func() error) error {
 	}
 }
 
-// ask sends bytes over a connection of its own and calls tell for each final response, until
+// ask sends bytes over a connection of its own and calls got for each final response, until
 // the connection ends or is quiet for so long.
-func (s *strike) ask(addr, raw string, quiet time.Duration, tell func(r *http.Response)) error {
+func (s *strike) ask(addr, raw string, quiet time.Duration, got func(r *http.Response)) error {
 	nc, err := s.dial(addr)
 	if err != nil {
 		return err
@@ -149,7 +148,7 @@ func (s *strike) ask(addr, raw string, quiet time.Duration, tell func(r *http.Re
 			return nil
 		}
 		if res.StatusCode >= 200 {
-			tell(res)
+			got(res)
 		}
 		if _, err := io.Copy(io.Discard, res.Body); err != nil {
 			return nil

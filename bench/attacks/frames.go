@@ -40,16 +40,13 @@ func (s *strike) http2(settings ...http2.Setting) (*frames, error) {
 	return f, out.Flush()    // and the error of all these
 }
 
-// listen calls hear, unless it is nil, for each frame that the proxy sends until the connection ends. s counts those
-// that turn the attacker away: resets, and answers of 4xx and 5xx.
-func (s *strike) listen(f *frames, hear func(http2.Frame)) {
+// listen reads what the proxy sends until the connection ends. It counts the frames that turn the attacker away:
+// resets, and responses with 4xx and 5xx.
+func (s *strike) listen(f *frames) {
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
 			return
-		}
-		if hear != nil {
-			hear(frame)
 		}
 		switch frame := frame.(type) {
 		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
@@ -76,21 +73,19 @@ func (f *frames) fields(pairs []string) []byte {
 	return f.head.Bytes()
 }
 
-// begin opens a stream and returns its number.
-func (f *frames) begin(block []byte, end bool) (uint32, error) {
+// begin opens a stream and returns its number. What cannot be written, f.out.Flush says in the end.
+func (f *frames) begin(block []byte, end bool) uint32 {
 	id := f.next
 	f.next += 2
-	return id, f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: end, EndHeaders: true})
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: end, EndHeaders: true})
+	return id
 }
 
 // fill opens as many streams as may be.
-func (f *frames) fill(path string) error {
+func (f *frames) fill(path string) {
 	for range atOnce {
-		if _, err := f.begin(f.block("GET", path), true); err != nil {
-			return err
-		}
+		f.begin(f.block("GET", path), true)
 	}
-	return f.out.Flush()
 }
 
 // perConnection is how many requests one connection is used for by askByHTTP2: their
@@ -98,8 +93,8 @@ func (f *frames) fill(path string) error {
 const perConnection = 30
 
 // askByHTTP2 sends requests, each as its fields (name, value) and a body, one after the
-// other over one connection, and calls tell for each response. A request that ends the connection ends the rest.
-func (s *strike) askByHTTP2(next func() (pairs []string, body string), tell func(r *http.Response)) error {
+// other over one connection, and calls got for each response. A request that ends the connection ends the rest.
+func (s *strike) askByHTTP2(next func() (pairs []string, body string), got func(r *http.Response)) error {
 	f, err := s.http2()
 	if err != nil {
 		return err
@@ -107,14 +102,11 @@ func (s *strike) askByHTTP2(next func() (pairs []string, body string), tell func
 	defer f.nc.Close()
 	for range perConnection {
 		pairs, body := next()
-		id, err := f.begin(f.fields(pairs), body == "")
-		if err == nil && body != "" {
-			err = f.WriteData(id, true, []byte(body))
+		id := f.begin(f.fields(pairs), body == "")
+		if body != "" {
+			_ = f.WriteData(id, true, []byte(body))
 		}
-		if err == nil {
-			err = f.out.Flush()
-		}
-		if err != nil {
+		if f.out.Flush() != nil {
 			return nil // the one before has ended the connection
 		}
 		s.sent.Add(1)
@@ -123,7 +115,7 @@ func (s *strike) askByHTTP2(next func() (pairs []string, body string), tell func
 			return nil
 		}
 		if r != nil {
-			tell(r)
+			got(r)
 		}
 	}
 	return nil

@@ -70,26 +70,22 @@ func evil(r *rand.Rand) string { return harmless.Replace(spell(r)) }
 func fresh() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), 1)) }
 
 func logInjection(st *stage) error {
-	dir, err := st.TempDir()
-	if err != nil {
-		return err
-	}
-	st.spec.Log = dir + "/log"
+	st.spec.Log = st.TempDir() + "/log"
 	st.set("RETRYPROXY_ACCESS_LOG=true")
-	hear := func(*http.Response) { st.Count(answers, 1) }
+	got := func(*http.Response) { st.Count(answers, 1) }
 	st.strike = func(s *strike) error {
 		r := fresh()
 		if r.IntN(4) == 0 {
-			return s.askByHTTP2(func() ([]string, string) { return logRequest2(r), "" }, hear)
+			return s.askByHTTP2(func() ([]string, string) { return logRequest2(r), "" }, got)
 		}
 		var b strings.Builder
 		for range 20 { // of which one that is refused ends the connection
 			b.WriteString(logRequest(r) + "\r\n")
 		}
-		return s.ask(s.addr, b.String()+"GET /ok HTTP/1.1\r\nHost: bench.test\r\nConnection: close\r\n\r\n", time.Second, hear)
+		return s.ask(s.addr, b.String()+"GET /ok HTTP/1.1\r\nHost: bench.test\r\nConnection: close\r\n\r\n", time.Second, got)
 	}
 	st.judge, st.needs = st.judgeLog, needs{answers: 20}
-	return st.route("bad", "/bad/*", func(w http.ResponseWriter, _ *http.Request) { // an upstream that says the same things
+	st.route("bad", "/bad/*", func(w http.ResponseWriter, _ *http.Request) { // an upstream that says the same things
 		evil := spell(fresh())
 		switch rand.IntN(4) {
 		case 0:
@@ -100,6 +96,7 @@ func logInjection(st *stage) error {
 			raw(w, "HTTP/1.1 200 "+harmless.Replace(evil)+"\r\n"+askedField+": x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		}
 	}, "BREAKER=off", "CONCURRENCY_LIMIT=off", "MAX_RETRIES=1", "BACKOFF=none")
+	return nil
 }
 
 func logRequest(r *rand.Rand) string {

@@ -17,7 +17,7 @@ const comeAgain = time.Second
 // memoryAttacks are made against a process in a cgroup with as little memory as containers give a sidecar. It must
 // not be killed for it, and whoever comes anew is served within a second.
 func memoryAttacks() (all []attack) {
-	fill := func(path string) func(f *frames) error { return func(f *frames) error { return f.fill(path) } }
+	fill := func(path string) func(f *frames) { return func(f *frames) { f.fill(path) } }
 	for _, limit := range []int64{64 * mib, 128 * mib, 256 * mib} {
 		for _, a := range []struct {
 			name   string
@@ -45,11 +45,7 @@ func (st *stage) confine(limit int64) error {
 	}
 	st.spec.By = g.By()
 	if st.secure {
-		dir, err := st.TempDir()
-		if err != nil {
-			return err
-		}
-		file := dir + "/both.pem"
+		file := st.TempDir() + "/both.pem"
 		if err := rig.WriteCertificate(file, net.IPv4(127, 0, 0, 1), time.Now().Add(time.Hour)); err != nil {
 			return err
 		}

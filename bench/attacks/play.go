@@ -21,7 +21,7 @@ type result struct {
 	sent, ended, resets   int64
 	quiet, under          *rig.Timeline // how others were served before and during the attack
 	before, during, after rig.Level
-	told                  string // what a judge of its own looked for, and found
+	looked                string // what a judge of its own looked for, and how often it was there
 	found                 []string
 }
 
@@ -78,7 +78,7 @@ func (a *attack) play(ctx context.Context, o *options, upstream string) (*result
 		for what, n := range st.needs {
 			st.AtLeast(n, what)
 		}
-		r.told = st.judge(p)
+		r.looked = st.judge(p)
 		r.found = st.All()
 	}
 	r.after, err = p.Settle(patience, func(l rig.Level) bool { return !l.Above(r.before, slack) })
@@ -91,34 +91,30 @@ const slack = 12
 // grew is by how much the process's memory grew beyond what it was before.
 func (r *result) grew() int64 { return max(r.during.Peak, r.after.Peak) - r.before.RSS }
 
-// wrong is what was not withstood.
-func (r *result) wrong() (all []string) {
-	say := func(bad bool, format string, a ...any) {
-		if bad {
-			all = append(all, fmt.Sprintf(format, a...))
-		}
-	}
+// wrong returns what was not withstood.
+func (r *result) wrong() []string {
+	var c rig.Check
 	before, first := failures(r.quiet)
 	during, then := failures(r.under)
-	say(before+during > 0, "%d requests of others failed before and %d during the attack: %q", before, during, append(first, then...))
-	say(r.under.Total()[requests] == 0, "no request of others was served")
-	say(r.grew() > r.bound, "memory grew by %.1f MiB, more than %.1f MiB for %s", mibOf(r.grew()), mibOf(r.bound), r.why)
-	say(r.sent == 0, "the attack sent nothing")
-	say(r.ends && r.ended+r.resets == 0, "the attacker was not turned away")
-	say(r.after.Above(r.before, slack), "%d goroutines and %d descriptors after it, %d and %d before", r.after.Goroutines, r.after.Descriptors, r.before.Goroutines, r.before.Descriptors)
-	return append(all, r.found...)
+	c.That(before+during == 0, "%d requests of others failed before and %d during the attack: %q", before, during, append(first, then...))
+	c.That(r.under.Total()[requests] > 0, "no request of others was served")
+	c.That(r.grew() <= r.bound, "memory grew by %.1f MiB, more than %.1f MiB for %s", mibOf(r.grew()), mibOf(r.bound), r.why)
+	c.That(r.sent > 0, "the attack sent nothing")
+	c.That(!r.ends || r.ended+r.resets > 0, "the attacker was not turned away")
+	c.That(!r.after.Above(r.before, slack), "%d goroutines and %d descriptors after it, %d and %d before", r.after.Goroutines, r.after.Descriptors, r.before.Goroutines, r.before.Descriptors)
+	return append(c.All(), r.found...)
 }
 
 func mibOf(n int64) float64 { return float64(n) / mib }
 
 func (r *result) print(w io.Writer) {
-	if r.told == "" {
-		r.told = fmt.Sprintf("%d, %d", r.ended, r.resets)
+	if r.looked == "" {
+		r.looked = fmt.Sprintf("%d, %d", r.ended, r.resets)
 	}
 	failed, _ := failures(r.under)
 	quiet, under := r.quiet.Within(0.99), r.under.Within(0.99)
 	fmt.Fprintf(w, "| %s | %d | %d | %s | %.1f, %.1f, %.0f | %d, %d | %.1f ms, %.1f ms, %.1f | %d, %d; %d, %d |\n",
-		r.name, r.conns, r.sent, r.told, mibOf(r.before.RSS), mibOf(r.grew()), mibOf(r.bound), r.under.Total()[requests], failed,
+		r.name, r.conns, r.sent, r.looked, mibOf(r.before.RSS), mibOf(r.grew()), mibOf(r.bound), r.under.Total()[requests], failed,
 		ms(quiet), ms(under), float64(under)/float64(max(quiet, 1)),
 		r.before.Goroutines, r.before.Descriptors, r.after.Goroutines, r.after.Descriptors)
 }

@@ -44,16 +44,9 @@ type stage struct {
 var defaults = []string{"RETRYPROXY_POSITION=inbound", "RETRYPROXY_ATTEMPT_TIMEOUT=1s", "RETRYPROXY_BODY_IDLE_TIMEOUT=2s"}
 
 // build starts the upstream and the proxy.
-func (st *stage) build() error {
-	own, err := rig.OwnAddresses(1)
-	if err != nil {
-		return err
-	}
-	if st.dir, err = st.TempDir(); err != nil {
-		return err
-	}
-	st.upAddr = own[0]
-	st.spec = rig.Spec{Program: st.o.proxy, Upstream: "http://" + own[0], Env: slices.Concat(defaults, st.f.settings)}
+func (st *stage) build() (err error) {
+	st.dir, st.upAddr = st.TempDir(), rig.OwnAddresses(1)[0]
+	st.spec = rig.Spec{Program: st.o.proxy, Upstream: "http://" + st.upAddr, Env: slices.Concat(defaults, st.f.settings)}
 	if st.f.tls {
 		if _, err := st.certificate("clients", time.Now().Add(time.Hour)); err != nil {
 			return err

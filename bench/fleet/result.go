@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/plot/picture"
@@ -24,7 +25,7 @@ type document struct {
 	Goals     []goal        `json:"goals"`
 }
 
-// armResult is what came of an arm. Its counts are those of the counted time.
+// armResult is the result of an arm. Its counts leave out the first seconds.
 type armResult struct {
 	Name         string         `json:"name"`
 	About        string         `json:"about"`
@@ -41,7 +42,7 @@ type armResult struct {
 	Seconds      []rig.Counts   `json:"seconds"`
 }
 
-// period is a part of an arm in which the engine was in one state.
+// period is the part of an arm between two acts on the engine.
 type period struct {
 	Name         string     `json:"name"`
 	From         float64    `json:"from_seconds"`
@@ -72,7 +73,7 @@ func (r *armResult) sumUp(s *stage, from, to time.Duration) {
 
 func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// goal is what was to be reached, and what was.
+// goal is a goal with the figure that was measured.
 type goal struct {
 	What string `json:"what"`
 	Goal string `json:"goal"`
@@ -94,14 +95,14 @@ type bounds struct {
 	cost         float64 // CPU time per request to that alone, at most; 0: only that it was measured
 }
 
-// What is wanted, and what a small machine with other work has to reach. What depends on no machine,
-// such as that no request fails, is the same in both.
+// The goals on a quiet machine, and those that a small and busy one must reach. Goals that do not depend
+// on the machine, such as no failed request, are the same for both.
 var (
 	wanted   = bounds{aloneLimited: 0.20, limited: 0.01, good: 0.97, hold: 50, commands: 110, cost: 1.02}
 	generous = bounds{aloneLimited: 0.10, limited: 0.05, good: 0.70, hold: 500, commands: 110}
 )
 
-// judge compares everything that was measured with its goal.
+// judge compares the figures with the goals.
 func (d *document) judge(short bool) {
 	b := wanted
 	if short {
@@ -138,7 +139,7 @@ func (d *document) judge(short bool) {
 	}
 }
 
-// judgeArm are the goals that depend on no machine.
+// judgeArm adds the goals that do not depend on the machine.
 func (d *document) judgeArm(r *armResult, b *bounds) {
 	n := failed(r.Counts)
 	d.goal(n == 0 && len(r.Kinds) == 0, "failed requests, "+r.Name, "0", strings.TrimSuffix(fmt.Sprint(n, " ", r.Kinds), " map[]"))
@@ -165,8 +166,8 @@ func (d *document) untilHeld() (all []float64) {
 
 func percent(share float64) string { return fmt.Sprintf("%.2f %%", 100*share) }
 
-// tell prints what was measured.
-func (d *document) tell(w io.Writer) {
+// print writes the figures and goals as tables.
+func (d *document) print(w io.Writer) {
 	d.Head(w)
 	fmt.Fprintf(w, "Rate limit of the upstream: %d requests/s.\n\n", d.RateLimit)
 	table := func(head string, rows []string) {
@@ -218,28 +219,24 @@ func (d *document) tell(w io.Writer) {
 	}
 }
 
-// pictureSize is that of --png.
+// pictureSize is the size of the picture.
 var pictureSize = picture.Size{Width: 1000, Height: 1200}
 
-// figure draws the arms over each other; nil without any.
+// figure draws all arms into the same panels. It returns nil if there are none.
 func (d *document) figure() *plot.Figure {
 	if len(d.Arms) == 0 {
 		return nil
 	}
-	f := &plot.Figure{Title: "Many processes, one rate limit"}
-	for _, panel := range []struct{ title, name string }{{"Good responses", rig.Good}, {"429s at the upstream", turnedAway}, {"Commands at the engine", commands}} {
-		p := plot.Panel{Title: panel.title, X: plot.Axis{Label: "time", Unit: plot.Seconds}, Y: plot.Axis{Label: "a second", Unit: plot.Count}}
-		for _, r := range d.Arms {
-			s := plot.Series{Name: r.Name}
-			for i, c := range r.Seconds {
-				s.X, s.Y = append(s.X, float64(i)+0.5), append(s.Y, float64(c[panel.name]))
-			}
-			p.Series = append(p.Series, s)
-			for _, q := range r.Periods[min(1, len(r.Periods)):] {
-				p.Marks = append(p.Marks, plot.Mark{At: q.From, Label: "engine " + q.Name})
-			}
+	var runs []draw.Run
+	var marks []plot.Mark
+	for _, r := range d.Arms {
+		runs = append(runs, draw.Run{Name: r.Name, Seconds: r.Seconds})
+		for _, q := range r.Periods[min(1, len(r.Periods)):] {
+			marks = append(marks, plot.Mark{At: q.From, Label: "engine " + q.Name})
 		}
-		f.Panels = append(f.Panels, p)
 	}
-	return f
+	panel := func(title, name string) draw.Panel {
+		return draw.Panel{Title: title, Label: "a second", Value: func(c rig.Counts) int { return c[name] }}
+	}
+	return draw.Seconds("Many processes, one rate limit", runs, marks, panel("Good responses", rig.Good), panel("429s at the upstream", turnedAway), panel("Commands at the engine", commands))
 }

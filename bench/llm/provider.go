@@ -31,12 +31,12 @@ type provider struct {
 	open   sync.WaitGroup // responses that are being sent
 
 	mu               sync.Mutex // guards the buckets
-	requests, tokens *bucket
+	requests, tokens *rig.Bucket
 }
 
 func newProvider(w wire, f *fates, requests, tokens float64) *provider {
 	now := time.Now()
-	return &provider{wire: w, fates: f, ledger: newLedger(), requests: newBucket(requests, now), tokens: newBucket(tokens, now)}
+	return &provider{wire: w, fates: f, ledger: newLedger(), requests: rig.NewBucket(requests, requests, now), tokens: rig.NewBucket(tokens, tokens, now)}
 }
 
 // question is what both wires have in common.
@@ -179,12 +179,12 @@ func (p *provider) admit(h http.Header, tokens int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.requests.fill(now)
-	p.tokens.fill(now)
-	wait := max(p.requests.until(1), p.tokens.until(float64(tokens)))
+	p.requests.Fill(now)
+	p.tokens.Fill(now)
+	wait := max(p.requests.Until(1), p.tokens.Until(float64(tokens)))
 	if wait == 0 {
-		p.requests.level--
-		p.tokens.level -= float64(tokens)
+		p.requests.Level--
+		p.tokens.Level -= float64(tokens)
 		p.ledger.enter(func(e *entries) {
 			if !e.ended {
 				e.tokens += tokens

@@ -84,7 +84,7 @@ func TestDocument(t *testing.T) {
 	d := &document{Results: []*result{r}}
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "peers.json")
-	d.tell(&out)
+	d.print(&out)
 	var files draw.Files
 	f := &rig.Flags{FlagSet: flag.NewFlagSet("peers", flag.ContinueOnError)}
 	files.Flags(f)
@@ -146,7 +146,7 @@ func TestEveryAxisIsDrawnAndTold(t *testing.T) {
 		t.Error(err)
 	}
 	var out bytes.Buffer
-	d.tell(&out)
+	d.print(&out)
 	for _, a := range axes {
 		if !strings.Contains(out.String(), "| "+a.label+" | retryproxy |") {
 			t.Errorf("nothing is told of %s:\n%s", a.name, &out)

@@ -10,8 +10,8 @@ import (
 	"github.com/retryproxy/retryproxy/internal/inject"
 )
 
-const injectUsage = `Usage: retryproxy-inject [-f FILE]... [flags]
-       retryproxy-inject webhook --cert FILE [flags]
+const injectUsage = `Usage: retryproxy inject [-f FILE]... [flags]
+       retryproxy webhook --cert FILE [flags]
 
 Reads Kubernetes manifests and prints them with a retryproxy sidecar in every Pod
 template (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, Pod),
@@ -19,8 +19,8 @@ through which the traffic goes. Other documents are printed unchanged, and so is
 everything that a template already sets. If something cannot be done, nothing is
 printed and the exit code is 1.
 
-  retryproxy-inject -f app.yaml | kubectl apply -f -
-  retryproxy-inject -f app.yaml --outbound-env API_URL
+  retryproxy inject -f app.yaml | kubectl apply -f -
+  retryproxy inject -f app.yaml --outbound-env API_URL
 
 By default the sidecar is in front of the application (inbound): clients reach it
 at the port that the Service targets. With --outbound-env or --outbound-host it is

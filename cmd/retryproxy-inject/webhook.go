@@ -11,7 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
-const webhookUsage = `Usage: retryproxy-inject webhook --cert FILE [flags]
+const webhookUsage = `Usage: retryproxy webhook --cert FILE [flags]
 
 Serves a mutating admission webhook at /mutate. Pods with the annotation
 retryproxy.io/inject: "true" get the sidecar that retryproxy-inject adds, from the

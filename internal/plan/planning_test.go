@@ -29,7 +29,7 @@ func parse(t *testing.T, w Wish) []Candidate {
 	return candidates
 }
 
-func textOf(t *testing.T, p *Plan, v View, s plot.Screen) string {
+func render(t *testing.T, p *Plan, v View, s plot.Screen) string {
 	t.Helper()
 	var b strings.Builder
 	p.Text(&b, v, s)
@@ -57,12 +57,12 @@ func TestTextGolden(t *testing.T) {
 	log, both := View{Log: true}, View{Linear: true, Log: true, Total: true}
 	plain := plot.Screen{Width: 80}
 	for name, got := range map[string]string{
-		"default.txt":  textOf(t, Make(parse(t, Wish{Retries: 4}), Options{Seed: 1}), log, plain),
-		"ratio.txt":    textOf(t, Make(parse(t, Wish{Ratios: []string{"1,0.1"}, Retries: 5}), Options{Elapsed: 1000 * time.Second}), log, plain),
-		"compare.txt":  textOf(t, Make(parse(t, Wish{Backoffs: []string{"normal:base=1s:factor=1.5:max=5m,slots", "none"}, Retries: 6, RequestTimeout: 5 * time.Second}), Options{Attempt: 200 * time.Millisecond, Elapsed: 30 * time.Second, Seed: 7}), both, plain),
-		"route.txt":    textOf(t, Make([]Candidate{batch(t)}, Options{}), log, plain),
-		"terminal.txt": textOf(t, Make(parse(t, Wish{Backoffs: []string{"fixed,ratio"}, Retries: 3}), Options{}), log, plot.Screen{Width: 60, Height: 8, Color: true, Unicode: true}),
-		"nothing.txt":  textOf(t, Make(parse(t, Wish{}), Options{}), log, plain),
+		"default.txt":  render(t, Make(parse(t, Wish{Retries: 4}), Options{Seed: 1}), log, plain),
+		"ratio.txt":    render(t, Make(parse(t, Wish{Ratios: []string{"1,0.1"}, Retries: 5}), Options{Elapsed: 1000 * time.Second}), log, plain),
+		"compare.txt":  render(t, Make(parse(t, Wish{Backoffs: []string{"normal:base=1s:factor=1.5:max=5m,slots", "none"}, Retries: 6, RequestTimeout: 5 * time.Second}), Options{Attempt: 200 * time.Millisecond, Elapsed: 30 * time.Second, Seed: 7}), both, plain),
+		"route.txt":    render(t, Make([]Candidate{batch(t)}, Options{}), log, plain),
+		"terminal.txt": render(t, Make(parse(t, Wish{Backoffs: []string{"fixed,ratio"}, Retries: 3}), Options{}), log, plot.Screen{Width: 60, Height: 8, Color: true, Unicode: true}),
+		"nothing.txt":  render(t, Make(parse(t, Wish{}), Options{}), log, plain),
 	} {
 		path := filepath.Join("testdata", name)
 		if *update {
@@ -254,7 +254,7 @@ func TestReachEnds(t *testing.T) {
 	if !p.Lines[0].Reach.Endless {
 		t.Error("retries without a wait come to an end")
 	}
-	if got := textOf(t, p, View{Log: true}, plot.Screen{Width: 80}); !strings.Contains(got, "over 100000") {
+	if got := render(t, p, View{Log: true}, plot.Screen{Width: 80}); !strings.Contains(got, "over 100000") {
 		t.Error(got)
 	}
 	if v := p.Document(View{Log: true}).Strategies[0].AtElapsed; !v.Endless || v.Retries != nil {
@@ -264,7 +264,7 @@ func TestReachEnds(t *testing.T) {
 
 func TestClosedFormsSayWhatTheyLeaveOut(t *testing.T) {
 	for elapsed, want := range map[time.Duration]bool{time.Minute: false, 2 * time.Hour: true} {
-		got := textOf(t, Make(parse(t, Wish{Ratios: []string{"1"}}), Options{Elapsed: elapsed}), View{}, plot.Screen{})
+		got := render(t, Make(parse(t, Wish{Ratios: []string{"1"}}), Options{Elapsed: elapsed}), View{}, plot.Screen{})
 		if strings.Contains(got, "no wait is longer than 1h") != want {
 			t.Errorf("%v: %s", elapsed, got)
 		}
@@ -273,7 +273,7 @@ func TestClosedFormsSayWhatTheyLeaveOut(t *testing.T) {
 
 func TestSameSeedSamePlan(t *testing.T) {
 	plan := func(seed uint64) string {
-		return textOf(t, Make(parse(t, Wish{Retries: 4}), Options{Seed: seed, Elapsed: time.Second}), View{Log: true}, plot.Screen{})
+		return render(t, Make(parse(t, Wish{Retries: 4}), Options{Seed: seed, Elapsed: time.Second}), View{Log: true}, plot.Screen{})
 	}
 	first := plan(1)
 	if again := plan(1); again != first {
@@ -365,7 +365,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		if figure := p.Figure(View{Linear: true, Log: true}); figure.Validate() == nil {
-			textOf(t, p, View{Linear: true, Log: true}, plot.Screen{})
+			render(t, p, View{Linear: true, Log: true}, plot.Screen{})
 		}
 	})
 }

@@ -118,7 +118,7 @@ func (l *Line) load() string {
 	if b == nil {
 		return alone + ", because there is no retry budget"
 	}
-	with := fmt.Sprintf("x%.3g, and %s more at once", b.Amplification(l.Worst.Attempts, 0), text.Plural(b.Burst, "request"))
+	with := fmt.Sprintf("x%.3g plus up to %s at once", b.Amplification(l.Worst.Attempts, 0), text.Plural(b.Burst, "retry"))
 	if l.Route == "" {
 		return alone + "; with the default retry budget " + with
 	}

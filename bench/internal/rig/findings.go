@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// mostTold bounds what is told of one kind.
-const mostTold = 10
+// mostPerKind bounds the findings of one kind that are kept as text.
+const mostPerKind = 10
 
-// Findings are what must not be, and was. The zero Findings has none. It is safe for concurrent use.
+// Findings collects violations and counts. The zero value is ready for use. It is safe for concurrent
+// use.
 type Findings struct {
 	mu    sync.Mutex // guards what follows
 	n     int
@@ -23,7 +24,7 @@ type Findings struct {
 	longest map[string]time.Duration
 }
 
-// Add notes a finding. Its kind is the begin of the format, up to a colon.
+// Add adds a violation. Its kind is the format up to the first colon.
 func (f *Findings) Add(format string, a ...any) {
 	kind, _, _ := strings.Cut(format, ":")
 	f.mu.Lock()
@@ -32,12 +33,12 @@ func (f *Findings) Add(format string, a ...any) {
 		f.kinds = map[string]int{}
 	}
 	f.n++
-	if f.kinds[kind]++; f.kinds[kind] <= mostTold {
+	if f.kinds[kind]++; f.kinds[kind] <= mostPerKind {
 		f.first = append(f.first, fmt.Sprintf(format, a...))
 	}
 }
 
-// Count counts something that a judge looks at.
+// Count adds n to what is counted under a name.
 func (f *Findings) Count(what string, n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,28 +48,28 @@ func (f *Findings) Count(what string, n int64) {
 	f.counts[what] += n
 }
 
-// Counted is how much of it was counted.
+// Counted returns the count of a name.
 func (f *Findings) Counted(what string) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.counts[what]
 }
 
-// Counts copies all that was counted.
+// Counts returns a copy of all counts.
 func (f *Findings) Counts() map[string]int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.counts)
 }
 
-// AtLeast is for a judge that saw too little of something to find anything.
+// AtLeast adds a violation if fewer than n were counted: a judge that saw too little proves nothing.
 func (f *Findings) AtLeast(n int64, what string) {
 	if got := f.Counted(what); got < n {
 		f.Add("only %d %s: nothing can be said", got, what)
 	}
 }
 
-// Longest notes how long something took, and returns the longest time of all.
+// Longest records how long something took. It returns the longest time recorded under the name.
 func (f *Findings) Longest(what string, d time.Duration) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,27 +80,27 @@ func (f *Findings) Longest(what string, d time.Duration) time.Duration {
 	return f.longest[what]
 }
 
-// N is how many were found.
+// N returns the number of violations.
 func (f *Findings) N() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.n
 }
 
-// Kinds are the kinds of what was found, sorted.
+// Kinds returns the kinds of the violations, sorted.
 func (f *Findings) Kinds() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Sorted(maps.Keys(f.kinds))
 }
 
-// All are the first ones of each kind, and the numbers of those that were found more often.
+// All returns the first violations of each kind, and the totals of the kinds that had more.
 func (f *Findings) All() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := slices.Clone(f.first)
 	for _, kind := range slices.Sorted(maps.Keys(f.kinds)) {
-		if n := f.kinds[kind]; n > mostTold {
+		if n := f.kinds[kind]; n > mostPerKind {
 			all = append(all, fmt.Sprintf("%s: %d in all", kind, n))
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"text/tabwriter"
 
 	"github.com/retryproxy/retryproxy/plot"
@@ -93,49 +92,4 @@ func Version(program string, args ...string) string {
 		return program
 	}
 	return line
-}
-
-// Progress shows one line at a time: in place on a terminal, else one after the other. It is safe
-// for concurrent use.
-type Progress struct {
-	mu      sync.Mutex
-	w       io.Writer
-	inPlace bool
-	open    bool // a line without its end is shown
-}
-
-// NewProgress writes to w: in place if w is a terminal and neither NO_COLOR nor a dumb terminal
-// asks for plain text.
-func NewProgress(w io.Writer) *Progress { return &Progress{w: w, inPlace: isTerminal(w)} }
-
-func isTerminal(w io.Writer) bool {
-	f, isFile := w.(*os.File)
-	if !isFile || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// Line shows the state of things, in place of the previous line if it can.
-func (p *Progress) Line(format string, a ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	text := fmt.Sprintf(format, a...)
-	if !p.inPlace {
-		fmt.Fprintln(p.w, text)
-		return
-	}
-	fmt.Fprintf(p.w, "\r\x1b[K%s", text)
-	p.open = true
-}
-
-// End ends the line shown in place.
-func (p *Progress) End() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.open {
-		fmt.Fprintln(p.w)
-		p.open = false
-	}
 }
