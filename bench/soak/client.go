@@ -35,7 +35,7 @@ const mostPipelined = 4
 
 // run sends requests until ctx ends; the one in flight is ended.
 func (c *client) run(ctx context.Context) {
-	defer c.hangUp(false)
+	defer c.disconnect(false)
 	for ctx.Err() == nil {
 		batch := []*plan{c.plan()}
 		rig.Sleep(ctx, batch[0].think)
@@ -69,8 +69,8 @@ func (c *client) dial() bool {
 	return true
 }
 
-// hangUp ends the connection, by a reset if asked for.
-func (c *client) hangUp(reset bool) {
+// disconnect ends the connection, by a reset if asked for.
+func (c *client) disconnect(reset bool) {
 	if c.conn == nil {
 		return
 	}
@@ -107,7 +107,7 @@ func (c *client) exchange(batch []*plan) {
 	// A request that is not whole cannot be followed by another. A response that came before that
 	// leaves it a moment.
 	if end.left || !first.lasts() || c.conn != nil && (!w.over(100*time.Millisecond) || w.err != nil) {
-		c.hangUp(end.left && first.id%2 == 0)
+		c.disconnect(end.left && first.id%2 == 0)
 	}
 	if limit := 3 * c.patience; !w.over(limit) {
 		c.violation("stuck write", "a request could not be sent in %v", limit)
@@ -168,7 +168,7 @@ func (c *client) read(p *plan, w *upload) *reply {
 		switch {
 		case err != nil:
 			got.err = err
-			c.hangUp(false)
+			c.disconnect(false)
 			return got
 		case resp.StatusCode < 200:
 			c.readInterim(p, w, got, resp)
@@ -182,7 +182,7 @@ func (c *client) read(p *plan, w *upload) *reply {
 	c.readBody(p, w, got)
 	c.Count(readBytes, got.n)
 	if !got.left && (got.err != nil || got.resp.Close || p.close) {
-		c.hangUp(false)
+		c.disconnect(false)
 	}
 	return got
 }
