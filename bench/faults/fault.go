@@ -30,8 +30,8 @@ type fault struct {
 	what     string                         // what shows that the fault had an effect
 	felt     func(st *stage) (int64, error) // how often that was so; nil means the upstream counts it
 	fail     tolerance
-	reason   string // the only X-Retryproxy-Reason of requests that fail; "" means any
-	cut      int    // the most responses that may be cut, because the upstream cut them after their headers
+	reasons  []string // the only ones of requests that fail, as X-Retryproxy-Reason; nil means any
+	cut      int      // the most responses that may be cut, because the upstream cut them after their headers
 }
 
 // tolerance says which requests may fail.
@@ -81,7 +81,7 @@ func faults() []fault {
 			felt: says(func(now, before rig.Series) float64 { return fallbacks(now) - fallbacks(before) })},
 		{name: "restart with 1000 requests in flight", how: "the upstream answers no more, is killed once it has them or a second brings no more, and restarts 2 s later", what: "requests that it had",
 			settings: []string{"RETRYPROXY_ATTEMPT_TIMEOUT=25s"}, mode: silence, crowd: slices.Repeat([]manner{{method: "GET"}, {method: "PUT"}, {method: "POST", key: true}, {method: "POST"}}, 250),
-			fail: ambiguous, reason: "not_idempotent", until: (*stage).killWithAll, felt: func(st *stage) (int64, error) { return st.had, nil }, end: inTurn(killUpstream, (*stage).startUpstream)},
+			fail: ambiguous, reasons: []string{"not_idempotent"}, until: (*stage).killWithAll, felt: func(st *stage) (int64, error) { return st.had, nil }, end: inTurn(killUpstream, (*stage).startUpstream)},
 		{name: "full accept queue", how: "connections reset, a backlog of 1, no accept", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
 			begin: order("deaf"), end: order("hear")},
 		{name: "reset at every byte of a response", how: "first attempts cut after 0, 1, 2... bytes, by length, then chunks, then close; retry budget off", what: "answers reset",

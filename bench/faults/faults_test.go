@@ -37,11 +37,11 @@ func TestWhatIsNotAsExpectedIsSaid(t *testing.T) {
 		"others may fail": {func(r *result) { r.counts.others[failed], r.fail = 2, ambiguous }, ""},
 		"all may fail":    {func(r *result) { r.counts.mayRetry[failed], r.counts.others[failed], r.fail = 1, 2, anything }, ""},
 		"failed for the reason": {func(r *result) {
-			r.counts.others[failed], r.fail, r.reason, r.counts.why = 1, ambiguous, "may not", map[string]int{"502 may not": 1}
+			r.counts.others[failed], r.fail, r.reasons, r.counts.why = 1, ambiguous, []string{"late", "may not"}, map[string]int{"502 may not": 1}
 		}, ""},
 		"failed for another reason": {func(r *result) {
-			r.counts.others[failed], r.fail, r.reason, r.counts.why = 1, ambiguous, "may not", map[string]int{"502 reset": 1}
-		}, "not for may not"},
+			r.counts.others[failed], r.fail, r.reasons, r.counts.why = 1, ambiguous, []string{"late", "may not"}, map[string]int{"502 reset": 1}
+		}, "not for late or may not"},
 		"lost":                              {func(r *result) { r.counts.others[lost], r.fail = 1, ambiguous }, "1 lost"},
 		"changed":                           {func(r *result) { r.counts.mayRetry[changed] = 1 }, "1 changed"},
 		"cut":                               {func(r *result) { r.counts.mayRetry[cut] = 1 }, "1 cut, more than 0"},

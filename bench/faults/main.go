@@ -192,7 +192,8 @@ func (r *result) wrong() []string {
 		w.That(c.others[failed] == 0 || r.fail >= ambiguous, "%d of the others failed%s: %v", c.others[failed], when, c.why)
 	}
 	for what, n := range r.counts.why {
-		w.That(strings.Contains(what, r.reason), "%d failed, not for %s: %s", n, r.reason, what)
+		is := len(r.reasons) == 0 || slices.ContainsFunc(r.reasons, func(reason string) bool { return strings.Contains(what, reason) })
+		w.That(is, "%d failed, not for %s: %s", n, strings.Join(r.reasons, " or "), what)
 	}
 	w.That(r.times > 0, "nobody felt it: no %s", r.what)
 	w.That(r.again && r.recovered >= 0, "clients were not served again within %v", patience)
