@@ -60,12 +60,14 @@ func dnsGone(name, how, mode string) fault {
 		}}
 }
 
-// certificateExpired is an https upstream that shows an expired certificate, until it is renewed.
+// certificateExpired is an https upstream with an expired certificate, until that is renewed. Requests fail at
+// once (decision 37).
 func certificateExpired() fault {
 	show := func(file string) func(*stage) error {
 		return func(st *stage) error { return order("cert " + filepath.Join(st.dir, file))(st) }
 	}
-	return fault{name: "certificate expired", how: "an https upstream whose certificate is a minute too old, connections reset; then a renewed one", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
+	return fault{name: "certificate expired", how: "an https upstream whose certificate is a minute too old, connections reset; then a renewed one", what: attemptsFailed, felt: failedAttempts,
+		fail: anything, reasons: []string{"untrusted_certificate", "not_idempotent"}, // the latter for requests that the reset met
 		begin: inTurn(show("old"), order("drop")), end: show("good"),
 		prepare: func(st *stage) error {
 			var authorities []byte

@@ -27,7 +27,7 @@
 // and some twenty others into the module graph of cmd/retryproxy. After a change of the other
 // go.mod, "go mod tidy" may be due here.
 //
-// HAProxy repeats what it can repeat without the risk of a second bill (through.go). Added latency
+// HAProxy repeats what it can repeat without the risk of a second bill. Added latency
 // is the median of differences between pairs of streams, one by that way and one directly.
 //
 // A minute of the vendors' limits is a second here, and a generation of ten seconds
