@@ -211,11 +211,7 @@ func (o *options) startFleet(ctx context.Context, b *rig.Bed, provider string) (
 	if err != nil {
 		return nil, err
 	}
-	var addrs []string
-	for _, p := range all {
-		addrs = append(addrs, p.Addr)
-	}
-	return addrs, nil
+	return rig.Addrs(all), nil
 }
 
 // haproxyConfig repeats what HAProxy can repeat without the risk of a second bill. It
