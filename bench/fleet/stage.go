@@ -115,7 +115,7 @@ func (s *stage) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, addr := range s.addrs() {
+	for _, addr := range rig.Addrs(s.all) {
 		res, err := http.Get("http://" + addr + path)
 		if err != nil {
 			return fmt.Errorf("the first request: %w", err)
@@ -131,13 +131,6 @@ func (s *stage) start(ctx context.Context) (err error) {
 // startProxies starts processes that call the same upstream as outbound ones, though it is on loopback.
 func (s *stage) startProxies(ctx context.Context, n int, settings ...string) ([]*rig.Proxy, error) {
 	return s.StartMany(ctx, rig.Spec{Program: s.o.proxy, Upstream: "http://" + s.up.addr, Env: append(settings, "RETRYPROXY_POSITION=outbound")}, n)
-}
-
-func (s *stage) addrs() (addrs []string) {
-	for _, p := range s.all {
-		addrs = append(addrs, p.Addr)
-	}
-	return addrs
 }
 
 // cpu is the time that all processes have run so far. A process that has ended is an error.

@@ -40,12 +40,9 @@ func play(ctx context.Context, way string, o *options, seed uint64, progress *lo
 	if err := errors.Join(s.startServer(), s.startProxies(ctx)); err != nil {
 		return nil, err
 	}
-	addrs := []string{s.addr}
-	if len(s.proxies) > 0 {
-		addrs = nil
-	}
-	for _, p := range s.proxies {
-		addrs = append(addrs, p.Addr)
+	addrs := rig.Addrs(s.proxies)
+	if len(addrs) == 0 {
+		addrs = []string{s.addr}
 	}
 	s.line.Begin()
 	run, stop := context.WithTimeout(ctx, o.storm.Length)

@@ -87,6 +87,14 @@ func (b *Bed) StartMany(ctx context.Context, s Spec, n int) ([]*Proxy, error) {
 	return all, errors.Join(errs...)
 }
 
+// Addrs returns the addresses of proxies.
+func Addrs(all []*Proxy) (addrs []string) {
+	for _, p := range all {
+		addrs = append(addrs, p.Addr)
+	}
+	return addrs
+}
+
 // Get asks the admin listener; another status than 200 is an error.
 func (p *Proxy) Get(path string) (http.Header, []byte, error) {
 	res, err := p.Admins.Get("http://localhost" + path)
