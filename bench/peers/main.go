@@ -43,12 +43,13 @@ const slice = time.Second
 // stage is what all cases share.
 type stage struct {
 	draw.Files
-	ctx    context.Context
-	proxy  string // the program
-	cases  []string
-	growth []string // axes
-	peers  []string // besides retryproxy
-	rounds int
+	ctx     context.Context
+	proxy   string // the program
+	cases   []string
+	growth  []string // axes
+	peers   []string // besides retryproxy
+	rounds  int
+	waiting int // requests
 
 	env      []string // settings of retryproxy besides the defaults
 	cores    rig.Division
@@ -63,6 +64,7 @@ func parse(args []string, stderr io.Writer) (*stage, error) {
 	f.Some(&s.cases, "cases", "", names(cases, func(c testCase) string { return c.name }), "what is measured; default all but instructions, or none with --growth")
 	f.Some(&s.growth, "growth", "", names(axes, func(a axis) string { return a.name }), "axes along which cost is measured")
 	f.Some(&s.peers, "peers", haproxy+","+nginx, []string{haproxy, nginx}, "what retryproxy is compared with")
+	rig.Number(f, &s.waiting, "waiting", rig.AtMost(10_000), 1, 20_000, "requests in backoff for their memory")
 	rig.Number(f, &s.rounds, "rounds", 7, 1, 1000, "rounds, in each of which every proxy has its turn")
 	f.Check(func(c *rig.Check) {
 		if len(s.cases)+len(s.growth) == 0 {
