@@ -15,7 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// script is what an attacker by HTTP/2 does on each connection.
+// script is what an HTTP/2 attacker does on each connection.
 type script struct {
 	deaf     bool            // reads nothing
 	settings []http2.Setting // of the client
@@ -69,61 +69,61 @@ func (c script) play(s *strike) error {
 	})
 }
 
-// What one connection may make the proxy hold, and the bounds that follow: estimates from the proxy's limits, not
-// measurements. The Go runtime lets garbage grow to as much as is in use, hence the factors of two.
+// How much memory one connection may take, and the bounds that follow. These are estimates from the proxy's limits,
+// not measurements. The factors of two are for garbage: the Go runtime allows as much of it as there is live memory.
 const (
-	// apart from the attack: what the others' requests leave behind, and buffers that are kept for more.
-	atEase = 24 * mib
-	// a connection with nothing on it: three goroutines, read and write buffers.
+	// baseMemory is for the requests of other clients and for pooled buffers.
+	baseMemory = 24 * mib
+	// perConn is for an idle connection: three goroutines, read and write buffers.
 	perConn = 128 * kib
-	// request headers of 64 KiB as they come, as a map, and as HTTP/1.1.
+	// perHead is for request headers of 64 KiB: as they came, as a map, and as HTTP/1.1.
 	perHead = 2 * 4 * 64 * kib
-	// control frames to be answered: 10 000, then net/http ends the connection.
+	// perQueue is for queued responses to control frames: after 10 000, net/http closes the connection.
 	perQueue = 2 * 10_000 * 256
-	// a request in flight: two goroutines, two connections' buffers of 64 KiB, the bridge's 64 KiB.
+	// perStream is for a request in flight: two goroutines, the buffers of two connections, and a bridge of 64 KiB.
 	perStream = 2 * 256 * kib
-	// bodies that nobody reads.
+	// perWindow is for request bodies that the upstream does not read.
 	perWindow = 2 * mib
 	atOnce    = 128 // RETRYPROXY_MAX_CONCURRENT_STREAMS
 
-	streams4    = atEase + 4*atOnce*perStream
+	streams4    = baseMemory + 4*atOnce*perStream
 	streams4Why = "4 connections with 128 requests each"
-	queues4     = atEase + 4*(perConn+perQueue)
+	queues4     = baseMemory + 4*(perConn+perQueue)
 	queues4Why  = "4 queues of 10 000 control frames"
-	heads4      = atEase + 4*(perConn+perHead)
+	heads4      = baseMemory + 4*(perConn+perHead)
 )
 
-// window is a client's window for each stream.
+// window returns settings with a window for each stream.
 func window(size uint32) []http2.Setting {
 	return []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: size}}
 }
 
-// http2Attacks are made by HTTP/2.
+// http2Attacks are the floods over HTTP/2.
 var http2Attacks = []attack{
 	{name: "rapid reset", conns: 4, ends: true, bound: streams4, why: streams4Why, strike: script{again: func(f *frames) {
 		_ = f.WriteRSTStream(f.begin(f.block("GET", "/slow"), true), http2.ErrCodeCancel)
 	}}.strike},
 	{name: "CONTINUATION without end", conns: 4, ends: true, bound: heads4, why: "4 heads", strike: continuation(strings.Repeat("x", 8*kib), 0)},
 	{name: "CONTINUATION without content", conns: 4, ends: true, bound: heads4, why: "4 heads", strike: continuation("", 0)},
-	{name: "CONTINUATION byte by byte", conns: 100, ends: true, bound: atEase + 100*(perConn+perHead/8), why: "100 connections", strike: continuation("x", 50*time.Millisecond)},
+	{name: "CONTINUATION byte by byte", conns: 100, ends: true, bound: baseMemory + 100*(perConn+perHead/8), why: "100 connections", strike: continuation("x", 50*time.Millisecond)},
 	{name: "SETTINGS", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{again: func(f *frames) {
 		_ = f.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 14})
 	}}.strike},
 	{name: "SETTINGS, answers unread", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{deaf: true, again: func(f *frames) { _ = f.WriteSettings() }}.strike},
 	{name: "PING", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{again: ping}.strike},
 	{name: "PING, answers unread", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{deaf: true, again: ping}.strike},
-	{name: "PRIORITY", conns: 4, ends: true, bound: atEase + 4*perConn, why: "4 connections", strike: script{again: func(f *frames) { _ = f.WritePriority(3, http2.PriorityParam{Weight: 9}) }}.strike},
-	{name: "frames of an unknown kind", conns: 4, ends: true, bound: atEase + 4*perConn, why: "4 connections", strike: script{again: func(f *frames) { _ = f.WriteRawFrame(0x77, 0, 1, make([]byte, 1024)) }}.strike},
-	{name: "HPACK bomb", conns: 4, ends: true, bound: atEase + 4*(perConn+atOnce*perHead/4), why: "4 connections with 128 heads of 64 KiB", strike: bomb},
+	{name: "PRIORITY", conns: 4, ends: true, bound: baseMemory + 4*perConn, why: "4 connections", strike: script{again: func(f *frames) { _ = f.WritePriority(3, http2.PriorityParam{Weight: 9}) }}.strike},
+	{name: "frames of an unknown kind", conns: 4, ends: true, bound: baseMemory + 4*perConn, why: "4 connections", strike: script{again: func(f *frames) { _ = f.WriteRawFrame(0x77, 0, 1, make([]byte, 1024)) }}.strike},
+	{name: "HPACK bomb", conns: 4, ends: true, bound: baseMemory + 4*(perConn+atOnce*perHead/4), why: "4 connections with 128 heads of 64 KiB", strike: bomb},
 	{name: "windows of zero", conns: 4, bound: streams4, why: streams4Why, strike: script{settings: window(0), sends: atOnce, begin: func(f *frames) { f.fill("/medium") }}.strike},
 	{name: "windows that open by a byte", conns: 4, bound: streams4, why: streams4Why,
 		strike: script{settings: window(1), begin: func(f *frames) { f.fill("/medium") }, again: func(f *frames) {
 			_ = f.WriteWindowUpdate(1+2*rand.Uint32N(atOnce), 1)
 		}}.strike},
 	{name: "streams beyond the most at once", conns: 4, ends: true, bound: streams4, why: streams4Why, strike: script{again: upload}.strike},
-	{name: "DATA without content", conns: 4, ends: true, bound: atEase + 4*(perConn+perStream), why: "4 requests",
+	{name: "DATA without content", conns: 4, ends: true, bound: baseMemory + 4*(perConn+perStream), why: "4 requests",
 		strike: script{begin: upload, again: func(f *frames) { _ = f.WriteData(1, false, nil) }}.strike},
-	{name: "bodies that nobody reads", conns: 4, bound: atEase + 4*(perWindow+atOnce*perStream), why: "4 connections' windows of 1 MiB and 128 requests each", strike: script{sends: atOnce, begin: unreadBodies}.strike},
+	{name: "bodies that nobody reads", conns: 4, bound: baseMemory + 4*(perWindow+atOnce*perStream), why: "4 connections' windows of 1 MiB and 128 requests each", strike: script{sends: atOnce, begin: unreadBodies}.strike},
 }
 
 func ping(f *frames) { _ = f.WritePing(false, [8]byte{}) }
@@ -131,7 +131,7 @@ func ping(f *frames) { _ = f.WritePing(false, [8]byte{}) }
 // upload begins a request with a body.
 func upload(f *frames) { f.begin(f.block("POST", "/ok"), false) }
 
-// continuation sends request headers that do not end, a piece every d.
+// continuation sends endless request headers, a piece every d.
 func continuation(piece string, d time.Duration) func(*strike) error {
 	return func(s *strike) error {
 		field := []byte(piece)
@@ -144,8 +144,8 @@ func continuation(piece string, d time.Duration) func(*strike) error {
 	}
 }
 
-// bomb is a header block of a few kilobytes that unpacks to megabytes: one large field
-// kept in the table, then named by a byte each time.
+// bomb sends header blocks of a few kilobytes that decode to megabytes: one large field in the dynamic table, which
+// one byte can repeat.
 func bomb(s *strike) error {
 	var block []byte
 	return script{begin: func(f *frames) {
@@ -154,7 +154,7 @@ func bomb(s *strike) error {
 	}, again: func(f *frames) { f.begin(block, true) }}.strike(s)
 }
 
-// unreadBodies sends bodies to where nobody reads them, as far as the windows let it.
+// unreadBodies sends request bodies that the upstream does not read, as far as the windows allow.
 func unreadBodies(f *frames) {
 	piece := make([]byte, 16*kib)
 	for range atOnce {
@@ -164,26 +164,26 @@ func unreadBodies(f *frames) {
 	}
 }
 
-// http1Attacks are made by HTTP/1.1.
+// http1Attacks are the floods over HTTP/1.1.
 var http1Attacks = []attack{
-	{name: "HTTP/1.1: heads byte by byte", conns: 200, ends: true, bound: atEase + 200*perConn/4, why: "200 clients", strike: drip("GET /ok HTTP/1.1\r\nX-A: ", "a", 50*time.Millisecond)},
-	{name: "HTTP/1.1: bodies byte by byte", conns: 100, bound: atEase + 100*perSlow, why: "100 requests", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nContent-Length: 1000000\r\n\r\n", "a", 50*time.Millisecond)},
-	{name: "HTTP/1.1: answers unread", conns: 20, bound: atEase + 20*perSlow, why: "20 requests", strike: func(s *strike) error {
+	{name: "HTTP/1.1: heads byte by byte", conns: 200, ends: true, bound: baseMemory + 200*perConn/4, why: "200 clients", strike: drip("GET /ok HTTP/1.1\r\nX-A: ", "a", 50*time.Millisecond)},
+	{name: "HTTP/1.1: bodies byte by byte", conns: 100, bound: baseMemory + 100*perSlow, why: "100 requests", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nContent-Length: 1000000\r\n\r\n", "a", 50*time.Millisecond)},
+	{name: "HTTP/1.1: answers unread", conns: 20, bound: baseMemory + 20*perSlow, why: "20 requests", strike: func(s *strike) error {
 		return s.begin(s.addr, "GET /large HTTP/1.1\r\nHost: bench.test\r\n\r\n", func(net.Conn) error {
 			s.sent.Add(1)
 			<-s.Done()
 			return nil
 		})
 	}},
-	{name: "HTTP/1.1: connections that say nothing", conns: 400, bound: atEase + 400*perConn/4, why: "400 clients", strike: func(s *strike) error { return s.hold(s.addr, "") }},
-	{name: "HTTP/1.1: heads without end", conns: 4, ends: true, bound: atEase + 4*perHead, why: "4 heads of 64 KiB", strike: drip("GET /ok HTTP/1.1\r\nHost: bench.test\r\nX-A: ", strings.Repeat("a", 4*kib), 0)},
-	{name: "HTTP/1.1: fields without end", conns: 4, ends: true, bound: atEase + 4*perHead, why: "4 heads of 64 KiB", strike: drip("GET /ok HTTP/1.1\r\nHost: bench.test\r\n", strings.Repeat("a: b\r\n", 100), 0)},
-	{name: "HTTP/1.1: chunk extensions", conns: 4, ends: true, bound: atEase + 4*perSlow, why: "4 requests", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nTransfer-Encoding: chunked\r\n\r\n1;", strings.Repeat("a", 4*kib), 0)},
-	{name: "HTTP/1.1: chunks of a byte", conns: 4, bound: atEase + 4*(perSlow+2*mib), why: "4 requests and their bodies kept for a retry", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nTransfer-Encoding: chunked\r\n\r\n", strings.Repeat("1\r\na\r\n", 500), 0)},
-	{name: "HTTP/1.1: pipelined requests, answers unread", conns: 8, bound: atEase + 8*perSlow, why: "8 requests", strike: drip("", strings.Repeat("GET /ok HTTP/1.1\r\nHost: bench.test\r\n\r\n", 50), 0)},
+	{name: "HTTP/1.1: connections that say nothing", conns: 400, bound: baseMemory + 400*perConn/4, why: "400 clients", strike: func(s *strike) error { return s.hold(s.addr, "") }},
+	{name: "HTTP/1.1: heads without end", conns: 4, ends: true, bound: baseMemory + 4*perHead, why: "4 heads of 64 KiB", strike: drip("GET /ok HTTP/1.1\r\nHost: bench.test\r\nX-A: ", strings.Repeat("a", 4*kib), 0)},
+	{name: "HTTP/1.1: fields without end", conns: 4, ends: true, bound: baseMemory + 4*perHead, why: "4 heads of 64 KiB", strike: drip("GET /ok HTTP/1.1\r\nHost: bench.test\r\n", strings.Repeat("a: b\r\n", 100), 0)},
+	{name: "HTTP/1.1: chunk extensions", conns: 4, ends: true, bound: baseMemory + 4*perSlow, why: "4 requests", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nTransfer-Encoding: chunked\r\n\r\n1;", strings.Repeat("a", 4*kib), 0)},
+	{name: "HTTP/1.1: chunks of a byte", conns: 4, bound: baseMemory + 4*(perSlow+2*mib), why: "4 requests and their bodies kept for a retry", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nTransfer-Encoding: chunked\r\n\r\n", strings.Repeat("1\r\na\r\n", 500), 0)},
+	{name: "HTTP/1.1: pipelined requests, answers unread", conns: 8, bound: baseMemory + 8*perSlow, why: "8 requests", strike: drip("", strings.Repeat("GET /ok HTTP/1.1\r\nHost: bench.test\r\n\r\n", 50), 0)},
 }
 
-// begin connects, writes and goes on with then. The connection is closed after it.
+// begin connects, writes, calls then, and closes the connection.
 func (s *strike) begin(addr, says string, then func(nc net.Conn) error) error {
 	nc, err := s.dial(addr)
 	if err != nil {
@@ -196,7 +196,7 @@ func (s *strike) begin(addr, says string, then func(nc net.Conn) error) error {
 	return then(nc)
 }
 
-// drip writes a begin, then one piece after another, d apart.
+// drip writes begin and then piece again and again, with pauses of d.
 func drip(begin, piece string, d time.Duration) func(*strike) error {
 	return func(s *strike) error { return s.drip(s.addr, begin, piece, d) }
 }
@@ -207,7 +207,7 @@ func (s *strike) drip(addr, begin, piece string, d time.Duration) error {
 	})
 }
 
-// hold writes something and reads until the connection ends.
+// hold writes says and reads until the connection ends.
 func (s *strike) hold(addr, says string) error {
 	return s.begin(addr, says, func(nc net.Conn) error {
 		s.sent.Add(1)
@@ -219,9 +219,9 @@ func (s *strike) hold(addr, says string) error {
 	})
 }
 
-// prematureAttacks end requests as soon as they are begun. A client of HTTP/2 has
-// atOnce requests at once, and each of these would take workTime: whoever makes the proxy
-// begin more of them in a second than an honest client could has found a way around that.
+// prematureAttacks end requests as soon as they have begun. An HTTP/2 client may have atOnce concurrent
+// requests, and each takes the upstream workTime. An attacker that starts more requests per second at
+// the upstream has found a way around that limit.
 var prematureAttacks = []attack{
 	premature("rapid reset, seen from the upstream", false, func(f *frames, id uint32) { _ = f.WriteRSTStream(id, http2.ErrCodeCancel) }),
 	premature("MadeYouReset, windows of 0", false, func(f *frames, id uint32) { _ = f.WriteWindowUpdate(id, 0) }),
@@ -233,12 +233,12 @@ var prematureAttacks = []attack{
 	premature("less than content-length", true, func(f *frames, id uint32) { _ = f.WriteData(id, true, []byte("x")) }),
 }
 
-// workTime is how long the upstream takes for each request of an attacker.
+// workTime is how long the upstream takes for a request.
 const workTime = time.Second
 
-// premature counts the requests that an attacker begins at its upstream. end is how each of them ends at once.
+// premature counts the requests that reach the upstream. end ends a request as soon as it has begun.
 func premature(name string, upload bool, end func(f *frames, id uint32)) attack {
-	return attack{name: name, conns: 1, bound: atEase + perConn + atOnce*perStream, why: "a connection with 128 requests", prepare: func(st *stage) error {
+	return attack{name: name, conns: 1, bound: baseMemory + perConn + atOnce*perStream, why: "a connection with 128 requests", prepare: func(st *stage) error {
 		var since time.Time
 		st.begin = func(*rig.Proxy) error { since = time.Now(); return nil }
 		st.strike = script{again: func(f *frames) {

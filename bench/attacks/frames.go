@@ -13,7 +13,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// frames is a connection of HTTP/2, frame by frame.
+// frames is an HTTP/2 connection that is written frame by frame. The first error of writing is kept; f.out
+// returns it.
 type frames struct {
 	*http2.Framer
 	out  *bufio.Writer
@@ -23,7 +24,7 @@ type frames struct {
 	enc  *hpack.Encoder
 }
 
-// http2 begins a connection of HTTP/2.
+// http2 opens an HTTP/2 connection.
 func (s *strike) http2(settings ...http2.Setting) (*frames, error) {
 	nc, err := s.dial(s.addr)
 	if err != nil {
@@ -59,12 +60,12 @@ func (s *strike) listen(f *frames) {
 	}
 }
 
-// block is the header block of a request, with more fields if given (name, value).
+// block returns the header block of a request. more are names and values of further headers.
 func (f *frames) block(method, path string, more ...string) []byte {
 	return f.fields(append([]string{":method", method, ":path", path, ":scheme", "http", ":authority", "bench.test"}, more...))
 }
 
-// fields is a header block of names and values in turn, whatever they are.
+// fields returns a header block of names and values in turn, valid or not.
 func (f *frames) fields(pairs []string) []byte {
 	f.head.Reset()
 	for i := 0; i < len(pairs); i += 2 {
@@ -73,7 +74,7 @@ func (f *frames) fields(pairs []string) []byte {
 	return f.head.Bytes()
 }
 
-// begin opens a stream and returns its number. What cannot be written, f.out.Flush says in the end.
+// begin opens a stream and returns its number.
 func (f *frames) begin(block []byte, end bool) uint32 {
 	id := f.next
 	f.next += 2
@@ -81,19 +82,20 @@ func (f *frames) begin(block []byte, end bool) uint32 {
 	return id
 }
 
-// fill opens as many streams as may be.
+// fill opens as many streams as are allowed.
 func (f *frames) fill(path string) {
 	for range atOnce {
 		f.begin(f.block("GET", path), true)
 	}
 }
 
-// perConnection is how many requests one connection is used for by askByHTTP2: their
-// answers are not to fill its window, which never opens again.
+// perConnection bounds the requests of askByHTTP2 over one connection. Their responses must fit into the
+// connection's window, which is never updated.
 const perConnection = 30
 
-// askByHTTP2 sends requests, each as its fields (name, value) and a body, one after the
-// other over one connection, and calls got for each response. A request that ends the connection ends the rest.
+// askByHTTP2 sends requests over one connection, each after the response to the one before, and calls got
+// for each response. next returns the headers, as names and values in turn, and the body. If a request
+// ends the connection, askByHTTP2 returns.
 func (s *strike) askByHTTP2(next func() (pairs []string, body string), got func(r *http.Response)) error {
 	f, err := s.http2()
 	if err != nil {
@@ -121,7 +123,7 @@ func (s *strike) askByHTTP2(next func() (pairs []string, body string), got func(
 	return nil
 }
 
-// answer waits for the final response headers of a stream; nil: the stream was refused.
+// answer waits for the final response headers of a stream. It returns nil if the stream was refused.
 func (f *frames) answer(id uint32) (*http.Response, error) {
 	_ = f.nc.SetReadDeadline(time.Now().Add(patience))
 	for {

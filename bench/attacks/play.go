@@ -15,7 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// result is what an attack came to.
+// result is the result of an attack.
 type result struct {
 	*attack
 	sent, ended, resets   int64
@@ -25,8 +25,7 @@ type result struct {
 	found                 []string
 }
 
-// play attacks a process of its own for as long as the options say. It has its defaults, and
-// what the stage says.
+// play runs the attack against a new process with default settings and those of the stage.
 func (a *attack) play(ctx context.Context, o *options, upstream string) (*result, error) {
 	st := &stage{strike: a.strike, spec: rig.Spec{Program: o.proxy, Upstream: "http://" + upstream}}
 	defer st.End()
@@ -58,7 +57,7 @@ func (a *attack) play(ctx context.Context, o *options, upstream string) (*result
 	defer cancel()
 	t := &tally{}
 	var busy sync.WaitGroup
-	busy.Go(func() { a.carryOut(attacked, st, p.Addr, t) })
+	busy.Go(func() { a.run(attacked, st, p.Addr, t) })
 	if st.beside != nil {
 		busy.Go(func() { st.beside(attacked, p) })
 	}
@@ -85,10 +84,10 @@ func (a *attack) play(ctx context.Context, o *options, upstream string) (*result
 	return r, err
 }
 
-// slack is how many more goroutines and descriptors are the same as before: a few come and go.
+// slack is how many goroutines and descriptors come and go.
 const slack = 12
 
-// grew is by how much the process's memory grew beyond what it was before.
+// grew returns how many bytes the process grew by.
 func (r *result) grew() int64 { return max(r.during.Peak, r.after.Peak) - r.before.RSS }
 
 // wrong returns what was not withstood.
@@ -121,19 +120,19 @@ func (r *result) print(w io.Writer) {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// others are the clients that do no harm.
+// others are the ordinary clients.
 type others struct {
 	clients [2]*http.Client // by HTTP/1.1 and by HTTP/2
 	scheme  string
 }
 
-// What a rig.Timeline of the others counts.
+// What the Timeline of the others counts.
 const (
 	requests = "requests"
 	failed   = "failed: " // and why
 )
 
-// failures are how many requests failed, and why.
+// failures returns how many requests failed, and why.
 func failures(t *rig.Timeline) (n int, why []string) {
 	total := t.Total()
 	for name := range total {
@@ -145,14 +144,14 @@ func failures(t *rig.Timeline) (n int, why []string) {
 }
 
 const (
-	// othersOf each protocol, each with a request every othersEvery or as fast as the proxy answers.
+	// othersOf clients use each protocol. Each pauses for othersEvery after a response.
 	othersOf    = 4
 	othersEvery = 2 * time.Millisecond
-	// patience is what a client waits for a response.
+	// patience is how long a client waits for a response.
 	patience = 30 * time.Second
 )
 
-// newOthers come over TLS if secure, whatever the certificate.
+// newOthers makes clients. If secure, they use TLS and accept any certificate.
 func newOthers(secure bool) *others {
 	o := &others{scheme: "http"}
 	if secure {
@@ -175,7 +174,7 @@ func (o *others) close() {
 	}
 }
 
-// call sends requests until ctx ends and returns what became of them.
+// call sends requests until ctx ends and returns their results.
 func (o *others) call(ctx context.Context, addr string) *rig.Timeline {
 	t := rig.NewTimeline()
 	var all sync.WaitGroup
@@ -196,7 +195,7 @@ func (o *others) call(ctx context.Context, addr string) *rig.Timeline {
 	return t
 }
 
-// ask sends one request, whole whatever ends meanwhile, by the protocols in turn.
+// ask sends one request, over HTTP/1.1 and HTTP/2 in turn. It is not cut short by the end of the attack.
 func (o *others) ask(n int, addr string) error {
 	target := "/ok?" + strconv.FormatUint(rand.Uint64(), 36)
 	res, err := o.clients[n%len(o.clients)].Get(o.scheme + "://" + addr + target)

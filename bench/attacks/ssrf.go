@@ -14,8 +14,8 @@ import (
 // ssrfAttacks want the proxy to connect, or to look up a name, for a client: only
 // the upstream may be dialled.
 var ssrfAttacks = []attack{
-	{name: "SSRF", conns: 8, bound: atEase + 8*perSlow, why: "8 requests", prepare: ssrf(false)},
-	{name: "SSRF by way of a forward proxy", conns: 8, bound: atEase + 8*perSlow, why: "8 requests", prepare: ssrf(true)},
+	{name: "SSRF", conns: 8, bound: baseMemory + 8*perSlow, why: "8 requests", prepare: ssrf(false)},
+	{name: "SSRF by way of a forward proxy", conns: 8, bound: baseMemory + 8*perSlow, why: "8 requests", prepare: ssrf(true)},
 }
 
 // Names of the upstream and of the canaries.
@@ -59,7 +59,8 @@ func ssrf(forward bool) func(st *stage) error {
 	}
 }
 
-// canaries listen where clients want the proxy to connect, and notice each connection. They return what clients name.
+// canaries listens where clients want the proxy to connect; each connection is a finding. It returns the targets
+// that clients name.
 func (st *stage) canaries() (targets []string, err error) {
 	own := rig.OwnAddresses(2)
 	may := []string{"[::1]:0", hostOf(own[0]) + ":80", hostOf(own[0]) + ":443"} // without IPv6, or without root, one may not
@@ -83,7 +84,7 @@ func (st *stage) canaries() (targets []string, err error) {
 	return append(targets, hostOf(own[0]), "169.254.169.254", "169.254.169.254:80", "[fd00:ec2::254]", "[fe80::1%25eth0]:80", canaryName, canaryName+":0", canaryName+":65536", canaryName+":80:80", canaryName+":", "metadata.google.internal"), nil
 }
 
-// named are requests with each target in every place where a proxy may look for one.
+// named returns requests with each target in every place where a proxy may look for one.
 func named(targets []string) (all []string) {
 	for _, to := range targets {
 		for _, head := range []string{
@@ -119,7 +120,7 @@ func named(targets []string) (all []string) {
 	return all
 }
 
-// named2 are those of HTTP/2.
+// named2 returns the same for HTTP/2, as headers.
 func named2(targets []string) (all [][]string) {
 	for _, to := range targets {
 		all = append(all,
@@ -144,8 +145,8 @@ const (
 	lookedUp = "look-ups of the upstream's name seen"
 )
 
-// judgeNamed judges a response: it is the upstream's, or a refusal. A 502 or 504 would
-// say that something else was tried. A redirect is for the client.
+// judgeNamed judges a response. It must be the upstream's, or a refusal: a 502 or 504 would mean that the
+// proxy tried to connect elsewhere. Redirects must be forwarded to the client.
 func (st *stage) judgeNamed(h *http.Response) {
 	switch {
 	case asked(h) == "" && (h.StatusCode/100 == 4 || h.StatusCode == http.StatusNotImplemented):
@@ -161,8 +162,8 @@ func (st *stage) judgeNamed(h *http.Response) {
 	}
 }
 
-// resolve has the proxy ask a name server here, to which any name is the canary's but the
-// upstream's. why is the reason if this machine cannot do so.
+// resolve starts a name server for the proxy. It resolves every name except the upstream's to the canary. If
+// the machine cannot do so, why is the reason.
 func (st *stage) resolve(canary string) (why string) {
 	var err error
 	st.spec.By, err = st.NameServer(hostOf(rig.OwnAddresses(1)[0]), func(name string) rig.Answer {

@@ -20,7 +20,7 @@ func (s *stage) arm(ctx context.Context) error {
 	s.line.Begin()
 	s.up.set(s.o.newLimit(time.Now()))
 	run, stop := context.WithTimeout(ctx, length)
-	clients := s.o.crowd().Run(run, s.addrs(), s.line)
+	clients := s.o.crowd().Run(run, rig.Addrs(s.all), s.line)
 	defer func() { stop(); clients.Wait() }()
 	go func() {
 		for n := time.Second; s.line.Until(run, n); n += time.Second {
@@ -89,7 +89,7 @@ type pauseResult struct {
 // requests that still arrive within the pause. The other processes can only know of the pause by sharing.
 func (s *stage) hold(ctx context.Context) error {
 	run, stop := context.WithCancel(ctx)
-	clients := s.o.crowd().Run(run, s.addrs(), s.line)
+	clients := s.o.crowd().Run(run, rig.Addrs(s.all), s.line)
 	defer func() { stop(); clients.Wait() }()
 	for n := range s.o.holds {
 		// Held requests return within a second after the pause.

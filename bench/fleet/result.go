@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -170,52 +169,46 @@ func percent(share float64) string { return fmt.Sprintf("%.2f %%", 100*share) }
 func (d *document) print(w io.Writer) {
 	d.Head(w)
 	fmt.Fprintf(w, "Rate limit of the upstream: %d requests/s.\n\n", d.RateLimit)
-	table := func(head string, rows []string) {
-		if len(rows) > 0 {
-			rig.Columns(w, append([]string{head}, rows...)...)
-		}
-	}
-	var rows []string
-	for _, r := range d.Arms {
+	table(w, "arm\tclients' requests\tsent\t429 at the upstream\tgood/s\tof rate limit\tsent per good\t429 to clients\tfailed\tlate\tp50\tp99\tCPU µs/request\tengine commands/s\tkeys", d.Arms, func(r *armResult) string {
 		c, engine := r.Counts, "\t\t"
 		if r.Stock != nil {
 			engine = fmt.Sprintf("\t%.0f\t%d", float64(c[commands])/r.Time, r.Stock.Keys)
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%d\t%d\t%.2f %%\t%.1f\t%.1f %%\t%.2f\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.0f", r.Name, requests(c), c[sent], 100*r.LimitedShare, float64(c[rig.Good])/r.Time, 100*r.GoodShare,
-			share(c[sent], c[rig.Good]), c[got429], failed(c), c[rig.Late], r.P50, r.P99, float64(r.CPU.Microseconds())/float64(max(1, requests(c))))+engine)
-	}
-	table("arm\tclients' requests\tsent\t429 at the upstream\tgood/s\tof rate limit\tsent per good\t429 to clients\tfailed\tlate\tp50\tp99\tCPU µs/request\tengine commands/s\tkeys", rows)
+		return fmt.Sprintf("%s\t%d\t%d\t%.2f %%\t%.1f\t%.1f %%\t%.2f\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.0f", r.Name, requests(c), c[sent], 100*r.LimitedShare, float64(c[rig.Good])/r.Time, 100*r.GoodShare,
+			share(c[sent], c[rig.Good]), c[got429], failed(c), c[rig.Late], r.P50, r.P99, float64(r.CPU.Microseconds())/float64(max(1, requests(c)))) + engine
+	})
 	for _, r := range d.Arms {
 		if r.Stock != nil {
-			fmt.Fprintf(w, "The engine keeps for %s:", r.Name)
-			for _, key := range slices.Sorted(maps.Keys(r.Stock.Bytes)) {
-				fmt.Fprintf(w, " %s %d bytes;", key, r.Stock.Bytes[key])
-			}
-			fmt.Fprint(w, "\n\n")
+			fmt.Fprintf(w, "The engine keeps for %s, in bytes: %v\n\n", r.Name, r.Stock.Bytes)
 		}
-		rows = nil
-		for _, p := range r.Periods {
+		table(w, r.Name+"\tfrom\tto\tgood/s\tof rate limit\t429 at the upstream\t429 to clients\tfailed\tlate\tengine commands/s", r.Periods, func(p period) string {
 			c, took := p.Counts, p.To-p.From
-			rows = append(rows, fmt.Sprintf("%s\t%.1f s\t%.1f s\t%.1f\t%.1f %%\t%.2f %%\t%d\t%d\t%d\t%.0f", p.Name, p.From, p.To,
-				float64(c[rig.Good])/took, 100*p.GoodShare, 100*p.LimitedShare, c[got429], failed(c), c[rig.Late], float64(c[commands])/took))
-		}
-		table(r.Name+"\tfrom\tto\tgood/s\tof rate limit\t429 at the upstream\t429 to clients\tfailed\tlate\tengine commands/s", rows)
-	}
-	rows = nil
-	for i, p := range d.Hold {
-		rows = append(rows, fmt.Sprintf("%d\t%.1f ms\t%d\t%.0f", i+1, p.Until, p.Others, p.Before))
+			return fmt.Sprintf("%s\t%.1f s\t%.1f s\t%.1f\t%.1f %%\t%.2f %%\t%d\t%d\t%d\t%.0f", p.Name, p.From, p.To,
+				float64(c[rig.Good])/took, 100*p.GoodShare, 100*p.LimitedShare, c[got429], failed(c), c[rig.Late], float64(c[commands])/took)
+		})
 	}
 	if len(d.Hold) > 0 {
-		rows = append(rows, fmt.Sprintf("median\t%.1f ms\t\t", rig.Median(d.untilHeld())))
+		fmt.Fprintf(w, "All held after %.1f ms, the median of these pauses:\n", rig.Median(d.untilHeld()))
 	}
-	table("pause\tall held after\trequests meanwhile\trequests/s before", rows)
-	rows = nil
-	for _, c := range d.Cost {
-		rows = append(rows, fmt.Sprintf("%s\t%.2f\t%s\t%.3f\t%.3f\t%.3f", c.Name, c.Median, c.To, c.Ratio, c.Low, c.High))
-	}
-	table("one process\tCPU µs/request\tto\tratio\tlowest\thighest", rows)
+	table(w, "all held after\trequests meanwhile\trequests/s before", d.Hold, func(p pauseResult) string {
+		return fmt.Sprintf("%.1f ms\t%d\t%.0f", p.Until, p.Others, p.Before)
+	})
+	table(w, "one process\tCPU µs/request\tto\tratio\tlowest\thighest", d.Cost, func(c *costResult) string {
+		return fmt.Sprintf("%s\t%.2f\t%s\t%.3f\t%.3f\t%.3f", c.Name, c.Median, c.To, c.Ratio, c.Low, c.High)
+	})
 	for _, g := range d.Goals {
 		fmt.Fprintf(w, "%s  %s: %s (goal: %s)\n", map[bool]string{true: "met   ", false: "MISSED"}[g.Met], g.What, g.Is, g.Goal)
+	}
+}
+
+// table writes a row for each of all, with its columns separated by tabs; nothing if there are none.
+func table[T any](w io.Writer, head string, all []T, row func(T) string) {
+	rows := []string{head}
+	for _, v := range all {
+		rows = append(rows, row(v))
+	}
+	if len(all) > 0 {
+		rig.Columns(w, rows...)
 	}
 }
 

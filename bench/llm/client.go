@@ -17,13 +17,13 @@ import (
 	openaioption "github.com/openai/openai-go/v3/option"
 )
 
-// vendor is a vendor's client. It is safe for concurrent use. Both methods hand over content as it comes.
+// vendor is a vendor's client. It is safe for concurrent use. Both methods pass on content as it comes.
 type vendor interface {
 	whole(ctx context.Context, tokens int64, content func(string)) error
 	stream(ctx context.Context, tokens int64, content func(string)) error
 }
 
-// vendors are the clients by name, and the wire that each speaks. The address is the transport's affair.
+// vendors are the clients with the wires that they speak. The transport knows the address.
 var vendors = []struct {
 	name string
 	wire wire
@@ -33,7 +33,7 @@ var vendors = []struct {
 	{"anthropic-sdk-go", anthropicWire{}, newAnthropic},
 }
 
-// errNoContent is a response that was good and empty.
+// errNoContent is the error of a good response without content.
 var errNoContent = errors.New("no content")
 
 // response is what a client saw of a job.
@@ -42,7 +42,7 @@ type response struct {
 	err   error
 }
 
-// do has a vendor's client do a job.
+// do does a job with a vendor's client.
 func do(ctx context.Context, v vendor, j job, calm bool) (r response) {
 	start := time.Now()
 	how := v.whole
@@ -120,10 +120,10 @@ func (c anthropicClient) stream(ctx context.Context, tokens int64, content func(
 	return stream.Err()
 }
 
-// asking is the key of a job in the context of a request.
+// asking is the context key of an ask.
 type asking struct{}
 
-// ask is what the headers of a request say to the provider.
+// ask is what a request's headers tell the provider.
 type ask struct {
 	job  int
 	calm bool
@@ -134,8 +134,8 @@ func asks(ctx context.Context, j job, calm bool) context.Context {
 	return context.WithValue(ctx, asking{}, ask{j.number, calm})
 }
 
-// tee is an http.RoundTripper that keeps each body as it comes from the network, before a client of
-// the vendor reads it. It is safe for concurrent use.
+// tee is an http.RoundTripper that records each body before the vendor's client reads it. It is safe for
+// concurrent use.
 type tee struct {
 	under http.RoundTripper
 	addrs []string // each request goes to one of them
@@ -152,7 +152,7 @@ func newTee(addrs ...string) *tee {
 	return &tee{under: t, addrs: addrs, got: map[string]body{}}
 }
 
-// RoundTrip reads the bodies of errors at once, as the vendors' clients leave those unread that they retry.
+// RoundTrip reads the bodies of errors at once, because the vendors' clients do not read them before a retry.
 func (t *tee) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.URL.Host = t.addrs[rand.IntN(len(t.addrs))]
@@ -186,7 +186,7 @@ func (t *tee) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// teeBody keeps what is read from it. It belongs to one goroutine.
+// teeBody records what is read from it. It is not safe for concurrent use.
 type teeBody struct {
 	in   io.ReadCloser
 	text []byte

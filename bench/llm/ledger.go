@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// body is what one side knows of the body of a response.
+// body is the body of a response as one side saw it.
 type body struct {
 	text  []byte
 	whole bool // false: it was cut off
 }
 
-// record is what the provider knows of a job.
+// record is what the provider knows about a job.
 type record struct {
 	attempts  int
 	billed    int       // generations that completed
@@ -24,13 +24,13 @@ type record struct {
 	cut       bool      // a response was cut off
 }
 
-// ledger is where the provider writes down what it saw and sent. It is safe for concurrent use.
+// ledger records what the provider saw and sent. It is safe for concurrent use.
 type ledger struct {
 	mu sync.Mutex // guards all below
 	entries
 }
 
-// entries are what a ledger holds.
+// entries are the contents of a ledger.
 type entries struct {
 	jobs     map[int]*record
 	sent     map[string]body // by X-Response-Id
@@ -93,8 +93,8 @@ func (e *entries) twice() (n int) {
 	return n
 }
 
-// changed counts the bodies that a client got otherwise than they were sent. A body that was cut
-// off upstream must be cut off for the client; it may be shorter then.
+// changed counts the bodies that differ for the client from what was sent. A body that was cut off upstream
+// must be cut off for the client, too; it may be shorter.
 func (e *entries) changed(got map[string]body) (n int) {
 	for id, g := range got {
 		s, known := e.sent[id]
@@ -106,7 +106,7 @@ func (e *entries) changed(got map[string]body) (n int) {
 	return n
 }
 
-// fault is what the provider does wrong on purpose.
+// fault is a deliberate failure of the provider.
 type fault int
 
 // The faults, a closed set.
@@ -124,8 +124,8 @@ const (
 
 var faultNames = [faults]string{"none", "429", "503", "overloaded", "error event", "cut before the content", "cut after it", "account used up"}
 
-// fates decide what happens to each job and attempt. The same seed has the same fates,
-// whichever way a job comes. It is safe for concurrent use.
+// fates decides what happens to each job and attempt. It follows from the seed, whichever way a job comes.
+// It is safe for concurrent use.
 type fates struct {
 	seed   uint64
 	median time.Duration // of the time for a generation
@@ -153,7 +153,7 @@ func (f *fates) source(number, attempt int) *rand.Rand {
 	return rand.New(rand.NewPCG(f.seed, uint64(number)<<16|uint64(attempt)))
 }
 
-// jobOf returns a job. Every other one is streamed, and so are those whose fault is an event.
+// jobOf returns a job. Half of them are streamed, and those whose fault is an event.
 func (f *fates) jobOf(number int) job {
 	r := f.source(number, 1<<15)
 	tokens := medianTokens * math.Exp(sigmaTokens*r.NormFloat64())
@@ -170,8 +170,8 @@ type fate struct {
 	fault fault
 	wait  time.Duration // that a rejection asks for; 0: it asks for none
 
-	// second is the second form of a fault: a 429 that asks by its rate limit and has no Retry-After,
-	// an error event after the events that open a message, a cut after those.
+	// second is another form of a fault: a 429 with rate-limit headers but no Retry-After, or an error event
+	// or a cut after the first events of a message.
 	second bool
 }
 
@@ -186,8 +186,8 @@ func (f *fates) first(number int) (it fault, turn int) {
 	return 1 + fault(n%kinds), n / kinds
 }
 
-// of returns the fate of an attempt; the first of a job is 0. A used up account remains used up.
-// Whether later attempts get a fault is drawn.
+// of returns the fate of an attempt; the first of a job is 0. A used-up account remains used up. Other later
+// attempts get a fault at random.
 func (f *fates) of(number, attempt int) (it fate) {
 	r := f.source(number, attempt)
 	first, turn := f.first(number)

@@ -1,40 +1,39 @@
-// Command llm proves what RETRYPROXY_PROFILE=llm promises, with the vendors' own
-// Go clients (openai-go and anthropic-sdk-go) as clients.
+// Command llm checks the promises of RETRYPROXY_PROFILE=llm with the vendors' own Go clients, openai-go and
+// anthropic-sdk-go.
 //
 //	make bench-llm
 //	cd bench/llm && go run . --proxy ../../bin/retryproxy --through direct,retryproxy
 //
-// A fake provider (provider.go) speaks the wire of OpenAI and that of Anthropic. It has
-// rate limits of requests and tokens, and it fails on purpose. It knows what it has sent
-// and asked for, so it is the judge of each row:
+// A fake provider (provider.go) speaks the APIs of OpenAI and Anthropic. It has rate limits for requests
+// and tokens, and it fails on purpose. It knows what it sent and asked for, so it judges each row:
 //
-//   - early: requests that came before the end of the wait that the provider asked for. If the
-//     provider asks for two, such as 700 ms and 1 s of OpenAI's headers, the shorter counts
-//   - billed twice: jobs of which more than one generation completed
+//   - early: requests that came before the end of the wait that the provider asked for. If it asks for two
+//     waits, such as the 700 ms and 1 s of OpenAI's headers, the shorter counts
+//   - billed twice: jobs for which more than one generation was completed
 //   - futile: requests of a job after the provider had said that the account is used up
-//   - failed: jobs that the client saw fail before their first content, other than by a cut
-//   - changed: responses that the client got otherwise than they were sent
-//   - 429s: responses that a rate limit rejected; those that are a fault do not count
-//   - token limit used: what share of it was used while jobs came
+//   - failed: jobs that failed for the client before their first content, other than by a cut
+//   - changed: responses that differ from what was sent
+//   - 429s: responses of the rate limits; those of faults do not count
+//   - token limit used: the share that was used while jobs came
 //
-// retryproxy learns the rate limits (RETRYPROXY_RATE_LIMIT=auto), as one process and as a fleet of 50
-// that share through a redis-server.
+// retryproxy learns the rate limits (RETRYPROXY_RATE_LIMIT=auto), as one process and as a fleet of 50 that
+// share through a redis-server.
 //
-// A job whose response was lost after its generation had been billed is not counted as
-// failed, but by itself: nobody can repeat it without the risk of a second bill.
+// A job whose response was lost after its generation was billed has a column of its own. It does not count
+// as failed, because a retry could be billed again.
 //
-// The program has a module of its own. The clients would bring the modules of Azure and AWS
-// and some twenty others into the module graph of cmd/retryproxy. After a change of the other
-// go.mod, "go mod tidy" may be due here.
+// The program is a module of its own. Otherwise its clients would add the modules of Azure, AWS and some
+// twenty others to the module graph of cmd/retryproxy. After a change of the other go.mod, "go mod tidy" may
+// be due here.
 //
-// HAProxy repeats what it can repeat without the risk of a second bill (through.go). Added latency
-// is the median of differences between pairs of streams, one by that way and one directly.
+// HAProxy retries what it can without the risk of a second bill. Added latency is the median difference
+// between pairs of streams, one of them direct.
 //
-// A minute of the vendors' limits is a second here, and a generation of ten seconds
-// takes a sixth of one. Everything is on loopback.
+// A minute of the vendors' limits is a second here, and a generation of ten seconds takes a sixth of one.
+// Everything is on loopback.
 //
-// Exit codes: 0 the rows of retryproxy keep every promise; 1 one does not, or a row
-// could not be played; 2 wrong arguments.
+// Exit codes: 0 the rows of retryproxy keep every promise; 1 one does not, or a row could not be played;
+// 2 wrong arguments.
 package main
 
 import (
@@ -95,7 +94,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	return o, f.Parse(args)
 }
 
-// installed are the ways that this machine has; a fleet needs more of it than most have to spare.
+// installed returns the ways that this machine can play, except fleet, which takes much of a machine.
 func installed() string {
 	if _, err := exec.LookPath(haproxy); err != nil {
 		return direct + "," + retryproxy
@@ -132,9 +131,9 @@ func (o *options) run(ctx context.Context, args []string, stdout, stderr io.Writ
 	return err
 }
 
-// playAll plays a row for each client, its retries on and off, and way. Latency is
-// measured first and one row at a time; then the load of all rows of a way comes at once. The buckets
-// hold a second's worth, so a machine that is late by a part of a second shows in them.
+// playAll plays a row for each client, with its retries on and off, and each way. It measures latency first,
+// one row at a time. Then the load of all rows of a way comes at once. The buckets hold a second's worth,
+// so a machine that is late by part of a second shows in them.
 func (o *options) playAll(ctx context.Context, ways []way, stderr io.Writer) ([]*row, error) {
 	var b rig.Bed
 	defer b.End()
@@ -179,7 +178,7 @@ func (o *options) playAll(ctx context.Context, ways []way, stderr io.Writer) ([]
 	return rows, nil
 }
 
-// row is what one client did by one way.
+// row is the result of one client by one way.
 type row struct {
 	Client  string `json:"client"`
 	Retries bool   `json:"client_retries"`
@@ -217,7 +216,7 @@ func (r *row) title() string {
 	return r.Client + " " + retries + ", " + r.Through
 }
 
-// What a row that paces itself must keep.
+// The bounds of a row that must use the rate limits.
 const (
 	most429s      = 0.01
 	leastUsed     = 0.97
@@ -254,7 +253,7 @@ func (r *row) broken() []string {
 	return c.All()
 }
 
-// share429 is the share of responses that were rejected by a rate limit.
+// share429 returns the share of responses that were 429s of a rate limit.
 func (r *row) share429() float64 { return float64(r.Limited) / float64(max(r.Requests, 1)) }
 
 const header = "| client | its retries | through | jobs | early | billed twice | futile | failed before content | lost after the bill | changed | 429s | token limit used | added to first content |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
@@ -293,7 +292,7 @@ func newDocument(o *options, args []string) *document {
 	return &document{Document: rig.NewDocument(args, programs...)}
 }
 
-// print prints the table, as Markdown.
+// print writes the table.
 func (d *document) print(w io.Writer) {
 	d.Head(w)
 	fmt.Fprintf(w, "\n%s", header)

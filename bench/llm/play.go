@@ -10,13 +10,13 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// patience ends a job; nothing that works takes so long.
+// patience bounds a job, generously.
 const patience = time.Minute
 
 // defaultRetries is how often the vendors' clients retry by default.
 const defaultRetries = 2
 
-// play is one row while it is played: a provider, what stands in front of it, and clients.
+// play is a row in progress: a provider, what is in front of it, and clients.
 type play struct {
 	row
 	o        *options
@@ -48,7 +48,7 @@ func setUp(ctx context.Context, b *rig.Bed, o *options, client int, retries int,
 	return p, nil
 }
 
-// compareLatency measures pairs of calm streams, by the way of the row and directly, one after the other.
+// compareLatency measures pairs of calm streams, one by the way of the row and one direct.
 func (p *play) compareLatency(ctx context.Context) error {
 	if !p.proxied {
 		return nil
@@ -74,10 +74,10 @@ func (p *play) compareLatency(ctx context.Context) error {
 	return nil
 }
 
-// warmUps open the connections: so many pairs for each proxy.
+// warmUps is how many pairs open the connections of each proxy.
 const warmUps = 4
 
-// arrivals are when jobs come: at random, in bursts of two seconds of five at twice the rate, else at a third of it.
+// arrivals returns when jobs come: at random, at twice the rate for two seconds of five, else at a third of it.
 func (o *options) arrivals() (all []time.Duration) {
 	r := rand.New(rand.NewPCG(o.seed, 1<<40))
 	for at := time.Duration(0); ; {
@@ -114,7 +114,7 @@ func (p *play) load(ctx context.Context) {
 	p.Seconds = time.Since(start).Seconds()
 }
 
-// take counts what became of a job.
+// take counts the result of a job.
 func (p *play) take(j job, a response) {
 	var r record
 	p.provider.ledger.note(j.number, func(known *record) { r = *known })
@@ -140,7 +140,7 @@ func (p *play) take(j job, a response) {
 
 const mostExamples = 5
 
-// conclude asks the provider's ledger. Call it when the clients are done.
+// conclude reads the provider's ledger. Call it when the clients are done.
 func (p *play) conclude() *row {
 	p.provider.open.Wait()
 	r, got := &p.row, p.tee.got
@@ -173,7 +173,7 @@ const (
 	fleet      = "fleet"
 )
 
-// ways returns those that were asked for, in their order. direct has no start.
+// ways returns the ways of --through. direct has no start.
 func (o *options) ways() (all []way) {
 	for _, name := range o.through {
 		all = append(all, map[string]way{
@@ -211,15 +211,11 @@ func (o *options) startFleet(ctx context.Context, b *rig.Bed, provider string) (
 	if err != nil {
 		return nil, err
 	}
-	var addrs []string
-	for _, p := range all {
-		addrs = append(addrs, p.Addr)
-	}
-	return addrs, nil
+	return rig.Addrs(all), nil
 }
 
-// haproxyConfig repeats what HAProxy can repeat without the risk of a second bill. It
-// cannot repeat a 429, and it does not wait before it repeats a 503.
+// haproxyConfig retries what HAProxy can retry without the risk of a second bill. HAProxy cannot retry a 429,
+// and it does not wait before it retries a 503.
 const haproxyConfig = `global
   maxconn 4000
 defaults

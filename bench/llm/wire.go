@@ -11,7 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// wire is how a vendor's API says things. What is text is JSON or whole events.
+// wire is the format of a vendor's API. Strings are JSON or whole events.
 type wire interface {
 	limits(h http.Header, requests, tokens *rig.Bucket, now time.Time)
 	usedUp(h http.Header, until time.Time) (said time.Time) // the rate limit asks to wait, and no Retry-After
@@ -28,10 +28,10 @@ const (
 	jsonType    = "application/json"
 )
 
-// seconds is wait in whole seconds, never less.
+// seconds returns wait in seconds, rounded up.
 func seconds(wait time.Duration) string { return strconv.Itoa(int(math.Ceil(wait.Seconds()))) }
 
-// milliseconds is wait in whole milliseconds, never less.
+// milliseconds returns wait in milliseconds, rounded up.
 func milliseconds(wait time.Duration) int64 {
 	return int64((wait + time.Millisecond - 1) / time.Millisecond)
 }
@@ -172,5 +172,5 @@ func (anthropicWire) errorEvent(time.Duration) string {
 	return "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"
 }
 
-// words is a text of so many tokens.
+// words returns a text of so many tokens.
 func words(tokens int) string { return strings.Repeat("word ", tokens) }

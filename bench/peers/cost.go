@@ -97,7 +97,7 @@ func (s *stage) inTurn(r *result, turn func(round int, name string, p *rig.Proxy
 
 // to returns load with its URL at addr.
 func (s *stage) to(load rig.Load, addr string) *rig.Load {
-	load.URL, load.For, load.Cores = "http://"+addr+load.URL, s.slice+time.Duration(load.Connections/1000)*time.Second, s.cores.Load // many take longer to be made
+	load.URL, load.For, load.Cores = "http://"+addr+load.URL, slice+time.Duration(load.Connections/1000)*time.Second, s.cores.Load // many take longer to be made
 	return &load
 }
 
@@ -240,7 +240,7 @@ var cases = []testCase{
 		func(r *result) bool { return r.ours() <= 9 }},
 	{"idle", "memory per idle keep-alive connection", "KiB PSS", "<= 5 KiB",
 		memory(func(s *stage, p *rig.Proxy) (float64, error) {
-			return s.perConnection(p, s.idle, func() (net.Conn, error) { return ask(p.Addr) }, func() error { return nil })
+			return s.perConnection(p, 4000, func() (net.Conn, error) { return ask(p.Addr) }, func() error { return nil })
 		}),
 		func(r *result) bool { return r.ours() <= 5 }},
 	{"waiting", "memory per request waiting in backoff (budget and outage handling off)", "KiB PSS", "<= 12 KiB",

@@ -168,7 +168,7 @@ func (s *stage) instructions(r *result) error {
 	if _, err := load.Send(s.ctx); err != nil { // connections are made, buffers found
 		return err
 	}
-	load.For = time.Duration(s.rounds) * s.slice
+	load.For = time.Duration(s.rounds) * slice
 	if err := counting("on"); err != nil {
 		return err
 	}

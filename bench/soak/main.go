@@ -5,7 +5,7 @@
 //
 // The proxy is the real program with short timeouts; clients and upstream live in this process. What
 // a request says, what its client does in the middle of it, and what the upstream does with each
-// attempt follow from a seed and the request's number (plan.go, act.go). So both ends know what the
+// attempt follow from a seed and the request's number (plan.go). So both ends know what the
 // other must have sent. A run is without violation if
 //
 //   - every response that looks whole is, byte by byte, what the upstream sent to an attempt for this

@@ -14,7 +14,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// stage is one run: the server, what stands before it, the clients.
+// stage is a run in progress.
 type stage struct {
 	rig.Bed
 	o       *options
@@ -30,22 +30,19 @@ type stage struct {
 	stopped, resumed time.Duration // when the outage began and ended
 }
 
-// atServer counts the most requests that the server had, as far as it could tell.
+// atServer counts the maximum of concurrent requests that the server reports.
 const atServer = "server at once"
 
-// play plays one run. A run cut short by ctx is an error.
+// play plays one run. It fails if ctx ends.
 func play(ctx context.Context, way string, o *options, seed uint64, progress *log.Logger) (*runResult, error) {
 	s := &stage{o: o, way: way, addr: rig.OwnAddresses(1)[0], line: rig.NewTimeline()}
 	defer s.End()
 	if err := errors.Join(s.startServer(), s.startProxies(ctx)); err != nil {
 		return nil, err
 	}
-	addrs := []string{s.addr}
-	if len(s.proxies) > 0 {
-		addrs = nil
-	}
-	for _, p := range s.proxies {
-		addrs = append(addrs, p.Addr)
+	addrs := rig.Addrs(s.proxies)
+	if len(addrs) == 0 {
+		addrs = []string{s.addr}
 	}
 	s.line.Begin()
 	run, stop := context.WithTimeout(ctx, o.storm.Length)
@@ -67,7 +64,7 @@ func play(ctx context.Context, way string, o *options, seed uint64, progress *lo
 	}
 	stop()
 	clients.Wait()
-	s.current().Kill() // a stopped one answers no more
+	s.current().Kill() // it may be stopped
 	others.Wait()
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
@@ -75,7 +72,7 @@ func play(ctx context.Context, way string, o *options, seed uint64, progress *lo
 	return newRunResult(s, seed), nil
 }
 
-// current is the server's process.
+// current returns the server's process.
 func (s *stage) current() *rig.Worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +91,7 @@ func (s *stage) startServer() error {
 	return err
 }
 
-// startProxies starts what the way needs, with its default settings.
+// startProxies starts the proxies of the way, with default settings.
 func (s *stage) startProxies(ctx context.Context) (err error) {
 	switch s.way {
 	case "direct":
@@ -108,8 +105,8 @@ func (s *stage) startProxies(ctx context.Context) (err error) {
 	return err
 }
 
-// haproxyConfig is the configuration of a way: haproxy-retry retries all that HAProxy can repeat;
-// haproxy-tuned has a limit that fits the server besides.
+// haproxyConfig returns the configuration of a way. haproxy-retry retries all that HAProxy can retry.
+// haproxy-tuned also has a limit that fits the server.
 func haproxyConfig(way string, o *options) string {
 	more, limit := "", ""
 	if o.abort {
@@ -179,7 +176,7 @@ func (s *stage) resume() (err error) {
 	return err
 }
 
-// askServer asks for the server's load until ctx ends. A stopped server answers once it goes on.
+// askServer asks for the server's load until ctx ends. A stopped server answers later.
 func (s *stage) askServer(ctx context.Context) {
 	for rig.Sleep(ctx, rig.Tick) {
 		if answer, err := s.current().Ask("load", time.Hour); err == nil {

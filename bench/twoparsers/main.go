@@ -1,12 +1,13 @@
-// Twoparsers shows that what retryproxy sends upstream has one reading. It makes raw requests, by a grammar and by
-// mutating the table of bench/conformance, sends them through the real binary to an upstream that keeps the bytes of each
-// connection, and shows these bytes to net/http's server, to nginx and to HAProxy. All three have to read the same
-// requests: as many, with the same methods, targets, hosts and bodies.
+// Command twoparsers checks that all parsers read alike what retryproxy sends upstream. It generates raw
+// requests, by a grammar and by mutating the table of bench/conformance, and sends them through the real
+// binary to an upstream that records the bytes of each connection. It then sends these bytes to net/http's
+// server, nginx and HAProxy. All three must read the same requests, with the same methods, targets, hosts
+// and bodies.
 //
 //	go run ./bench/twoparsers --for 1m
 //
-// What it sends follows from --seed; which requests share a connection upstream does not. The exit code is 0 when all agree, 1 when
-// not, 2 when the check itself could not be made.
+// What it sends follows from --seed. Which requests share a connection upstream does not. Exit codes: 0 all
+// agree; 1 they do not, or the check failed; 2 wrong arguments.
 package main
 
 import (
@@ -28,20 +29,20 @@ import (
 
 func main() { rig.Main("twoparsers", run) }
 
-// What is counted, besides the differences that a rule explains.
+// What is counted, besides the differences that rules explain.
 const (
-	connections = "connections" // the proxy's, each shown to all readers
-	requests    = "requests"    // whole ones among the bytes of these
+	connections = "connections" // of the proxy to the upstream
+	requests    = "requests"    // whole ones on these
 	cutOff      = "cut off"     // connections that ended within a request
 )
 
-// batch is how many streams are sent before what came of them is looked at.
+// batch is how many streams are sent before their results are compared.
 const batch = 256
 
-// quiet is how long a response may pause before its client leaves: the proxy waits for more then.
+// quiet is how long a client waits for more of a response before it ends its own side.
 const quiet = 200 * time.Millisecond
 
-// run makes streams until the time is over and shows what reached the upstream to all readers.
+// run sends streams until the time is over, and what reached the upstream to all readers.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var program string
 	var lasts time.Duration
@@ -101,7 +102,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// recorder is the proxy's upstream. It keeps the bytes of each connection, on which it answers one to seven requests.
+// recorder is the proxy's upstream. It keeps the bytes of each connection. A connection serves one to seven requests.
 type recorder struct {
 	rig.Recorder
 
@@ -139,13 +140,12 @@ func (k *recorder) flush() (kept [][]byte) {
 	return kept
 }
 
-// last ends a client's stream: whoever reads the end of what is before it
-// elsewhere swallows it.
+// last is the end of each stream. A parser that misreads the end of the request before it swallows it.
 const last = "GET /last HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"
 
 func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// generate makes the nth stream of a seed: what one client sends.
+// generate returns the nth stream of a seed: the bytes that one client sends.
 func generate(seed, n uint64, table []string) []byte {
 	r := rand.New(rand.NewPCG(seed, n))
 	var b bytes.Buffer
@@ -165,7 +165,7 @@ func generate(seed, n uint64, table []string) []byte {
 	return b.Bytes()
 }
 
-// sentence is a request by the grammar, with all that is allowed and rare.
+// sentence returns a request that the grammar allows, with unusual parts.
 func sentence(r *rand.Rand) string {
 	method := oneOf(r, "GET", "GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "PROPFIND", "M-SEARCH", "get", "X!#$%&'*+.^_`|~")
 	target := oneOf(r, "/", "/a/b?c=d&e", "/%41%2f%00", "//a//b", "/a/../b", "/.", "/?", "/a?b?c", "/a;b=c:@!$&'()*+,", "/\xc3\xa9", "/%zz", "/%", "/..", "http://a.example/x?y", "http://a.example", "http://a.example:8080/", "/\"<>{}|^`\\", "/"+strings.Repeat("a", r.IntN(3000)))

@@ -21,10 +21,10 @@ import (
 // netHTTP is the name of net/http's server.
 const netHTTP = "net/http"
 
-// streamField names, to net/http's server behind another one, the port from which that one was asked.
+// streamField tells net/http's server behind nginx or HAProxy which client port a request came from.
 const streamField = "X-Two-Parsers"
 
-// reader is a server that reads requests: net/http's, or one that passes on to net/http's what it reads.
+// reader is a server that reads requests: net/http's, or nginx or HAProxy in front of net/http's.
 type reader struct {
 	name, addr string
 
@@ -32,7 +32,7 @@ type reader struct {
 	read map[string][]rig.Reading // by the stream, a port, that it came from
 }
 
-// newReader starts net/http's server, at addr. Others before it say of which stream a request is.
+// newReader starts net/http's server.
 func newReader(bed *rig.Bed, name string) *reader {
 	r := &reader{name: name, read: map[string][]rig.Reading{}}
 	r.addr = bed.Serve(r)
@@ -53,7 +53,7 @@ func (by *reader) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
 	by.read[stream] = append(by.read[stream], r)
 }
 
-// take returns what was read of a stream, and forgets it.
+// take returns the requests of a stream, and forgets them.
 func (by *reader) take(stream string) []rig.Reading {
 	by.mu.Lock()
 	defer by.mu.Unlock()
@@ -62,7 +62,7 @@ func (by *reader) take(stream string) []rig.Reading {
 	return got
 }
 
-// peers pass on to net/http's server what they read, and refuse as little as they can.
+// peers forward to net/http's server, and refuse as little as possible.
 var peers = []rig.Peer{
 	{Program: "nginx", Args: []string{"-p", "{dir}", "-e", "stderr", "-c"}, Config: `
 daemon off; master_process off; pid {dir}/pid;
@@ -91,7 +91,7 @@ listen all
 `},
 }
 
-// startReaders starts net/http's server, and one behind each peer.
+// startReaders starts all readers.
 func startReaders(bed *rig.Bed) (all []*reader, children []*rig.Proxy, err error) {
 	for _, p := range append([]rig.Peer{{Program: netHTTP}}, peers...) {
 		r := newReader(bed, p.Program)
@@ -107,11 +107,11 @@ func startReaders(bed *rig.Bed) (all []*reader, children []*rig.Proxy, err error
 	return all, children, nil
 }
 
-// ending follows the whole requests of a connection: who reads one's end
-// elsewhere swallows it, or reads something before it.
+// ending follows the whole requests of a connection. A parser that misreads the end of a request swallows it,
+// or reads something before it.
 const ending = "GET /ending HTTP/1.1\r\nHost: ending.example\r\nConnection: close\r\n\r\n"
 
-// compare shows the bytes of a connection to all readers.
+// compare sends the bytes of a connection to all readers and compares what they read.
 func compare(r *rig.Findings, readers []*reader, all []byte) {
 	messages, rest, fault := rig.Split(all)
 	r.Count(connections, 1)
@@ -132,8 +132,8 @@ func compare(r *rig.Findings, readers []*reader, all []byte) {
 	}
 }
 
-// readAll shows messages to a reader, once more from behind each that it refuses
-// for a reason of its own.
+// readAll sends messages to a reader. If a rule explains why it refuses one, the messages behind that are
+// sent again.
 func (by *reader) readAll(r *rig.Findings, messages []rig.Message) {
 	for len(messages) > 0 {
 		var raw []byte
@@ -168,11 +168,11 @@ var emptyBody = func() string {
 	return r.Body
 }()
 
-// patience is for one connection to a reader.
+// patience bounds one connection to a reader.
 const patience = 20 * time.Second
 
-// show sends bytes to a reader and returns what it read, and the statuses of its
-// answers. cut: the bytes end within a request, and so does the connection.
+// show sends bytes to a reader. It returns what the reader read and the statuses of its responses. If cut,
+// the bytes end within a request.
 func (by *reader) show(raw []byte, cut bool) ([]rig.Reading, []int, error) {
 	quiet := patience
 	if cut {
@@ -187,9 +187,8 @@ func (by *reader) show(raw []byte, cut bool) ([]rig.Reading, []int, error) {
 	return by.take(port), rig.Statuses(answers, methods...), err
 }
 
-// rule is a difference that is known, and does no harm: the reader refuses the request
-// outright, so nobody takes it for another. What follows it on its connection is shown
-// again, from there on.
+// rule is a known and harmless difference: a reader refuses the request outright, so it cannot take it for
+// another one.
 type rule struct {
 	reader   string
 	statuses []int
@@ -247,7 +246,7 @@ var rules = []rule{
 		}},
 }
 
-// headOf returns the fields of a request that net/http has read before.
+// headOf returns the headers of a request that net/http can read.
 func headOf(raw []byte) http.Header {
 	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
 	if err != nil {
@@ -256,7 +255,7 @@ func headOf(raw []byte) http.Header {
 	return req.Header
 }
 
-// twice: the head has a field of one of these names more than once.
+// twice reports whether one of these headers is there more than once.
 func twice(raw []byte, names ...string) bool {
 	h := headOf(raw)
 	return slices.ContainsFunc(names, func(name string) bool { return len(h.Values(name)) > 1 })
@@ -267,7 +266,7 @@ func pathOf(target string) string {
 	return path
 }
 
-// aboveRoot: more of its segments lead up than down.
+// aboveRoot reports whether a target leads above the root.
 func aboveRoot(target string) bool {
 	path, err := url.PathUnescape(pathOf(target))
 	depth := 0
