@@ -189,8 +189,9 @@ e2e-pod: $(BIN)/gotestsum-$(GOTESTSUM) ## what inject prints, run as containers 
 check: e2e-pod
 
 .PHONY: e2e-cluster
-e2e-cluster: ## what docs/*/kubernetes.md says, on a Kubernetes of one node (Linux, root, dockerd, nginx; compiles Kubernetes the first time). Not in check
-	E2E=cluster go test -count=1 -timeout 90m ./deploy/test/cluster
+e2e-cluster: ## what docs/*/kubernetes*.md says, on a Kubernetes of one node (Linux, root, dockerd, nginx; compiles Kubernetes the first time). Not in check
+	bash deploy/test/cluster/cluster.sh programs
+	E2E=cluster go test -v -count=1 -timeout 90m ./deploy/test/cluster
 
 .PHONY: e2e-page
 e2e-page: build $(BIN)/gotestsum-$(GOTESTSUM) ## the page in a real browser (needs chromium installed)
