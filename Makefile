@@ -189,7 +189,7 @@ e2e-pod: $(BIN)/gotestsum-$(GOTESTSUM) ## what inject prints, run as containers 
 check: e2e-pod
 
 .PHONY: e2e-cluster
-e2e-cluster: ## what docs/*/kubernetes.md says, on a Kubernetes of one node (Linux, root, dockerd, nginx; compiles Kubernetes the first time). Not in check
+e2e-cluster: ## what docs/*/kubernetes*.md says, on a Kubernetes of one node (Linux, root, dockerd, nginx; compiles Kubernetes the first time). Not in check
 	bash deploy/test/cluster/cluster.sh programs
 	E2E=cluster go test -v -count=1 -timeout 90m ./deploy/test/cluster
 

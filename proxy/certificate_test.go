@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,26 +90,69 @@ func TestAnUntrustedUpstreamFailsAtOnce(t *testing.T) {
 }
 
 // An upstream that refused connections and comes back with a wrong certificate closes the breaker:
-// what was queued fails at once.
+// what was queued fails at once, however the upstream is probed.
 func TestAnUpstreamThatComesBackUntrustedEndsTheQueue(t *testing.T) {
-	permit := reservePort(t)
-	p := startProxyTo(t, "https://"+permit.addr, func(c *Config) {
+	for name, path := range map[string]string{"probed by connecting": "", "probed by GET": readyPath} {
+		t.Run(name, func(t *testing.T) {
+			permit := reservePort(t)
+			p := startProxyTo(t, "https://"+permit.addr, func(c *Config) {
+				withBreaker(c)
+				c.Default.Probe.Path = path
+				c.Default.DialTimeout, c.Default.QueueTimeout, c.Default.RequestTimeout = time.Hour, time.Hour, time.Hour
+			})
+			c := p.dial().send(get("/"))
+			soon(t, "the queue", func() bool { return p.guard().Queued == 1 })
+			s := httptest.NewUnstartedServer(http.NotFoundHandler())
+			s.Config.ErrorLog = stdlog.New(io.Discard, "", 0)
+			_ = s.Listener.Close()
+			s.Listener = permit.open()
+			s.StartTLS()
+			defer s.Close()
+			res := c.want(502, "*")
+			if got := res.Header.Get("X-Retryproxy-Reason"); got != "untrusted_certificate" {
+				t.Errorf("reason %q", got)
+			}
+			if n := p.Stats().Upstreams[0].Pool.DialErrors[upstream.KindTLS]; n > 10 {
+				t.Errorf("%d handshakes", n)
+			}
+		})
+	}
+}
+
+// A certificate that can no longer be verified ends the queue of a breaker that failures opened, since
+// requests fail at once.
+func TestAFailingUpstreamThatBecomesUntrustedEndsTheQueue(t *testing.T) {
+	s, trust := secureServer(t, false)
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
+	s.Config.SetKeepAlivesEnabled(false) // each request has its own handshake
+	var expired atomic.Bool
+	p := startProxyTo(t, "https://"+s.Listener.Addr().String(), func(c *Config) {
 		withBreaker(c)
+		c.Default.Probe.Path = readyPath
 		c.Default.DialTimeout, c.Default.QueueTimeout, c.Default.RequestTimeout = time.Hour, time.Hour, time.Hour
+		c.Default.Policy.MaxRetries = 0
+		c.Default.Upstream.TLS = c.Default.Upstream.TLS.Clone()
+		trust(c.Default.Upstream.TLS)
+		c.Default.Upstream.TLS.Time = func() time.Time {
+			if expired.Load() {
+				return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+			}
+			return time.Now()
+		}
 	})
+	for p.guard().Breaker == breaker.Closed {
+		p.dial().send(get("/")).want(503, "*")
+	}
 	c := p.dial().send(get("/"))
 	soon(t, "the queue", func() bool { return p.guard().Queued == 1 })
-	s := httptest.NewUnstartedServer(http.NotFoundHandler())
-	s.Config.ErrorLog = stdlog.New(io.Discard, "", 0)
-	_ = s.Listener.Close()
-	s.Listener = permit.open()
-	s.StartTLS()
-	defer s.Close()
-	res := c.want(502, "*")
-	if got := res.Header.Get("X-Retryproxy-Reason"); got != "untrusted_certificate" {
-		t.Errorf("reason %q", got)
+	expired.Store(true)
+	for range 20 {
+		if got := c.want(502, "*").Header.Get("X-Retryproxy-Reason"); got != "untrusted_certificate" {
+			t.Fatalf("reason %q", got)
+		}
+		c = p.dial().send(get("/"))
 	}
-	if n := p.Stats().Upstreams[0].Pool.DialErrors[upstream.KindTLS]; n > 10 {
-		t.Errorf("%d handshakes", n)
+	if g := p.guard(); g.OpenedBy != breaker.OpenedByFailing || g.SlowStarts != 1 {
+		t.Errorf("%+v", g)
 	}
 }

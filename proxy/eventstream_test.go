@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/eventstream"
 )
 
@@ -201,6 +203,44 @@ func TestASilentStream(t *testing.T) {
 				m.wantOutcome(0, tc.outcome)
 				if n := m.up.sends(); n != tc.sends {
 					t.Errorf("%d sent, want %d", n, tc.sends)
+				}
+			})
+		})
+	}
+}
+
+// A stream without content is given up for another attempt even if a drain began meanwhile, in the
+// hold or in the wait after it. Its client has nothing else to get.
+func TestASilentStreamIsRetriedInADrain(t *testing.T) {
+	for name, begins := range map[string]time.Duration{"in the hold": 59 * time.Second, "in the wait": 61 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			handle := func(c *upConn) {
+				discardBody(c, c.head())
+				if c.n > 1 {
+					c.say("%s", eventStream(firstText))
+					return
+				}
+				c.say("%s", streamHeaders+chunk(prelude))
+				_, _ = c.endOfInput()
+			}
+			inMemory(t, handle, func(c *Config) {
+				holdsStreams(t, c)
+				c.Default.RequestTimeout, c.DrainTimeout = 0, 20*time.Second
+				c.Default.Policy.Backoff, _ = backoff.New("fixed", backoff.Options{Base: 5 * time.Second})
+			}, func(t *testing.T, m *memory) {
+				b := readBody(m.client().send(get("/")))
+				time.Sleep(begins)
+				began := time.Now()
+				if err := m.Drain(context.Background()); err != nil || time.Since(began) > 5*time.Second {
+					t.Errorf("the drain took %v: %v", time.Since(began), err)
+				}
+				<-b.ended
+				if body := b.text(); body != firstText {
+					t.Errorf("body %q, want %q", body, firstText)
+				}
+				m.wantOutcome(0, policy.OutcomeRecovered)
+				if n := m.up.sends(); n != 2 {
+					t.Errorf("%d sent, want 2", n)
 				}
 			})
 		})

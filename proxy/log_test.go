@@ -29,7 +29,7 @@ func TestTheAccessLogTellsEveryAttemptAndNoSecrets(t *testing.T) {
 	line := lines.String()
 	for _, want := range []string{
 		`"msg":"request"`, `"path":"/a?..."`, `"request_id":"my-id"`, `"outcome":"recovered"`,
-		`{"address":"` + u.Addr().String() + `","status":503,"class":"unknown","duration_seconds":0.`, `","cause":"reset","class":"unknown","duration_seconds":0.`, `","status":200,"class":"ok","duration_seconds":0.`,
+		`{"address":"` + u.Addr().String() + `","status":503,"class":"unknown_if_processed","duration_seconds":0.`, `","cause":"reset","class":"unknown_if_processed","duration_seconds":0.`, `","status":200,"class":"ok","duration_seconds":0.`,
 		`,"wait_seconds":0.00`, `"outcome":"recovered","request_bytes":0,"response_bytes":2,"duration_seconds":0.`,
 	} {
 		if !strings.Contains(line, want) {
@@ -117,13 +117,13 @@ func TestAnOutageIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) { withBreaker(c); c.Log = log })
 	c := p.dial().send(get("/"))
 	soon(t, "line of the outage", func() bool {
-		return strings.Contains(lines.String(), `"msg":"the upstream is taken for down","upstream":"http://`+permit.addr+`","by":"refused"`)
+		return strings.Contains(lines.String(), `"msg":"circuit breaker opened","upstream":"http://`+permit.addr+`","by":"refused"`)
 	})
 	serveListener(t, permit.open(), script(ok200))
 	c.want(200, "ok")
 	soon(t, "line of its end", func() bool {
 		c.send(get("/")).want(200, "ok")
-		return strings.Contains(lines.String(), `"msg":"the upstream is back"`)
+		return strings.Contains(lines.String(), `"msg":"circuit breaker closed"`)
 	})
 }
 

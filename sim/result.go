@@ -109,6 +109,12 @@ func (r *Result) finish() {
 	r.ticks = r.ticks[:int(r.length/tickTime)]
 }
 
+// Recorded returns the Result of a storm that was played elsewhere, such as with real processes, from
+// its counts in each tenth of a second.
+func Recorded(ticks []Second) *Result {
+	return &Result{length: time.Duration(len(ticks)) * tickTime, ticks: ticks}
+}
+
 // Sum returns the counts from from (inclusive) to to (exclusive), with a resolution of a
 // tenth of a second.
 func (r *Result) Sum(from, to time.Duration) Second {

@@ -44,16 +44,9 @@ type stage struct {
 var defaults = []string{"RETRYPROXY_POSITION=inbound", "RETRYPROXY_ATTEMPT_TIMEOUT=1s", "RETRYPROXY_BODY_IDLE_TIMEOUT=2s"}
 
 // build starts the upstream and the proxy.
-func (st *stage) build() error {
-	own, err := rig.OwnAddresses(1)
-	if err != nil {
-		return err
-	}
-	if st.dir, err = st.TempDir(); err != nil {
-		return err
-	}
-	st.upAddr = own[0]
-	st.spec = rig.Spec{Program: st.o.proxy, Upstream: "http://" + own[0], Env: slices.Concat(defaults, st.f.settings)}
+func (st *stage) build() (err error) {
+	st.dir, st.upAddr = st.TempDir(), rig.OwnAddresses(1)[0]
+	st.spec = rig.Spec{Program: st.o.proxy, Upstream: "http://" + st.upAddr, Env: slices.Concat(defaults, st.f.settings)}
 	if st.f.tls {
 		if _, err := st.certificate("clients", time.Now().Add(time.Hour)); err != nil {
 			return err
@@ -169,7 +162,7 @@ func (st *stage) alone(r *result) error {
 		return err
 	}
 	again := st.await("served again", patience, func() bool { return st.servedSince(ended) >= 5*len(manners) })
-	if err := st.await("done with what was in hand", patience+within, func() bool { return st.team.inHand(ended) == 0 }); err != nil {
+	if err := st.await("done with what was in flight", patience+within, func() bool { return st.team.inFlight(ended) == 0 }); err != nil {
 		return err
 	}
 	events := st.team.since(began)
@@ -184,18 +177,18 @@ func (st *stage) alone(r *result) error {
 }
 
 // allAccepted pauses the clients; it reports whether the proxy has all that they
-// have in hand, and has them go on where that is nothing.
+// have in flight, and has them go on where that is nothing.
 func (st *stage) allAccepted() bool {
 	st.team.paused.Store(true)
 	m, err := st.proxy.Scrape()
-	n := st.team.inHand(time.Now())
+	n := st.team.inFlight(time.Now())
 	if n == 0 {
 		st.team.paused.Store(false)
 	}
 	return err == nil && n > 0 && int(m.Sum("requests_in_flight")) >= n
 }
 
-// inTheMiddle makes the fault again and ends the proxy while it lasts, with requests in hand.
+// inTheMiddle makes the fault again and ends the proxy while it lasts, with requests in flight.
 func (st *stage) inTheMiddle(r *result) error {
 	st.team.wait.Store(true)
 	began := time.Now()
@@ -210,12 +203,12 @@ func (st *stage) inTheMiddle(r *result) error {
 		}
 		return times == 2
 	}
-	if err := st.await("some requests accepted and none on its way", within, accepted); err != nil && (st.ctx.Err() != nil || st.team.inHand(time.Now()) > 0) {
+	if err := st.await("some requests accepted and none on its way", within, accepted); err != nil && (st.ctx.Err() != nil || st.team.inFlight(time.Now()) > 0) {
 		return err
-	} // with none in hand the row is judged so
+	} // with none in flight the row is judged so
 	st.team.stopped.Store(true)
 	at := time.Now()
-	r.inHand = st.team.inHand(at)
+	r.inFlight = st.team.inFlight(at)
 	if err := st.proxy.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -223,7 +216,7 @@ func (st *stage) inTheMiddle(r *result) error {
 	if err := st.end(); err != nil {
 		return err
 	}
-	for st.team.inHand(time.Now()) > 0 { // each ends after its client's patience
+	for st.team.inFlight(time.Now()) > 0 { // each ends after its client's patience
 		if !rig.Sleep(st.ctx, 10*time.Millisecond) {
 			return st.ctx.Err()
 		}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -34,11 +32,7 @@ func init() { redis.SetLogger(silence{}) }
 
 // startEngine starts one.
 func startEngine(bed *rig.Bed, program string) (*engine, error) {
-	own, err := rig.OwnAddresses(1)
-	if err != nil {
-		return nil, err
-	}
-	e := &engine{bed: bed, program: program, addr: own[0]}
+	e := &engine{bed: bed, program: program, addr: rig.OwnAddresses(1)[0]}
 	e.client = redis.NewClient(&redis.Options{Addr: e.addr, PoolSize: 1, MaxRetries: -1, DialTimeout: 500 * time.Millisecond, ReadTimeout: 500 * time.Millisecond})
 	bed.Later(func() { _ = e.client.Close() })
 	return e, e.start()
@@ -46,20 +40,13 @@ func startEngine(bed *rig.Bed, program string) (*engine, error) {
 
 // start starts the server, empty, where it was before.
 func (e *engine) start() error {
-	dir, err := e.bed.TempDir()
-	if err != nil {
-		return err
-	}
-	host, port, _ := strings.Cut(e.addr, ":")
-	child, err := rig.Start(exec.Command(e.program, "--bind", host, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no", "--maxmemory", "64mb"), nil)
+	p := rig.Redis(e.program)
+	p.Listen = e.addr
+	child, err := e.bed.StartPeer(p, "", nil)
 	if err != nil {
 		return fmt.Errorf("%w; on Debian: apt-get install redis-server", err)
 	}
-	e.child = child
-	e.bed.Later(child.Kill)
-	if err := child.AwaitPort(e.addr); err != nil {
-		return fmt.Errorf("%s: %w; it said:\n%s", e.program, err, child.Lines())
-	}
+	e.child = child.Child
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http"
 	"strings"
 	"time"
@@ -14,11 +15,11 @@ import (
 type part struct {
 	name     string
 	about    string
-	settings func(o *options) []string                                                  // of the proxies, besides those of sharing
-	shared   bool                                                                       // by an engine
-	atOnce   bool                                                                       // the upstream answers at once
-	acts     []act                                                                      // on the engine, in order
-	measure  func(ctx context.Context, s *stage, d *document, told *rig.Progress) error // nil: as an arm
+	settings func(o *options) []string                 // of the proxies, besides those of sharing
+	shared   bool                                      // by an engine
+	atOnce   bool                                      // the upstream answers at once
+	acts     []act                                     // on the engine, in order
+	measure  func(s *stage, ctx context.Context) error // nil: as an arm
 }
 
 // act is something that happens to the engine.
@@ -48,8 +49,8 @@ var parts = []part{
 		{0.56, "killed", func(_ context.Context, e *engine) error { e.child.Kill(); return nil }},
 		{0.76, "started again, empty", func(_ context.Context, e *engine) error { return e.start() }},
 	}},
-	{name: "hold", shared: true, settings: pausing, measure: hold},
-	{name: "cost", atOnce: true, measure: cost},
+	{name: "hold", shared: true, settings: pausing, measure: (*stage).hold},
+	{name: "cost", atOnce: true, measure: (*stage).cost},
 }
 
 func partNames() (names []string) {
@@ -64,33 +65,33 @@ type stage struct {
 	rig.Bed
 	part
 	o      *options
+	d      *document
 	up     *upstream
 	engine *engine // nil: nothing is shared
 	all    []*rig.Proxy
 	line   *rig.Timeline
+
+	progress *log.Logger
 }
 
 // play plays a part.
-func (p part) play(ctx context.Context, o *options, d *document, told *rig.Progress) error {
-	s := &stage{part: p, o: o, line: rig.NewTimeline()}
+func (p part) play(ctx context.Context, o *options, d *document, progress *log.Logger) error {
+	s := &stage{part: p, o: o, d: d, line: rig.NewTimeline(), progress: progress}
 	defer s.End()
 	s.up = &upstream{answer: o.answer, limit: unlimited{}, line: s.line}
 	if p.atOnce {
 		s.up.answer = 0
 	}
-	var err error
-	if s.up.addr, err = s.Serve(s.up); err != nil {
-		return err
-	}
+	s.up.addr = s.Serve(s.up)
 	if p.measure == nil || p.shared {
 		if err := s.start(ctx); err != nil {
 			return err
 		}
 	}
 	if p.measure == nil {
-		return s.arm(ctx, d, told)
+		return s.arm(ctx)
 	}
-	return p.measure(ctx, s, d, told)
+	return p.measure(s, ctx)
 }
 
 // start starts the engine and the fleet, and has every process forward a request, so that none is at
@@ -114,7 +115,7 @@ func (s *stage) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, addr := range s.addrs() {
+	for _, addr := range rig.Addrs(s.all) {
 		res, err := http.Get("http://" + addr + path)
 		if err != nil {
 			return fmt.Errorf("the first request: %w", err)
@@ -132,13 +133,6 @@ func (s *stage) startProxies(ctx context.Context, n int, settings ...string) ([]
 	return s.StartMany(ctx, rig.Spec{Program: s.o.proxy, Upstream: "http://" + s.up.addr, Env: append(settings, "RETRYPROXY_POSITION=outbound")}, n)
 }
 
-func (s *stage) addrs() (addrs []string) {
-	for _, p := range s.all {
-		addrs = append(addrs, p.Addr)
-	}
-	return addrs
-}
-
 // cpu is the time that all processes have run so far. A process that has ended is an error.
 func (s *stage) cpu() (sum time.Duration, err error) {
 	for i, p := range s.all {
@@ -152,11 +146,6 @@ func (s *stage) cpu() (sum time.Duration, err error) {
 		sum += d
 	}
 	return sum, nil
-}
-
-// until waits for a time since the beginning; false if ctx ended before.
-func (s *stage) until(ctx context.Context, at time.Duration) bool {
-	return rig.Sleep(ctx, at-s.line.Since())
 }
 
 // lastSecond is what happened in it.

@@ -108,18 +108,15 @@ func (s *stage) point(a *axis, n int, r *result) error {
 		mine.peers = nil
 	}
 	if a.env != nil {
-		dir, err := b.TempDir()
-		if err != nil {
-			return err
-		}
-		if mine.env, err = a.env(n, dir); err != nil {
+		var err error
+		if mine.env, err = a.env(n, b.TempDir()); err != nil {
 			return err
 		}
 	}
 	return cost(a.load(n))(&mine, r)
 }
 
-func (g *growth) tell(w io.Writer) {
+func (g *growth) print(w io.Writer) {
 	fmt.Fprintf(w, "\nCPU time per request in microseconds, median of the rounds; the ratio is the median of those within a round.\n\n| %s | retryproxy | HAProxy | ratio |\n| ---: | ---: | ---: | ---: |\n", g.Label)
 	for _, p := range g.Points {
 		failed, peer := "", " | "

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"strconv"
 	"sync"
 	"syscall"
@@ -33,22 +34,15 @@ type stage struct {
 const atServer = "server at once"
 
 // play plays one run. A run cut short by ctx is an error.
-func play(ctx context.Context, way string, o *options, seed uint64, told *rig.Progress) (*runResult, error) {
-	own, err := rig.OwnAddresses(1)
-	if err != nil {
-		return nil, err
-	}
-	s := &stage{o: o, way: way, addr: own[0], line: rig.NewTimeline()}
+func play(ctx context.Context, way string, o *options, seed uint64, progress *log.Logger) (*runResult, error) {
+	s := &stage{o: o, way: way, addr: rig.OwnAddresses(1)[0], line: rig.NewTimeline()}
 	defer s.End()
 	if err := errors.Join(s.startServer(), s.startProxies(ctx)); err != nil {
 		return nil, err
 	}
-	addrs := []string{s.addr}
-	if len(s.proxies) > 0 {
-		addrs = nil
-	}
-	for _, p := range s.proxies {
-		addrs = append(addrs, p.Addr)
+	addrs := rig.Addrs(s.proxies)
+	if len(addrs) == 0 {
+		addrs = []string{s.addr}
 	}
 	s.line.Begin()
 	run, stop := context.WithTimeout(ctx, o.storm.Length)
@@ -57,11 +51,12 @@ func play(ctx context.Context, way string, o *options, seed uint64, told *rig.Pr
 	var others sync.WaitGroup
 	others.Go(func() { s.askServer(run) })
 	others.Go(func() {
-		for n := time.Second; s.until(run, n); n += time.Second {
-			told.Line("%s", s.tell(n))
+		for n := time.Second; s.line.Until(run, n); n += time.Second {
+			progress.Printf("%s", s.second(n))
 		}
 	})
-	if err = s.outage(run); err == nil {
+	err := s.outage(run)
+	if err == nil {
 		<-run.Done()
 	}
 	for _, p := range s.proxies {
@@ -140,14 +135,14 @@ defaults
 // outage waits for its time, begins it and ends it.
 func (s *stage) outage(ctx context.Context) error {
 	begin, end := s.o.outageAt()
-	if !s.until(ctx, begin) {
+	if !s.line.Until(ctx, begin) {
 		return ctx.Err()
 	}
 	s.stopped = s.line.Since()
 	if err := s.begin(); err != nil {
 		return err
 	}
-	down := s.until(ctx, end)
+	down := s.line.Until(ctx, end)
 	if err := s.resume(); err != nil {
 		return fmt.Errorf("end of the outage: %w", err)
 	}
@@ -181,11 +176,6 @@ func (s *stage) resume() (err error) {
 	return err
 }
 
-// until waits for a time since the begin.
-func (s *stage) until(ctx context.Context, at time.Duration) bool {
-	return rig.Sleep(ctx, at-s.line.Since())
-}
-
 // askServer asks for the server's load until ctx ends. A stopped server answers once it goes on.
 func (s *stage) askServer(ctx context.Context) {
 	for rig.Sleep(ctx, rig.Tick) {
@@ -196,8 +186,8 @@ func (s *stage) askServer(ctx context.Context) {
 	}
 }
 
-// tell is what happened in the second that ends at at.
-func (s *stage) tell(at time.Duration) string {
+// second describes the second that ends at at.
+func (s *stage) second(at time.Duration) string {
 	phase := "after"
 	if begin, end := s.o.outageAt(); at <= begin {
 		phase = "peace"

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/retryproxy/retryproxy/internal/inject"
 	"github.com/retryproxy/retryproxy/internal/webhook"
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
-const webhookUsage = `Usage: retryproxy-inject webhook --cert FILE [flags]
+const webhookUsage = `Usage: retryproxy webhook --cert FILE [flags]
 
 Serves a mutating admission webhook at /mutate. Pods with the annotation
 retryproxy.io/inject: "true" get the sidecar that retryproxy-inject adds, from the
@@ -24,7 +25,8 @@ Flags:
 
 func runWebhook(ctx context.Context, out *outside) error {
 	f := flag.NewFlagSet("retryproxy-inject webhook", flag.ContinueOnError)
-	o := options(f, out.defaultImage())
+	o := inject.Default(out.defaultImage())
+	o.WebhookFlags(f)
 	var files certs.Files
 	listen := f.String("listen", ":8443", "`address` to listen on")
 	f.StringVar(&files.Cert, "cert", "", "PEM `file` of the certificate, leaf first; the key is in the same file, or in the file beside it that ends in .key")
@@ -38,7 +40,7 @@ func runWebhook(ctx context.Context, out *outside) error {
 		return fmt.Errorf("%w: --cert must be given", errUsage)
 	}
 	log := slog.New(slog.NewJSONHandler(out.Stderr, nil))
-	s, err := webhook.New(*o, files, log)
+	s, err := webhook.New(o, files, log)
 	if err != nil {
 		return err
 	}

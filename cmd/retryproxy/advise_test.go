@@ -107,7 +107,7 @@ func TestAdviseRefuses(t *testing.T) {
 		t.Errorf("too short a window: %d %q", code, errs)
 	}
 	other.Close()
-	if code, _, errs := p.command("advise"); code != exitFailed || !strings.Contains(errs, "ask ") {
+	if code, _, errs := p.command("advise"); code != exitFailed || !strings.Contains(errs, "no response from the admin listener ") {
 		t.Errorf("nobody there: %d %q", code, errs)
 	}
 }

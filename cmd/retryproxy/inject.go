@@ -2,12 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os/exec"
-	"sync"
-	"syscall"
-	"time"
 
 	"github.com/retryproxy/retryproxy/internal/companion"
 )
@@ -36,65 +31,21 @@ is in the same directory or in PATH, this help lists its flags.`,
 	run: runWebhook,
 }
 
-func runInject(ctx context.Context, c *call) error { return c.beside(ctx, c.args) }
+func runInject(_ context.Context, c *call) error { return c.becomeInject(c.args) }
 
-func runWebhook(ctx context.Context, c *call) error {
-	return c.beside(ctx, append([]string{"webhook"}, c.args...))
+func runWebhook(_ context.Context, c *call) error {
+	return c.becomeInject(append([]string{"webhook"}, c.args...))
 }
 
-// besideEnd is how long the other program may take to end after SIGTERM. Its own drain takes less.
-const besideEnd = time.Minute
-
-// beside runs the other program in place of this one, with the same streams, signals and exit
-// code. If the other program is missing, this one can still print the command's help.
-func (c *call) beside(ctx context.Context, args []string) error {
+// becomeInject replaces this process with injectProgram. If that is missing, this process can still
+// print the command's help.
+func (c *call) becomeInject(args []string) error {
 	path, err := companion.Find(injectProgram)
-	if err != nil {
-		if len(c.args) == 1 && isHelp(c.args[0]) {
-			return c.usage(c.flags(), errHelp)
-		}
-		return fmt.Errorf("%s was not found beside this command or in PATH; it is in the same release, or\n  go install github.com/retryproxy/retryproxy/cmd/%s@latest", injectProgram, injectProgram)
-	}
-	program := exec.CommandContext(ctx, path, args...)
-	program.Env, program.Stdin, program.Stdout, program.Stderr = c.env, c.stdin, c.stdout, c.stderr
-	program.Cancel = func() error { return program.Process.Signal(syscall.SIGTERM) }
-	program.WaitDelay = besideEnd
-	if err := program.Start(); err != nil {
-		return err
-	}
-	defer c.forward(program)()
-	err = program.Wait()
-	var ended *exec.ExitError
 	switch {
-	case !errors.As(err, &ended):
-		return err
-	case ended.ExitCode() == exitUsage:
-		return errUsage
+	case err == nil && c.become != nil:
+		return c.become(path, append([]string{path}, args...), c.env)
+	case len(c.args) == 1 && isHelp(c.args[0]):
+		return c.usage(c.flags(), errHelp)
 	}
-	return errReported
-}
-
-// forward forwards signals to the program until stop is called.
-func (c *call) forward(program *exec.Cmd) (stop func()) {
-	if c.signals == nil {
-		return func() {}
-	}
-	signals, deaf := c.signals()
-	done := make(chan struct{})
-	var passing sync.WaitGroup
-	passing.Go(func() {
-		for {
-			select {
-			case s := <-signals:
-				_ = program.Process.Signal(s) // the program may have ended already
-			case <-done:
-				return
-			}
-		}
-	})
-	return func() {
-		deaf()
-		close(done)
-		passing.Wait()
-	}
+	return fmt.Errorf("%s was not found beside this command or in PATH; it is in the same release, or\n  go install github.com/retryproxy/retryproxy/cmd/%s@latest", injectProgram, injectProgram)
 }

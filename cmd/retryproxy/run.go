@@ -23,7 +23,7 @@ type outside struct {
 	// signals starts to receive SIGTERM, SIGINT and SIGHUP. It is nil in tests, which end a
 	// command through its context.
 	signals func() (signals <-chan os.Signal, stop func())
-	// become replaces this process with another program. It is nil in tests.
+	// become replaces this process with another program. It is nil in tests and for the manual page.
 	become func(program string, args, env []string) error
 }
 

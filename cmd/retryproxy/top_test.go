@@ -46,7 +46,7 @@ func TestTopAsJSON(t *testing.T) {
 func TestTopFailsWhenNobodyAnswers(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := run(context.Background(), &outside{args: []string{"top", "--address", "unix:" + t.TempDir() + "/none"}, stdout: &out, stderr: &errs})
-	if code != exitFailed || out.String() != "" || !strings.Contains(errs.String(), "ask unix:") {
+	if code != exitFailed || out.String() != "" || !strings.Contains(errs.String(), "no response from the admin listener unix:") {
 		t.Errorf("%d %q %q", code, out.String(), errs.String())
 	}
 }

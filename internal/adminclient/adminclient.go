@@ -56,7 +56,7 @@ func Send(ctx context.Context, a config.Address, method, path, body string) (int
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return 0, "", fmt.Errorf("ask %s: %w", a, err)
+		return 0, "", fmt.Errorf("no response from the admin listener %s: %w", a, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))

@@ -82,3 +82,21 @@ func TestAProblemOfYAMLNamesSettingsAsTheFileDoes(t *testing.T) {
 		file+`:6: routes[0].strip_prefix: "/x": routes[0].path="/y" does not begin with it`,
 		file+`:3: routes[1].path: the route has no matcher; set at least one of path, host, methods, header, model and listen, or make it the FALLBACK of another route`)
 }
+
+// A setting that is missing is one of the YAML file, unless the environment sets it wrongly.
+func TestAMissingSettingIsOneOfTheYAMLFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "retryproxy.yaml")
+	if err := os.WriteFile(file, []byte("routes:\n  - name: a\n    path: /a\n    timeout: 3s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, problemsOf("RETRYPROXY_CONFIG_FILE="+file, "RETRYPROXY_MAX_RETRIES=many", "RETRYPROXY_TLS_CLIENT_CA=/ca.pem"),
+		file+`:4: routes[0].timeout: "3s": unknown name; did you mean request_timeout (a request with all its retries) or attempt_timeout (one attempt)?`,
+		`RETRYPROXY_MAX_RETRIES="many": expected a whole number`,
+		file+`: upstream: must be set, for example to http://localhost:3000`,
+		`RETRYPROXY_TLS_CLIENT_CA="/ca.pem": has no effect without RETRYPROXY_TLS_CERT`)
+	env := filepath.Join(t.TempDir(), "retryproxy.env")
+	if err := os.WriteFile(env, []byte("RETRYPROXY_MAX_RETRIES=3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, problemsOf("RETRYPROXY_CONFIG_FILE="+env), "RETRYPROXY_UPSTREAM: must be set")
+}

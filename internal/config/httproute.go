@@ -41,9 +41,9 @@ func tellLines(err error, problems *Problems, variable, path string) {
 
 // addHTTPRoutes adds the variables of routes, and their positions.
 func (v variables) addHTTPRoutes(routes *gatewayapi.Result, path string, from origins, problems *Problems) origins {
-	from = maps.Clone(from)
-	if from == nil {
-		from = origins{}
+	from.files = maps.Clone(from.files)
+	if from.files == nil {
+		from.files = map[string]origin{}
 	}
 	for _, p := range routes.Pairs {
 		if value, both := v[p.Name]; both {
@@ -81,7 +81,7 @@ func ConvertHTTPRoutes(content []byte, name string) (HTTPRoutes, Problems) {
 	routes, err := gatewayapi.Convert(content)
 	tellLines(err, &problems, name, "")
 	vars := variables{}
-	from := vars.addHTTPRoutes(&routes, name, nil, &problems)
+	from := vars.addHTTPRoutes(&routes, name, origins{}, &problems)
 	made := HTTPRoutes{Lost: routes.Lost, NeedsUpstream: vars[Prefix+"UPSTREAM"] == ""}
 	if err == nil {
 		problems = append(problems, vars.check(from, made.NeedsUpstream)...)

@@ -63,17 +63,21 @@ func (v variables) set(name, value string) {
 
 // addFile adds the variables of the file. A name in both places is an error, so that no
 // precedence is needed.
-func addFile(vars variables, problems *Problems) origins {
+func addFile(vars variables, problems *Problems) (from origins) {
 	const variable = Prefix + "CONFIG_FILE"
 	path := vars[variable]
 	if path == "" {
-		return nil
+		return origins{}
+	}
+	if configfile.IsYAML(path) {
+		from.yamlFile, from.environ = path, maps.Clone(vars)
 	}
 	pairs, err := configfile.Read(path)
 	if err != nil {
 		addFileErrors(err, problems, variable, path)
 	}
-	fromFile, from := variables{}, origins{}
+	fromFile := variables{}
+	from.files = map[string]origin{}
 	for _, p := range pairs {
 		switch _, both := vars[p.Name]; {
 		case p.Name == variable:

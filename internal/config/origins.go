@@ -13,44 +13,54 @@ import (
 
 // origin is where a file sets a variable.
 type origin struct {
-	place string // file:line
+	place string // file:line, or the file
 	key   string // the name in the file: max_retries, routes[1].max_retries, or the variable's
 }
 
-// origins maps the variables that files set to their origins, and the prefix of a route's variables to
-// that of the route in a YAML file.
-type origins map[string]origin
+// origins is where the settings come from. The zero value is the environment.
+type origins struct {
+	files    map[string]origin // variables that files set, and the prefix of the variables of a route in a YAML file
+	yamlFile string            // the configuration file if it is YAML
+	environ  variables         // set in the environment, if there is a yamlFile
+}
 
 // add notes a pair of the file at path.
-func (o origins) add(p configfile.Pair, path string) {
+func (o *origins) add(p configfile.Pair, path string) {
 	place := placeOf(path, p.Line)
-	o[p.Name] = origin{place, cmp.Or(p.Key, p.Name)}
+	o.files[p.Name] = origin{place, cmp.Or(p.Key, p.Name)}
 	if p.Name != Prefix+"ROUTES" || !configfile.IsYAML(path) {
 		return
 	}
 	for i, name := range strings.Split(p.Value, ",") {
-		o[routePrefix(name)] = origin{place, fmt.Sprintf("routes[%d]", i)}
+		o.files[routePrefix(name)] = origin{place, fmt.Sprintf("routes[%d]", i)}
 	}
 }
 
 // find returns the origin of a variable. For a variable of a route that is not set, it is that of the
-// route.
-func (o origins) find(variable string) (origin, bool) {
-	if at, inFile := o[variable]; inFile {
+// route. For another one that is not set, it is a YAML file, where it can be set.
+func (o *origins) find(variable string) (origin, bool) {
+	if at, inFile := o.files[variable]; inFile {
 		return at, true
 	}
+	if _, set := o.environ[variable]; set {
+		return origin{}, false
+	}
 	for _, each := range slices.Backward(splitRouteKey(strings.TrimPrefix(variable, Prefix))) { // the longest name first
-		if at, inFile := o[Prefix+"ROUTE_"+each.word+"_"]; inFile {
+		if at, inFile := o.files[Prefix+"ROUTE_"+each.word+"_"]; inFile {
 			return origin{at.place, at.key + "." + strings.ToLower(each.key)}, true
 		}
 	}
-	return origin{}, false
+	key, ours := strings.CutPrefix(variable, Prefix)
+	if o.yamlFile == "" || !ours || isRouteVariable(variable) {
+		return origin{}, false
+	}
+	return origin{o.yamlFile, strings.ToLower(key)}, true
 }
 
 func placeOf(path string, line int) string { return path + ":" + strconv.Itoa(line) }
 
 // locate gives each problem the place of its variable in a file, and names settings as that file does.
-func (o origins) locate(problems Problems) {
+func (o *origins) locate(problems Problems) {
 	for i := range problems {
 		p := &problems[i]
 		at, inFile := o.find(p.Variable)
@@ -70,7 +80,7 @@ var variableInText = regexp.MustCompile(Prefix + `[A-Z0-9_]*[A-Z0-9]=?`)
 // inYAML replaces variables in a message about variable by what a YAML file calls them. yamlKey is what
 // it calls variable. One with a
 // value that is not of the file stays, since the environment sets it.
-func (o origins) inYAML(message, variable, yamlKey string) string {
+func (o *origins) inYAML(message, variable, yamlKey string) string {
 	route := ""
 	if key := strings.TrimPrefix(variable, Prefix); isRouteVariable(variable) {
 		last := yamlKey[strings.LastIndexByte(yamlKey, '.')+1:]
@@ -78,7 +88,7 @@ func (o origins) inYAML(message, variable, yamlKey string) string {
 	}
 	return variableInText.ReplaceAllStringFunc(message, func(found string) string {
 		name, hasValue := strings.CutSuffix(found, "=")
-		at, inFile := o[name]
+		at, inFile := o.files[name]
 		switch {
 		case inFile:
 			name = at.key
@@ -106,11 +116,12 @@ func placed(path, message string) (place, rest string) {
 	if m == nil {
 		return "", message
 	}
-	return path + ":" + m[1], message[len(m[0]):]
+	line, _ := strconv.Atoi(m[1]) // digits
+	return placeOf(path, line), message[len(m[0]):]
 }
 
 // Place returns where a file sets the variable, as file:line. It returns "" if no file does.
-func (s *Settings) Place(variable string) string { return s.from[variable].place }
+func (s *Settings) Place(variable string) string { return s.from.files[variable].place }
 
 // Locate gives each problem the place of its variable in the file that sets it.
 func (s *Settings) Locate(problems Problems) { s.from.locate(problems) }

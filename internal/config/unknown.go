@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -45,9 +46,9 @@ func explainUnknown(name string, routes RouteNames) string {
 	case !isRoute && constants[key] != "":
 		return "is no setting; " + constants[key]
 	case isRoute && hasRoute(routes, route) && hints[rest] != "":
-		return "unknown name; " + hints[rest]
+		return "unknown name; " + ofRoute(route, hints[rest])
 	case isRoute && constants[rest] != "":
-		return "is no setting; " + constants[rest]
+		return "is no setting; " + ofRoute(route, constants[rest])
 	case !isRoute:
 		return "unknown name" + didYouMean(Prefix, nearest(key, globalKeys()))
 	case !hasRoute(routes, route):
@@ -56,6 +57,20 @@ func explainUnknown(name string, routes RouteNames) string {
 		return "cannot be set for one route, only for all: " + Prefix + rest
 	}
 	return "unknown name" + didYouMean(Prefix+"ROUTE_"+route+"_", nearest(rest, routeKeys()))
+}
+
+// settingInHint matches the name of a setting in a hint.
+var settingInHint = regexp.MustCompile(Prefix + `[A-Z_]+`)
+
+// ofRoute replaces the settings in a hint by those of the route, if a route can have them.
+func ofRoute(route, hint string) string {
+	return settingInHint.ReplaceAllStringFunc(hint, func(name string) string {
+		key := strings.TrimPrefix(name, Prefix)
+		if routeKeys()[key] == nil {
+			return name
+		}
+		return Prefix + "ROUTE_" + route + "_" + key
+	})
 }
 
 // meantRouteKey splits ROUTE_<NAME>_<KEY> if no split is valid: after the longest name in routes,

@@ -37,15 +37,9 @@ func Metrics() string {
 	var b strings.Builder
 	b.WriteString(note)
 	b.WriteString(metricsIntro)
-	var rows [][]string
 	for _, m := range metrics.Reference() {
-		var labels []string
-		for _, l := range m.Labels {
-			labels = append(labels, code(l))
-		}
-		rows = append(rows, []string{code(m.Name), m.Type.String(), strings.Join(labels, ", "), m.Question, m.Help})
+		metric(&b, &m)
 	}
-	table(&b, []string{"Metric", "Type", "Labels", "Answers", "Counts"}, rows)
 	b.WriteString("Metrics of the Go runtime (`go_*`) and of the process (`process_*`) are served as well.\n\n")
 
 	list(&b, "outcome", "What became of a request. Each request has exactly one outcome, so outcomes add up to\n`retryproxy_requests_total`.", policy.AllOutcomes())
@@ -66,6 +60,17 @@ func Metrics() string {
 	return b.String()
 }
 
+// metric writes the entry of a metric.
+func metric(b *strings.Builder, m *metrics.Row) {
+	fmt.Fprintf(b, "### %s\n\n", code(m.Name))
+	paragraph(b, "", "*"+m.Question+"* "+plain(m.Help))
+	kind := m.Type.String()
+	for i, l := range m.Labels {
+		kind += map[bool]string{true: " by ", false: ", "}[i == 0] + code(l)
+	}
+	fmt.Fprintf(b, "\n- %s\n\n", kind)
+}
+
 // explained is a member of a closed set.
 type explained interface {
 	String() string
@@ -74,20 +79,18 @@ type explained interface {
 
 func list[T explained](b *strings.Builder, label, intro string, members []T) {
 	fmt.Fprintf(b, "## %s\n\n%s\n\n", label, intro)
-	var rows [][]string
 	for _, m := range members {
-		rows = append(rows, []string{code(m.String()), m.Explain()})
+		paragraph(b, "- ", code(m.String())+": "+plain(m.Explain()))
 	}
-	table(b, []string{"Value", "Meaning"}, rows)
+	b.WriteString("\n")
 }
 
 func refusals(b *strings.Builder) {
 	b.WriteString("## reason (of a refusal)\n\nWhy a request was refused before any byte of it was sent upstream: the label of\n`retryproxy_parse_refusals_total`. The connection is closed after the response.\n\n")
-	var rows [][]string
 	for _, r := range http1.AllRefusals() {
-		rows = append(rows, []string{code(r.String()), fmt.Sprint(r.Status()), r.Explain()})
+		paragraph(b, "- ", fmt.Sprintf("%s (%d): %s", code(r.String()), r.Status(), plain(r.Explain())))
 	}
-	table(b, []string{"Value", "Status", "Meaning"}, rows)
+	b.WriteString("\n")
 }
 
 func kinds(b *strings.Builder) {
@@ -96,5 +99,5 @@ func kinds(b *strings.Builder) {
 	for i := range upstream.NumDialKinds {
 		names = append(names, code(upstream.DialKind(i).String()))
 	}
-	b.WriteString(strings.Join(names, ", ") + ".\n")
+	paragraph(b, "", strings.Join(names, ", ")+".")
 }

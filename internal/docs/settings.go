@@ -88,40 +88,42 @@ func Settings() string {
 	b.WriteString(settingsIntro)
 	usual(&b)
 	group := ""
-	var rows [][]string
-	flush := func() {
-		if len(rows) > 0 {
-			fmt.Fprintf(&b, "## %s\n\n", group)
-			table(&b, []string{"Variable", "Default", "Meaning", "Values", ""}, rows)
-		}
-		rows = nil
-	}
 	for _, s := range config.Reference() {
 		if s.Group != group {
-			flush()
 			group = s.Group
+			fmt.Fprintf(&b, "## %s\n\n", group)
 		}
-		rows = append(rows, []string{code(s.Variable()), s.Shown, s.About + profiles(&s), s.Expected(), marks(&s)})
+		setting(&b, &s)
 	}
-	flush()
 	strategies(&b)
 	return b.String()
+}
+
+// setting writes the entry of a setting.
+func setting(b *strings.Builder, s *config.Setting) {
+	fmt.Fprintf(b, "### %s\n\n", code(s.Variable()))
+	paragraph(b, "", plain(s.About+profiles(s)))
+	b.WriteString("\n")
+	paragraph(b, "- ", "Default: "+plain(s.Shown))
+	paragraph(b, "- ", "Values: "+plain(s.Expected()))
+	if words := marks(s); words != "" {
+		paragraph(b, "- ", words)
+	}
+	b.WriteString("\n")
 }
 
 // usual writes the settings that most people need.
 func usual(b *strings.Builder) {
 	b.WriteString("## The settings that most people need\n\n")
-	var rows [][]string
 	all := config.Reference()
 	slices.SortStableFunc(all, func(a, b config.Setting) int { return int(b.Scope) - int(a.Scope) }) // the upstream first
 	for _, s := range all {
 		if s.Example != "" {
 			about, _, _ := strings.Cut(s.About, ". ")
-			rows = append(rows, []string{code(s.Variable() + "=" + s.Example), strings.TrimSuffix(about, ".") + ".", s.Shown})
+			paragraph(b, "- ", code(s.Variable()+"="+s.Example)+": "+plain(strings.TrimSuffix(about, "."))+". Default: "+plain(s.Shown)+".")
 		}
 	}
-	table(b, []string{"Example", "Meaning", "Default"}, rows)
-	b.WriteString("All others have a default that is right for most. They follow, by what they are for.\n\n")
+	b.WriteString("\nAll others have a default that is right for most. They follow, by what they are for.\n\n")
 }
 
 // ProfileTable returns the table of the defaults that a profile changes.
@@ -150,10 +152,10 @@ func profiles(s *config.Setting) string {
 func marks(s *config.Setting) string {
 	var words []string
 	if s.Scope == config.ScopeShared {
-		words = append(words, "per route")
+		words = append(words, "*per route*")
 	}
 	if !s.Live {
-		words = append(words, "at start")
+		words = append(words, "*at start*")
 	}
 	return strings.Join(words, ", ")
 }
@@ -161,13 +163,16 @@ func marks(s *config.Setting) string {
 // strategies lists the backoffs with their formulas.
 func strategies(b *strings.Builder) {
 	b.WriteString("## Backoff strategies\n\nn is 0 for the first retry, U(a, b) is uniform in [a, b], N(0, s) normal with deviation s.\n" +
-		"Every strategy also takes `RETRYPROXY_BACKOFF_EXTRA`. [Choose a backoff](../how-to/backoff.md) says when to take which.\n\n")
-	var rows [][]string
+		"Every strategy also takes `RETRYPROXY_BACKOFF_EXTRA`. [Choose a backoff](../how-to/backoff.md) says\nwhen to take which.\n\n")
 	for _, name := range backoff.Strategies() {
 		info, _ := backoff.Describe(name)
-		rows = append(rows, []string{code(name), code(oneLine(info.Formula)), defaults(info.Defaults), info.Summary, info.Source})
+		paragraph(b, "- ", code(name)+": "+info.Summary)
+		paragraph(b, "  - ", "Wait: "+code(oneLine(info.Formula)))
+		if own := defaults(info.Defaults); own != "" {
+			paragraph(b, "  - ", "Its own defaults: "+own)
+		}
+		paragraph(b, "  - ", "Source: "+info.Source)
 	}
-	table(b, []string{"`RETRYPROXY_BACKOFF`", "Wait", "Its own defaults", "", "Source"}, rows)
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

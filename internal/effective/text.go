@@ -17,7 +17,7 @@ func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problem
 	v := Of(s, problems)
 	switch upstream := s.Default.Upstream.String(); {
 	case upstream == "" && s.Variable("POSITION") == "":
-		fmt.Fprintf(w, "no upstream: what follows is for one elsewhere; one on this host has other defaults. admin at %s\n", v.Admin)
+		fmt.Fprintf(w, "no upstream: the defaults below are those of an outbound retryproxy, in front of a remote service; admin at %s\n", v.Admin)
 	case upstream == "":
 		fmt.Fprintf(w, "%s: clients at %s, no upstream, admin at %s\n", s.Position, strings.Join(v.Listen, ", "), v.Admin)
 	default:
@@ -98,11 +98,14 @@ func printWorst(w io.Writer, v *Worst) {
 	if v.Seconds != nil {
 		total = fmt.Sprintf("within %gs", *v.Seconds)
 	}
-	fmt.Fprintf(w, "  at worst: %s, the response's headers %s; when all are as slow as they may be, %s\n",
-		text.Plural(v.Attempts, "attempt"), total, text.Plural(v.SlowAttempts, "attempt"))
+	fmt.Fprintf(w, "  a request at worst: %s, response headers %s", text.Plural(v.Attempts, "attempt"), total)
+	if v.SlowAttempts < v.Attempts {
+		fmt.Fprintf(w, "; only %s if each takes as long as it may", text.Plural(v.SlowAttempts, "attempt"))
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  upstream load if everything fails: x%.3g", v.Amplification)
 	if v.BurstRetries > 0 {
-		fmt.Fprintf(w, ", and %s more at once", text.Plural(v.BurstRetries, "request"))
+		fmt.Fprintf(w, " plus up to %s at once", text.Plural(v.BurstRetries, "retry"))
 	}
 	fmt.Fprintln(w)
 }

@@ -229,7 +229,7 @@ func whyRetryable(r *config.Route, q *http1.Request, carries bool) string {
 	case r.RetryMethods.Any():
 		return "RETRYPROXY_RETRY_METHODS=any"
 	}
-	return fmt.Sprintf("%s may act twice when it is sent twice; only what surely was not sent, or was rejected before the work began (%s), is retried", q.Method, r.RetryRejected)
+	return fmt.Sprintf("a second %s may do the work twice. It is retried only if the first was not sent, or was rejected before the work began (%s)", q.Method, r.RetryRejected)
 }
 
 func viewCase(a decisiontable.Answer) caseView {

@@ -27,7 +27,7 @@ func (v *View) Text(w io.Writer, p text.Paint) {
 	if v.DryRun {
 		fmt.Fprintf(w, "%s     nothing is retried except on a stale pooled connection; the rest says what would be\n", p.Yellow("dry run"))
 	}
-	word := p.Yellow("no")
+	word := p.Yellow("in part")
 	if v.Retryable {
 		word = p.Green("yes")
 	}
@@ -39,7 +39,7 @@ func (v *View) Text(w io.Writer, p text.Paint) {
 	fmt.Fprintln(w)
 
 	t := text.NewTable(w)
-	t.Row("IF THE UPSTREAM'S RESPONSE IS", "RETRIED", "WAIT BEFORE", "REASON")
+	t.Row("WHAT THE UPSTREAM DOES", "RETRIED", "WAIT BEFORE", "REASON")
 	for _, f := range v.Failures {
 		again, wait := "no", "-"
 		if f.Retried {

@@ -18,9 +18,9 @@ type appPort struct {
 	number    int
 }
 
-// keepsPlace reports whether the entry stays in the application's container and gets the sidecar's
-// number. Then everything that uses its name or its host port reaches the sidecar.
-func (a *appPort) keepsPlace() bool {
+// isReferenced reports whether something can use the entry by its name or its host port. Then the
+// entry stays in the application's container and gets the sidecar's number.
+func (a *appPort) isReferenced() bool {
 	return a.name != "" || get(a.entry, "hostPort") != nil
 }
 
@@ -32,11 +32,11 @@ func (p *pod) injectInbound() error {
 	if err != nil {
 		return err
 	}
-	if err := p.meshCollision("the application", app.number, p.mesh.takes(app.number)); err != nil {
+	if err := p.meshCollision("the application", app.number, p.mesh.uses(app.number)); err != nil {
 		return err
 	}
 	listen := p.free(inboundPort)
-	if err := p.leadTo(app, listen); err != nil {
+	if err := p.routeToSidecar(app, listen); err != nil {
 		return err
 	}
 	admin := p.free(inboundAdminPort, listen)
@@ -46,17 +46,17 @@ func (p *pod) injectInbound() error {
 			{"RETRYPROXY_UPSTREAM", fmt.Sprintf("http://127.0.0.1:%d", app.number)},
 			{"RETRYPROXY_DRAIN_DELAY", drainDelay.String()}, {"RETRYPROXY_DRAIN_TIMEOUT", drainTimeout.String()},
 		}, p.mesh.settings(&p.Options), p.Settings, p.InboundSettings)
-	if err := tried(env); err != nil {
+	if err := validate(env); err != nil {
 		return err
 	}
 	c := p.sidecar(inboundName, env, port{"rp-admin", admin})
-	if !app.keepsPlace() {
+	if !app.isReferenced() {
 		c.Ports = append([]port{{"rp-http", listen}}, c.Ports...)
 	}
 	if p.native() {
 		c.Lifecycle = &lifecycle{PreStop: &handler{exec("drain")}}
 	}
-	p.outlast(app, admin)
+	p.delayShutdown(app, admin)
 	p.describeMeshPorts(app.number, listen)
 	p.add(c)
 	p.inboundListen, p.changed = listen, true
@@ -79,7 +79,7 @@ func (p *pod) keepInbound(there *yaml.Node) error {
 	}
 	for s, sp := range p.targeting() {
 		if sp.target == strconv.Itoa(app) {
-			if err := p.leadByNumber(s, sp, appPort{name: name, number: app}, listen); err != nil {
+			if err := p.retargetNumber(s, sp, appPort{name: name, number: app}, listen); err != nil {
 				return err
 			}
 		}
@@ -87,20 +87,20 @@ func (p *pod) keepInbound(there *yaml.Node) error {
 	return nil
 }
 
-// leadByNumber makes a Service that targets the application's port by number reach the sidecar.
+// retargetNumber makes a Service that targets the application's port by number reach the sidecar.
 // During a rollout, Pods with and without a sidecar must be served. If the port has a name, the
 // Service targets that, since it is a different number in each. Otherwise the Service keeps
 // targeting the application's number until all Pods have a sidecar.
-func (p *pod) leadByNumber(s *service, sp *servicePort, app appPort, listen int) error {
+func (p *pod) retargetNumber(s *service, sp *servicePort, app appPort, listen int) error {
 	switch {
 	case app.name != "":
-		return sp.lead(s, app.name, p.name)
+		return sp.retarget(s, app.name, p.name)
 	case p.LeadServices:
-		return sp.lead(s, strconv.Itoa(listen), p.name)
+		return sp.retarget(s, strconv.Itoa(listen), p.name)
 	}
 	p.note("Service %s still targets port %d, past the sidecar: Pods that have no sidecar yet serve no other. When all have one (kubectl rollout status), "+
 		"inject with --lead-services (annotation retryproxy.io/lead-services: \"true\") from then on; or give the port a name first", s.name, app.number)
-	return sp.lead(s, strconv.Itoa(app.number), p.name)
+	return sp.retarget(s, strconv.Itoa(app.number), p.name)
 }
 
 // targeting iterates over the ports of Services in the stream that select this Pod.
@@ -119,8 +119,8 @@ func (p *pod) targeting() func(yield func(*service, *servicePort) bool) {
 	}
 }
 
-// takes reports whether the sidecar uses the port, or a container has a port of that name.
-func (p *pod) takes(port string) bool {
+// hasPort reports whether the sidecar uses the port, or a container has a port of that name.
+func (p *pod) hasPort(port string) bool {
 	return port == strconv.Itoa(p.inboundListen) || slices.ContainsFunc(p.declared(), func(a appPort) bool { return a.name == port })
 }
 
@@ -194,8 +194,8 @@ func (p *pod) named(port string, declared []appPort) (appPort, error) {
 	return appPort{number: n}, nil
 }
 
-// leadTo makes requests for the application's port reach the sidecar.
-func (p *pod) leadTo(app appPort, listen int) error {
+// routeToSidecar makes requests for the application's port reach the sidecar.
+func (p *pod) routeToSidecar(app appPort, listen int) error {
 	led := false
 	for s, sp := range p.targeting() {
 		byName, byNumber := app.name != "" && sp.target == app.name, sp.target == strconv.Itoa(app.number)
@@ -209,7 +209,7 @@ func (p *pod) leadTo(app appPort, listen int) error {
 			p.note("Service %s is headless: clients that use its name with the application's port %d bypass the sidecar, whose port is %d", s.name, app.number, listen)
 		}
 		if byNumber {
-			if err := p.leadByNumber(s, sp, app, listen); err != nil {
+			if err := p.retargetNumber(s, sp, app, listen); err != nil {
 				return err
 			}
 		}
@@ -222,17 +222,17 @@ func (p *pod) leadTo(app appPort, listen int) error {
 		return fmt.Errorf("port %d has no name and no Service in the input targets it, so no traffic would use the sidecar: "+
 			"give the port a name that the Service targets, or put the Service into the same input, or point its targetPort at %d yourself and say --service-elsewhere (annotation retryproxy.io/service-elsewhere: \"true\")", app.number, listen)
 	}
-	if app.keepsPlace() {
-		p.takePlace(app, listen)
+	if app.isReferenced() {
+		p.declareSidecarPort(app, listen)
 	}
 	return nil
 }
 
-// takePlace sets the port's entry to the sidecar's number. The name stays in the application's
+// declareSidecarPort sets the port's entry to the sidecar's number. The name stays in the application's
 // container: Services before Kubernetes 1.33 do not find a named port of a native sidecar
 // (kubernetes/kubernetes#127958). Hooks and probes of the application that use the name still reach
 // the application.
-func (p *pod) takePlace(app appPort, listen int) {
+func (p *pod) declareSidecarPort(app appPort, listen int) {
 	for _, hook := range [][]string{{"livenessProbe"}, {"readinessProbe"}, {"startupProbe"}, {"lifecycle", "postStart"}, {"lifecycle", "preStop"}} {
 		for _, kind := range []string{"httpGet", "tcpSocket"} {
 			if action := get(get(app.container, hook...), kind); app.name != "" && text(get(action, "port")) == app.name {
@@ -243,20 +243,27 @@ func (p *pod) takePlace(app appPort, listen int) {
 	put(app.entry, "containerPort", number(listen))
 	ports := get(app.container, "ports")
 	at := slices.Index(ports.Content, app.entry)
-	own := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	put(own, "containerPort", number(app.number))
-	ports.Content = slices.Insert(ports.Content, at+1, own)
+	ports.Content = slices.Insert(ports.Content, at+1, build(map[string]int{"containerPort": app.number}))
 }
 
-// outlast gives the Pod enough time for the sidecar to drain. It adds a hook to the application
+// raiseGracePeriod makes the Pod's grace period at least gracePeriod, and returns the one that it
+// replaced, or "".
+func (p *pod) raiseGracePeriod() (before string) {
+	const key = "terminationGracePeriodSeconds"
+	before = text(get(p.spec, key))
+	if grace, err := strconv.Atoi(before); err == nil && grace >= gracePeriod {
+		return ""
+	}
+	put(p.spec, key, number(gracePeriod))
+	return before
+}
+
+// delayShutdown gives the Pod enough time for the sidecar to drain. It adds a hook to the application
 // that asks the sidecar whether it has drained. The application gets no SIGTERM before that,
 // however slow its responses are.
-func (p *pod) outlast(app appPort, admin int) {
-	if grace, err := strconv.Atoi(text(get(p.spec, "terminationGracePeriodSeconds"))); err != nil || grace < gracePeriod {
-		if err == nil {
-			p.note("terminationGracePeriodSeconds raised from %d to %d: drain delay and drain take 25 s", grace, gracePeriod)
-		}
-		put(p.spec, "terminationGracePeriodSeconds", number(gracePeriod))
+func (p *pod) delayShutdown(app appPort, admin int) {
+	if before := p.raiseGracePeriod(); before != "" {
+		p.note("terminationGracePeriodSeconds raised from %s to %d: drain delay and drain take 25 s", before, gracePeriod)
 	}
 	c := app.container
 	if c == nil {

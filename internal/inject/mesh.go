@@ -81,13 +81,13 @@ func (m *mesh) owns(c *yaml.Node) bool {
 	return m != nil && slices.Contains(m.containers, text(get(c, "name")))
 }
 
-// takes reports whether the mesh's proxy uses the port.
-func (m *mesh) takes(port int) bool { return m != nil && slices.Contains(m.ports, port) }
+// uses reports whether the mesh's proxy uses the port.
+func (m *mesh) uses(port int) bool { return m != nil && slices.Contains(m.ports, port) }
 
 // reserves reports whether the port is in the range of the mesh's proxy, which may use others of it
 // in another version.
 func (m *mesh) reserves(port int) bool {
-	return m.takes(port) || m != nil && port >= m.first && port <= m.last
+	return m.uses(port) || m != nil && port >= m.first && port <= m.last
 }
 
 // settings returns the settings that a sidecar gets beside the mesh.

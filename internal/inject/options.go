@@ -134,8 +134,8 @@ func (h *HostAlias) check() error {
 	return nil
 }
 
-// ParseHostAlias parses HOST:PORT=UPSTREAM.
-func ParseHostAlias(s string) (HostAlias, error) {
+// parseHostAlias parses HOST:PORT=UPSTREAM.
+func parseHostAlias(s string) (HostAlias, error) {
 	at, upstream, found := strings.Cut(s, "=")
 	host, port, err := net.SplitHostPort(at)
 	n, portErr := strconv.Atoi(port)
@@ -146,8 +146,8 @@ func ParseHostAlias(s string) (HostAlias, error) {
 	return h, h.check()
 }
 
-// ParseSetting parses NAME=VALUE; the prefix RETRYPROXY_ is optional.
-func ParseSetting(s string) (Setting, error) {
+// parseSetting parses NAME=VALUE; the prefix RETRYPROXY_ is optional.
+func parseSetting(s string) (Setting, error) {
 	name, value, found := strings.Cut(s, "=")
 	if !found {
 		return Setting{}, fmt.Errorf("setting %q: expected NAME=VALUE", s)
@@ -186,9 +186,9 @@ func merged(lists ...[]Setting) []Setting {
 	return all
 }
 
-// tried parses the settings as retryproxy will. An error that would prevent its start is reported
+// validate parses the settings as retryproxy will. An error that would prevent its start is reported
 // here, before a Pod is created.
-func tried(env []Setting) error {
+func validate(env []Setting) error {
 	var environ []string
 	for _, s := range env {
 		if s.Name != "RETRYPROXY_CONFIG_FILE" { // its content is unknown here

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// way is one remote service behind the outbound sidecar.
-type way struct {
+// remote is one remote service behind the outbound sidecar.
+type remote struct {
 	name     string // for the name of a route
 	listen   int
 	upstream string // scheme://host[:port]
@@ -23,36 +23,36 @@ func (p *pod) injectOutbound() error {
 	if there := p.container(outboundName); there != nil {
 		return p.keepOutbound(there)
 	}
-	var ways []way
+	var remotes []remote
 	var errs []error
 	var edits []func() // applied if all of them are possible
 	taken := []int{p.inboundListen}
 	for _, name := range p.OutboundEnv {
-		w := way{name: name, listen: p.free(outboundPort, taken...)}
-		taken = append(taken, w.listen)
-		upstream, edit, err := p.pointVariable(name, w.listen)
+		r := remote{name: name, listen: p.free(outboundPort, taken...)}
+		taken = append(taken, r.listen)
+		upstream, edit, err := p.pointVariable(name, r.listen)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		w.upstream = upstream
-		ways, edits = append(ways, w), append(edits, edit)
+		r.upstream = upstream
+		remotes, edits = append(remotes, r), append(edits, edit)
 	}
 	for _, h := range p.OutboundHosts {
-		if err := p.mayAlias(h, taken); err != nil {
+		if err := p.checkAlias(h, taken); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		taken = append(taken, h.Port)
-		ways = append(ways, way{h.Host, h.Port, strings.TrimSuffix(h.Upstream, "/")})
+		remotes = append(remotes, remote{h.Host, h.Port, strings.TrimSuffix(h.Upstream, "/")})
 		edits = append(edits, func() { p.alias(h) })
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
 	admin := p.free(outboundAdminPort, taken...)
-	env := p.outboundEnv(ways, admin)
-	if err := tried(env); err != nil {
+	env := p.outboundEnv(remotes, admin)
+	if err := validate(env); err != nil {
 		return err
 	}
 	for _, edit := range edits {
@@ -105,19 +105,19 @@ func isLoopback(u *url.URL) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// outboundEnv returns the sidecar's settings: the first way is the default route, each further one
+// outboundEnv returns the sidecar's settings: the first remote service is the default route, each further one
 // a route with its own listener.
-func (p *pod) outboundEnv(ways []way, admin int) []Setting {
-	listen := func(w way) string { return fmt.Sprintf("127.0.0.1:%d", w.listen) } // reachable only from this Pod
-	env := p.common(listen(ways[0]), admin)
-	env = append(env, Setting{"RETRYPROXY_UPSTREAM", ways[0].upstream})
+func (p *pod) outboundEnv(remotes []remote, admin int) []Setting {
+	listen := func(r remote) string { return fmt.Sprintf("127.0.0.1:%d", r.listen) } // reachable only from this Pod
+	env := p.common(listen(remotes[0]), admin)
+	env = append(env, Setting{"RETRYPROXY_UPSTREAM", remotes[0].upstream})
 	var names []string
 	var routes []Setting
-	for _, w := range ways[1:] {
-		name := routeName(w.name, names)
+	for _, r := range remotes[1:] {
+		name := routeName(r.name, names)
 		names = append(names, name)
 		prefix := "RETRYPROXY_ROUTE_" + strings.ToUpper(name) + "_"
-		routes = append(routes, Setting{prefix + "LISTEN", listen(w)}, Setting{prefix + "UPSTREAM", w.upstream})
+		routes = append(routes, Setting{prefix + "LISTEN", listen(r)}, Setting{prefix + "UPSTREAM", r.upstream})
 	}
 	if len(names) > 0 {
 		env = append(append(env, Setting{"RETRYPROXY_ROUTES", strings.Join(names, ",")}), routes...)
@@ -127,9 +127,7 @@ func (p *pod) outboundEnv(ways []way, admin int) []Setting {
 		// Sidecar and application get SIGTERM at the same time, and the application may still call out.
 		end = append(end, Setting{"RETRYPROXY_DRAIN_DELAY", (drainDelay + drainTimeout).String()})
 		p.note("before Kubernetes 1.29 the Pod takes %v to terminate, because the sidecar cannot know when the application has ended", drainDelay+drainTimeout)
-		if grace, err := strconv.Atoi(text(get(p.spec, "terminationGracePeriodSeconds"))); err != nil || grace < gracePeriod {
-			put(p.spec, "terminationGracePeriodSeconds", number(gracePeriod))
-		}
+		p.raiseGracePeriod()
 	}
 	return merged(env, end, p.mesh.settings(&p.Options), p.Settings, p.OutboundSettings)
 }
@@ -217,8 +215,8 @@ func (p *pod) noVariable(name string) error {
 	return fmt.Errorf("no container sets %s", name)
 }
 
-// mayAlias returns an error if the name cannot be pointed at loopback.
-func (p *pod) mayAlias(h HostAlias, taken []int) error {
+// checkAlias returns an error if the name cannot be pointed at loopback.
+func (p *pod) checkAlias(h HostAlias, taken []int) error {
 	if err := p.meshCollision("host "+h.Host, h.Port, p.mesh.reserves(h.Port)); err != nil {
 		return err
 	}
@@ -240,9 +238,7 @@ func (p *pod) alias(h HostAlias) {
 	list := within(p.spec, "hostAliases", yaml.SequenceNode)
 	i := slices.IndexFunc(list.Content, func(a *yaml.Node) bool { return text(get(a, "ip")) == "127.0.0.1" })
 	if i < 0 {
-		made := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-		put(made, "ip", str("127.0.0.1"))
-		list.Content = append(list.Content, made)
+		list.Content = append(list.Content, build(map[string]string{"ip": "127.0.0.1"}))
 		i = len(list.Content) - 1
 	}
 	names := within(list.Content[i], "hostnames", yaml.SequenceNode)
@@ -267,8 +263,5 @@ func (p *pod) unprivileged(port int) {
 			return
 		}
 	}
-	made := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	put(made, "name", str(name))
-	put(made, "value", str(strconv.Itoa(port)))
-	list.Content = append(list.Content, made)
+	list.Content = append(list.Content, build(Setting{name, strconv.Itoa(port)}))
 }

@@ -48,8 +48,8 @@ func newService(object *yaml.Node) *service {
 	return s
 }
 
-// lead sets the port's target. It is an error if two workloads need different ones.
-func (p *servicePort) lead(s *service, to, by string) error {
+// retarget sets the port's target. It is an error if two workloads need different ones.
+func (p *servicePort) retarget(s *service, to, by string) error {
 	if p.to != "" && p.to != to {
 		return fmt.Errorf("the Service %s: %s needs the port %s, %s the port %s: give the containers' ports the same name, and let the Service target that", s.name, p.by, p.to, by, to)
 	}
@@ -65,7 +65,7 @@ func target(port string) *yaml.Node {
 	return build(port)
 }
 
-// apply writes the targets set by lead, and reports whether that changed anything.
+// apply writes the targets set by retarget, and reports whether that changed anything.
 func (s *service) apply() (changed bool) {
 	for _, p := range s.ports {
 		if p.to == "" || p.target == p.to {

@@ -119,7 +119,7 @@ func injectAll(workloads []*workload, services []*service, o Options, r *Result)
 	if len(workloads) == 0 {
 		errs = append(errs, errors.New("the input has no Pod template"))
 	}
-	errs = append(errs, strayed(workloads, services))
+	errs = append(errs, checkTargets(workloads, services))
 	return errors.Join(errs...)
 }
 
@@ -156,13 +156,13 @@ func (o *Options) wants(object *yaml.Node) bool {
 	})
 }
 
-// strayed finds Pods that a Service would send to a port that they do not have.
-func strayed(workloads []*workload, services []*service) error {
+// checkTargets finds Pods that a Service would send to a port that they do not have.
+func checkTargets(workloads []*workload, services []*service) error {
 	var errs []error
 	for _, s := range services {
 		for _, sp := range s.ports {
 			for _, w := range workloads {
-				if sp.to != "" && sp.to != sp.target && s.namespace == w.pod.namespace && selects(s.selector, w.pod.labels()) && !w.pod.takes(sp.to) {
+				if sp.to != "" && sp.to != sp.target && s.namespace == w.pod.namespace && selects(s.selector, w.pod.labels()) && !w.pod.hasPort(sp.to) {
 					errs = append(errs, fmt.Errorf("the Service %s: it has to target the port %s, but it also selects %s, where none takes that port: "+
 						"inject there too, and give the ports of the containers one name that the Service targets", s.name, sp.to, nameOf(w.object)))
 				}

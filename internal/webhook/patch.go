@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -12,62 +11,29 @@ import (
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
+	Value any    `json:"value"`
 }
 
-// diff returns the operations that turn one object into another. It descends into maps, and
-// into lists of the same length; other lists are replaced as a whole.
-func diff(from, to map[string]any) []operation {
+// diff returns the operations that turn one object into another that has all of its keys, as
+// injection removes none. It descends into objects; lists are replaced as a whole. "add" also
+// replaces a value (section 4.1).
+func diff(path string, from, to map[string]any) []operation {
 	var all []operation
-	diffMap("", from, to, &all)
+	for _, key := range slices.Sorted(maps.Keys(to)) {
+		below := path + "/" + pointer.Replace(key)
+		old, there := from[key]
+		oldMap, wasMap := old.(map[string]any)
+		newMap, isMap := to[key].(map[string]any)
+		switch {
+		case there && reflect.DeepEqual(old, to[key]):
+		case wasMap && isMap:
+			all = append(all, diff(below, oldMap, newMap)...)
+		default:
+			all = append(all, operation{"add", below, to[key]})
+		}
+	}
 	return all
 }
 
-func diffMap(path string, from, to map[string]any, all *[]operation) {
-	for _, key := range slices.Sorted(maps.Keys(from)) {
-		if _, kept := to[key]; !kept {
-			*all = append(*all, operation{Op: "remove", Path: path + "/" + escape(key)})
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(to)) {
-		below := path + "/" + escape(key)
-		if old, there := from[key]; there {
-			diffValue(below, old, to[key], all)
-			continue
-		}
-		*all = append(*all, operation{Op: "add", Path: below, Value: to[key]})
-	}
-}
-
-func diffValue(path string, from, to any, all *[]operation) {
-	if same(from, to) {
-		return
-	}
-	fromMap, ok1 := from.(map[string]any)
-	toMap, ok2 := to.(map[string]any)
-	if ok1 && ok2 {
-		diffMap(path, fromMap, toMap, all)
-		return
-	}
-	fromList, ok1 := from.([]any)
-	toList, ok2 := to.([]any)
-	if ok1 && ok2 && len(fromList) == len(toList) {
-		for i := range toList {
-			diffValue(path+"/"+index(i), fromList[i], toList[i], all)
-		}
-		return
-	}
-	*all = append(*all, operation{Op: "replace", Path: path, Value: to})
-}
-
-func index(i int) string {
-	b, _ := json.Marshal(i) // cannot fail for an int
-	return string(b)
-}
-
-func same(a, b any) bool { return reflect.DeepEqual(a, b) }
-
-// escape escapes a key for a JSON pointer (RFC 6901 section 3).
-func escape(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
+// pointer escapes a key for a JSON pointer (RFC 6901 section 3).
+var pointer = strings.NewReplacer("~", "~0", "/", "~1")

@@ -56,7 +56,7 @@ var errReview = errors.New("no AdmissionReview")
 type Verdict struct {
 	Namespace, Name string
 	Injected        bool
-	Refused         string // why it was refused, "" if it was not
+	Denial          string // why the Pod was not admitted, "" if it was
 	Notes           []string
 }
 
@@ -83,13 +83,13 @@ func decide(q *request, o inject.Options, v *Verdict) *response {
 	if q.Kind != (groupKind{"", "v1", "Pod"}) || q.Operation != "CREATE" {
 		return res
 	}
-	refuse := func(err error) *response {
-		v.Refused = err.Error()
+	deny := func(err error) *response {
+		v.Denial = err.Error()
 		return &response{UID: q.UID, Status: &status{Code: 422, Message: "retryproxy: " + err.Error()}}
 	}
 	pod, err := decodePod(q.Object)
 	if err != nil {
-		return refuse(err)
+		return deny(err)
 	}
 	if v.Name == "" {
 		v.Name = nameOf(pod)
@@ -97,17 +97,17 @@ func decide(q *request, o inject.Options, v *Verdict) *response {
 	injected, notes, err := inject.Pod(pod, o)
 	switch {
 	case err != nil:
-		return refuse(err)
+		return deny(err)
 	case injected == nil: // not requested
 		return res
 	}
-	operations := diff(pod, injected)
+	operations := diff("", pod, injected)
 	if len(operations) == 0 { // it was injected before
 		return res
 	}
 	patch, err := json.Marshal(operations)
 	if err != nil {
-		return refuse(err)
+		return deny(err)
 	}
 	v.Injected, v.Notes = true, notes
 	res.Patch, res.PatchType, res.Warnings = patch, "JSONPatch", warnings(notes)

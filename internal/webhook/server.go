@@ -128,8 +128,8 @@ func (s *Server) mutate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch pod := slog.Group("pod", "namespace", verdict.Namespace, "name", verdict.Name); {
-	case verdict.Refused != "":
-		s.log.Warn("refused", pod, "why", verdict.Refused)
+	case verdict.Denial != "":
+		s.log.Warn("refused", pod, "why", verdict.Denial)
 	case verdict.Injected:
 		s.log.Info("injected", pod, "notes", verdict.Notes)
 	}

@@ -158,8 +158,9 @@ func (g *core) recordAbandoned(p Permit, now time.Duration, e AttemptEnd) {
 func (g *core) recordEndNotClosed(p Permit, now time.Duration, e AttemptEnd) {
 	probe := p.probe != 0 && p.probe == g.breaker.probe
 	switch {
-	case e.Kind == Connected && g.breaker.why.connecting():
+	case e.Kind == Connected && (g.breaker.why.connecting() || g.options.ActiveProbe):
 		g.beginSlowStart(now, true)
+		g.limiter.noResponseYet = true
 	case e.isSuccess():
 		// If the upstream refuses connections or fails, a response to an earlier request
 		// shows nothing, since it may be the last good one. If it is silent, any response

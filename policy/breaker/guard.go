@@ -146,7 +146,7 @@ type EndKind uint8
 const (
 	Responded  EndKind = iota // a final response header section arrived; see AttemptEnd.Status
 	Unsent                    // released unused, no evidence: the client left before it was sent, or a pooled connection was found closed
-	Connected                 // a probe that only connects got its connection
+	Connected                 // a probe got its connection, and nothing is sent on it
 	Refused                   // no address of the upstream accepted a connection, after all tries
 	DialFailed                // no connection to any address for another reason: time, route, name, TLS
 	Reset                     // the connection ended after the request was sent, or the bytes received were no response

@@ -39,7 +39,8 @@ func AllProbeResults() []ProbeResult { return labels.Sequence[ProbeResult](0, nu
 
 // ClassifyProbe returns the result of a probe that ended with e, and the end to pass to the
 // Guard. There, every status that is not healthy is a failure. A dial that
-// failed for a reason on our side is one too, so that the next probe waits.
+// failed for a reason on our side is one too, so that the next probe waits. Connected means that the
+// certificate of the upstream cannot be verified: requests would fail at once, so none has to queue.
 func ClassifyProbe(e AttemptEnd) (ProbeResult, AttemptEnd) {
 	switch {
 	case e.Kind == Responded && status.Healthy(e.Status):
@@ -49,7 +50,7 @@ func ClassifyProbe(e AttemptEnd) (ProbeResult, AttemptEnd) {
 		return ProbeFailing, e
 	case e.Kind == Reset || e.Kind == TimedOut:
 		return ProbeUnanswered, e
-	case e.Kind != Refused:
+	case e.Kind != Refused && e.Kind != Connected:
 		e.Kind = DialFailed
 	}
 	return ProbeUnreachable, e

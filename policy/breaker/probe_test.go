@@ -23,6 +23,7 @@ func TestWhatAProbeTells(t *testing.T) {
 		{AttemptEnd{Kind: Reset}, ProbeUnanswered, AttemptEnd{Kind: Reset}},
 		{AttemptEnd{Kind: Refused}, ProbeUnreachable, AttemptEnd{Kind: Refused}},
 		{AttemptEnd{Kind: DialFailed}, ProbeUnreachable, AttemptEnd{Kind: DialFailed}},
+		{AttemptEnd{Kind: Connected}, ProbeUnreachable, AttemptEnd{Kind: Connected}},
 		{AttemptEnd{Kind: Unsent}, ProbeUnreachable, AttemptEnd{Kind: DialFailed}}, // otherwise the next probe would not wait
 	} {
 		if got, tells := ClassifyProbe(tc.ending); got != tc.want || tells != tc.tells {

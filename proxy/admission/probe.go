@@ -68,16 +68,20 @@ func (d *Queue) probe() {
 // probeByConnecting opens a connection and puts it into the pool.
 func (d *Queue) probeByConnecting(permit breaker.Permit) {
 	up, err := d.dialOnce(d.dialCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
-	e := breaker.AttemptEnd{Kind: breaker.Connected}
-	var dial *upstream.DialError
-	switch {
-	case err == nil:
+	if err == nil {
 		up.Release(0)
-	case errors.As(err, &dial) && dial.Untrusted: // it accepts connections again: requests fail at once
-	default:
-		e.Kind = DialEndKind(err)
 	}
-	d.HandleSignal(d.Guard.Release(permit, d.elapsed(), e))
+	d.HandleSignal(d.Guard.Release(permit, d.elapsed(), breaker.AttemptEnd{Kind: probeDialEnd(err)}))
+}
+
+// probeDialEnd returns what the dial of a probe shows about the upstream. If the certificate cannot
+// be verified, the upstream accepts connections again, and requests fail at once.
+func probeDialEnd(err error) breaker.EndKind {
+	var dial *upstream.DialError
+	if err == nil || errors.As(err, &dial) && dial.Untrusted {
+		return breaker.Connected
+	}
+	return DialEndKind(err)
 }
 
 // probeByRequest sends a GET. Only LateResponseTimeout ends its wait. If it hangs, the Guard has
@@ -97,7 +101,7 @@ func (d *Queue) probeByRequest(permit breaker.Permit) {
 func (d *Queue) sendProbeRequest(permit breaker.Permit) (*upstream.Conn, breaker.AttemptEnd) {
 	up, err := d.pool.Get(d.dialCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
 	if err != nil {
-		return nil, breaker.AttemptEnd{Kind: DialEndKind(err)}
+		return nil, breaker.AttemptEnd{Kind: probeDialEnd(err)}
 	}
 	d.WatchProbe(permit, up.Addr)
 	d.mu.Lock()

@@ -169,7 +169,7 @@ func (d *Queue) handleSignalSlow(s breaker.Signal) {
 	d.reportState()
 }
 
-// reportState logs that the upstream went down or came back. It is called with mu held.
+// reportState logs that the circuit breaker opened or closed. It is called with mu held.
 func (d *Queue) reportState() {
 	g := d.Guard.State()
 	if g.Breaker != breaker.Closed {
@@ -185,9 +185,9 @@ func (d *Queue) reportState() {
 		if g.OpenedBy == breaker.OpenedByRefused || g.OpenedBy == breaker.OpenedByDial {
 			fields = append(fields, d.lastCause()...)
 		}
-		d.log("the upstream is taken for down", fields...)
+		d.log("circuit breaker opened", fields...)
 	case g.Breaker == breaker.Closed && !d.downSince.IsZero():
-		d.log("the upstream is back", name, zap.Duration("after_seconds", time.Since(d.downSince)))
+		d.log("circuit breaker closed", name, zap.Duration("after_seconds", time.Since(d.downSince)))
 		d.downSince = time.Time{}
 		d.queueLogged.Store(false)
 	}
@@ -199,11 +199,7 @@ func (d *Queue) LogQueued(timeout time.Duration) {
 	if d.queueLogged.Load() || d.queueLogged.Swap(true) {
 		return
 	}
-	msg := "the upstream is down; requests are queued"
-	if d.Guard.State().OpenedBy == breaker.OpenedByRefused {
-		msg = "the upstream refuses connections; requests are queued"
-	}
-	d.log(msg, zap.String("upstream", d.pool.Target().String()), zap.Duration("queue_timeout_seconds", timeout))
+	d.log("requests are queued while the circuit breaker is open", zap.String("upstream", d.pool.Target().String()), zap.Duration("queue_timeout_seconds", timeout))
 }
 
 // AdmitsOnlyProbes reports whether only probes are admitted.

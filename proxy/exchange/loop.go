@@ -105,7 +105,7 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	}
 	r := x.r.Route
 	x.r.Time.StartClock(x.r.Time.Clock)
-	s := x.sender.situation()
+	s := x.situation()
 	if s.Replay == policy.ReplayUnfinished {
 		s.Replay = policy.ReplayWhole // assume that secure succeeds
 	}
@@ -135,7 +135,7 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	if why := x.buffered.readError(a, &x.attempts.stream); why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
 	}
-	s = x.sender.situation()
+	s = x.situation()
 	if x.r.GRPC && s.Replay == policy.ReplayUnfinished {
 		s.Replay = policy.ReplayWhole // what arrived is kept; the rest follows as it arrives
 	}
@@ -149,6 +149,14 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 		d.Wait = 0 // the wait is at the breaker
 	}
 	return d
+}
+
+// situation returns what the policy has to know about the request. A drain does not forbid the retry
+// after a silent event stream, because the client would get nothing but a stream without content.
+func (x *Exchange) situation() policy.Situation {
+	s := x.sender.situation()
+	s.Draining = s.Draining && !x.attempts.stream.silent
+	return s
 }
 
 // secure makes a retry possible. It buffers the failed response and reads the request body to its
@@ -173,7 +181,7 @@ func (x *Exchange) secure(a *policy.Attempt) policy.Reason {
 }
 
 // pause waits before a retry. All checks that could forbid the retry were made before. Only the
-// client or a drain ends the wait early.
+// client or a drain ends the wait early. A retry after a silent event stream is then sent at once.
 func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 	x.report.AttemptLog.Waited(d.Wait)
 	if d.Free {
@@ -190,6 +198,9 @@ func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 	end := x.admit.Await(began.Add(d.Wait), nil)
 	x.report.Observer.WaitEnded(x.r.Time.Tick().Sub(began))
 	x.report.Waited(d.Why.String(), began)
+	if end == permit.DrainBegan && x.attempts.stream.silent {
+		return permit.WaitedOut
+	}
 	return end
 }
 

@@ -148,10 +148,19 @@ func (s *step) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 		enc.AddString("kind", s.Dial.Kind.String())
 		enc.AddString("error", s.Dial.Text())
 	}
-	enc.AddString("class", s.class.String())
+	enc.AddString("class", classText(s.class))
 	enc.AddDuration("duration_seconds", s.Took.duration())
 	if s.wait > 0 {
 		enc.AddDuration("wait_seconds", s.wait.duration())
 	}
 	return nil
+}
+
+// classText returns the class as a reader of one line understands it. The label of metrics does not
+// say what is unknown.
+func classText(c policy.Class) string {
+	if c == policy.Unknown {
+		return "unknown_if_processed"
+	}
+	return c.String()
 }

@@ -44,13 +44,19 @@ func (b *Bed) End() {
 
 // TempDir returns a new directory, which is removed at the end. Programs that root starts may become
 // another user, so all may read it.
-func (b *Bed) TempDir() (string, error) {
+func (b *Bed) TempDir() string {
 	dir, err := os.MkdirTemp("", "bench-")
-	if err == nil {
-		b.Later(func() { _ = os.RemoveAll(dir) })
-		err = os.Chmod(dir, 0o755)
+	must(err)
+	b.Later(func() { _ = os.RemoveAll(dir) })
+	must(os.Chmod(dir, 0o755))
+	return dir
+}
+
+// must panics, as httptest.NewServer does, if the machine has no directory or port for a check.
+func must(err error) {
+	if err != nil {
+		panic("bench: " + err.Error())
 	}
-	return dir, err
 }
 
 // Listen calls take for each connection to an address, in a goroutine of its own, and closes it then.
@@ -70,16 +76,14 @@ func (b *Bed) Accept(addr string, s *Server) (at string, err error) {
 }
 
 // Serve serves h on loopback.
-func (b *Bed) Serve(h http.Handler) (at string, err error) {
+func (b *Bed) Serve(h http.Handler) (at string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
+	must(err)
 	s := &http.Server{Handler: h, DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0)}
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Serve(l) }()
 	b.Later(func() { _ = s.Close(); <-ended })
-	return l.Addr().String(), nil
+	return l.Addr().String()
 }
 
 // Impossible is the error of a check that this machine cannot run.

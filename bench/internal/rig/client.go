@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -115,4 +116,15 @@ func Await(ctx context.Context, what string, limit time.Duration, so func() bool
 		}
 	}
 	return nil
+}
+
+// Parallel calls f with 0 to n-1, so many at a time, and returns when all have returned.
+func Parallel(many, n int, f func(i int)) {
+	var all sync.WaitGroup
+	room := make(chan struct{}, many)
+	for i := range n {
+		room <- struct{}{}
+		all.Go(func() { defer func() { <-room }(); f(i) })
+	}
+	all.Wait()
 }

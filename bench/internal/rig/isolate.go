@@ -33,13 +33,13 @@ type Answer struct {
 	Fails bool // SERVFAIL
 }
 
-// NameServer answers questions for IPv4 addresses at ip, port 53. It returns the command line by way
-// of which a program asks this server and nobody else; dir keeps a file for it.
-func (b *Bed) NameServer(ip, dir string, answer func(name string) Answer) (by []string, err error) {
+// NameServer answers questions for IPv4 addresses at ip, port 53. It returns a command line that makes
+// a program ask this server and nobody else.
+func (b *Bed) NameServer(ip string, answer func(name string) Answer) (by []string, err error) {
 	if err := CanMount(); err != nil {
 		return nil, err
 	}
-	conf := filepath.Join(dir, "resolv.conf")
+	conf := filepath.Join(b.TempDir(), "resolv.conf")
 	if err := os.WriteFile(conf, []byte("nameserver "+ip+"\noptions timeout:1 attempts:2\n"), 0o644); err != nil {
 		return nil, err
 	}

@@ -6,9 +6,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // Exit codes of a judge.
@@ -67,4 +72,120 @@ func (p Program) Run(ctx context.Context, name string, args []string, stdout, st
 		return Usage
 	}
 	return Failed
+}
+
+// Flags are the flags of a judge, with the values that they may have.
+type Flags struct {
+	*flag.FlagSet
+	checks []func(*Check)
+}
+
+// NewFlags returns the flags of a judge of the program in proxy.
+func NewFlags(name string, stderr io.Writer, proxy *string) *Flags {
+	f := &Flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError)}
+	f.SetOutput(stderr)
+	f.StringVar(proxy, "proxy", "bin/retryproxy", "the program retryproxy")
+	return f
+}
+
+// Number adds a flag whose value must be from least to most.
+func Number[T int | float64 | time.Duration](f *Flags, p *T, name string, value, least, most T, about string) {
+	switch p := any(p).(type) {
+	case *int:
+		f.IntVar(p, name, any(value).(int), about)
+	case *float64:
+		f.Float64Var(p, name, any(value).(float64), about)
+	case *time.Duration:
+		f.DurationVar(p, name, any(value).(time.Duration), about)
+	}
+	f.Check(func(c *Check) { c.That(*p >= least && *p <= most, "--%s must be from %v to %v", name, least, most) })
+}
+
+// Seed adds --seed. A seed of 0 becomes a random one.
+func (f *Flags) Seed(p *uint64, value uint64) {
+	f.Uint64Var(p, "seed", value, "seed of all that is drawn; 0: a random one")
+	f.Check(func(*Check) {
+		for *p == 0 {
+			*p = rand.Uint64() >> 32
+		}
+	})
+}
+
+// Some adds a flag with a list of names separated by commas.
+func (f *Flags) Some(p *[]string, name, value string, of []string, about string) {
+	text := f.String(name, value, about+", some of "+strings.Join(of, ","))
+	f.Check(func(c *Check) {
+		if *text == "" {
+			return
+		}
+		*p = strings.Split(*text, ",")
+		for _, s := range *p {
+			c.That(slices.Contains(of, s), "--%s: %q is none of %s", name, s, strings.Join(of, ", "))
+		}
+	})
+}
+
+// One adds a flag with one name.
+func (f *Flags) One(p *string, name, value string, of []string, about string) {
+	f.StringVar(p, name, value, about+": "+strings.Join(of, " or "))
+	f.Check(func(c *Check) {
+		c.That(slices.Contains(of, *p), "--%s: %q is none of %s", name, *p, strings.Join(of, ", "))
+	})
+}
+
+// Settings adds --set, for settings of the proxy over those of the judge. One such as broken makes it fail.
+func (f *Flags) Settings(p *[]string, broken string) {
+	f.Func("set", "NAME=VALUE for retryproxy, also several times; to see a promise broken, say "+broken, func(v string) error {
+		*p = append(*p, v)
+		return nil
+	})
+}
+
+// Check adds a check of the values, after those that were added before.
+func (f *Flags) Check(check func(*Check)) { f.checks = append(f.checks, check) }
+
+// Parse parses the arguments, of which none may be left over, and makes all checks. Its error is one
+// that the user can fix.
+func (f *Flags) Parse(args []string) error {
+	err := f.FlagSet.Parse(args)
+	if err == nil && f.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if err != nil {
+		return Wrong(err)
+	}
+	var c Check
+	for _, check := range f.checks {
+		check(&c)
+	}
+	return Wrong(c.Err())
+}
+
+// Check collects what is wrong. The zero Check has found nothing.
+type Check struct{ wrong []string }
+
+// That adds what is wrong, formatted as by fmt.Sprintf, unless ok.
+func (c *Check) That(ok bool, format string, args ...any) {
+	if !ok {
+		c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// Installed checks that programs are installed.
+func (c *Check) Installed(programs ...string) {
+	for _, p := range programs {
+		_, err := exec.LookPath(p)
+		c.That(err == nil, "%s is not installed", p)
+	}
+}
+
+// All returns what is wrong.
+func (c *Check) All() []string { return c.wrong }
+
+// Err returns what is wrong as an error, or nil.
+func (c *Check) Err() error {
+	if len(c.wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(c.wrong, "\n"))
 }

@@ -171,7 +171,7 @@ func (c *client) ask(r *http.Request) (code int, why string, err error) {
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-	why = response.Header.Get("X-Retryproxy-Reason") + " after " + response.Header.Get("X-Retryproxy-Attempts") + ": " + strings.TrimSpace(string(body))
+	why = response.Header.Get("X-Retryproxy-Reason") + ", attempts: " + response.Header.Get("X-Retryproxy-Attempts") + "; " + strings.TrimSpace(string(body))
 	return response.StatusCode, why, err
 }
 

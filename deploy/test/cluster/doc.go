@@ -1,5 +1,5 @@
 // Package cluster tests on a real Kubernetes of one node what docs/tutorials/kubernetes.md and
-// docs/how-to/kubernetes.md say: the tutorial, the commands of the pages, every overlay, the
+// docs/how-to/kubernetes-*.md say: the tutorial, the commands of the pages, every overlay, the
 // chart, the webhook, and what clients see of what happens to Pods.
 //
 // cluster.sh starts the cluster on this machine and ends it. The first time it compiles

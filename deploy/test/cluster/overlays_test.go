@@ -87,8 +87,7 @@ func TestTheChartInstalls(t *testing.T) {
 	tools(t)
 	n.apply(t, store("app"))
 	u := n.user(t)
-	commands := readPage(t, howTo).section(t, "## How to install with Helm").blocks(t, "sh")
-	u.run(t, strings.ReplaceAll(commands[0], "app.default.svc.cluster.local", "app."+n.name+".svc.cluster.local"))
+	u.run(t, strings.ReplaceAll(helmGateway.commands(t), "app.default.svc.cluster.local", "app."+n.name+".svc.cluster.local"))
 	n.ready(t, "gateway-retryproxy")
 	answers(t, "http://"+n.address(t, "gateway-retryproxy")+"/")
 	if out, err := u.try("helm upgrade gateway deploy/helm/retryproxy --reuse-values --set gateway.settings.MAX_RETRYS=5"); err == nil || !strings.Contains(out, "MAX_RETRYS") {
@@ -96,8 +95,7 @@ func TestTheChartInstalls(t *testing.T) {
 	}
 
 	hook := webhookNamespace(t)
-	certificate := readPage(t, howTo).section(t, "## How to install the webhook").blocks(t, "sh")[0]
-	u.run(t, certificate+commands[1])
+	u.run(t, createCertificate.commands(t)+helmWebhook.commands(t))
 	hook.ready(t, "retryproxy-inject")
 	n.injects(t, "shop", `retryproxy.io/inject: "true"`)
 	u.run(t, "helm uninstall gateway; helm uninstall retryproxy --namespace retryproxy")

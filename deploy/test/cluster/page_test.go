@@ -11,14 +11,40 @@ import (
 	"github.com/retryproxy/retryproxy/deploy/test/engine"
 )
 
-// page is one of docs/*/kubernetes.md: what tests run of it is taken from it.
+// page is one of docs/*/kubernetes*.md: what tests run of it is taken from it.
 type page struct{ text string }
 
-// The pages about Kubernetes.
-const (
-	tutorial = "docs/tutorials/kubernetes.md"
-	howTo    = "docs/how-to/kubernetes.md"
+const tutorial = "docs/tutorials/kubernetes.md"
+
+// part is a section of a page with one block of commands, which tests run.
+type part struct{ page, heading string }
+
+var (
+	createCertificate = part{"docs/how-to/kubernetes-webhook.md", "## Create its certificate"}
+	applyOverlay      = part{"docs/how-to/kubernetes-webhook.md", "## Apply the overlay"}
+	helmGateway       = part{"docs/how-to/kubernetes-helm.md", "## Install the gateway"}
+	helmWebhook       = part{"docs/how-to/kubernetes-helm.md", "## Install the webhook"}
 )
+
+// commands are those of the part.
+func (p part) commands(t *testing.T) string {
+	t.Helper()
+	all := readPage(t, p.page).section(t, p.heading).blocks(t, "sh")
+	if len(all) != 1 {
+		t.Fatalf("%s, %s: %d blocks of commands, want 1", p.page, p.heading, len(all))
+	}
+	return all[0]
+}
+
+// This needs no cluster: it fails as soon as a page changes under the tests that need one.
+func TestThePagesHaveWhatTheTestsRun(t *testing.T) {
+	if blocks := readPage(t, tutorial).blocks(t, "sh"); len(blocks) != tutorialSteps {
+		t.Errorf("%s: %d blocks of commands, want %d", tutorial, len(blocks), tutorialSteps)
+	}
+	for _, p := range []part{createCertificate, applyOverlay, helmGateway, helmWebhook} {
+		p.commands(t)
+	}
+}
 
 func readPage(t *testing.T, path string) page {
 	t.Helper()

@@ -20,6 +20,9 @@ func counted(out, status string) (n int) {
 	return n
 }
 
+// tutorialSteps is the number of blocks of commands in the tutorial.
+const tutorialSteps = 6
+
 // The tutorial, every command as it stands there, in a namespace that
 // enforces the Pod Security Standard restricted: a user sees what the page promises.
 func TestTheTutorialDoesWhatItSays(t *testing.T) {
@@ -38,8 +41,8 @@ func TestTheTutorialDoesWhatItSays(t *testing.T) {
 		outputs = append(outputs, out)
 	}
 	fmt.Printf("the tutorial took %.0f s\n", time.Since(began).Seconds())
-	if len(outputs) != 6 {
-		t.Fatalf("%d blocks of commands, want 6", len(outputs))
+	if len(outputs) != tutorialSteps {
+		t.Fatalf("%d blocks of commands, want %d", len(outputs), tutorialSteps)
 	}
 	if good, bad := counted(outputs[2], "200"), counted(outputs[2], "503"); good+bad != 200 || bad == 0 {
 		t.Errorf("without retries: %d good, %d failed", good, bad)

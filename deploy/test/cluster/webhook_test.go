@@ -81,7 +81,7 @@ func TestTheAPIServerAsksTheWebhook(t *testing.T) {
 	n := prepare(t)
 	hook := webhookNamespace(t)
 	u := n.user(t)
-	u.run(t, strings.Join(readPage(t, howTo).section(t, "## How to install the webhook").blocks(t, "sh"), ""))
+	u.run(t, createCertificate.commands(t)+applyOverlay.commands(t))
 	hook.ready(t, "retryproxy-inject")
 
 	before := reviews(t)

@@ -82,7 +82,7 @@ routes:
 func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
 	for content, want := range map[string]string{
 		"- a":                       "line 1: expected settings, such as upstream: http://app:3000",
-		"a: b: c":                   "mapping values are not allowed",
+		"a: b: c":                   "a name with a value cannot stand here; check the indentation, and quote a value that has a colon",
 		"a: 1\n---\nb: 2":           "expected one YAML document, found more",
 		"maxRetries: 3":             `line 1: "maxRetries" does not name a setting; names are in lower case with underscores`,
 		"RETRYPROXY_VIA: a":         `line 1: "RETRYPROXY_VIA" does not name a setting`,
@@ -91,6 +91,9 @@ func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
 		"retry_on:\n  a:\n    b: c": "line 2: retry_on: expected a value",
 		"routes:\n  - path: /a":     "line 2: expected a route with a name, such as - name: search",
 		"routes:\n  - [a]":          "line 2: expected a route with a name",
+		"routes:\n  a:\n    via: b": "line 2: routes: expected a list of routes, such as - name: search",
+		"a: 1\n b: 2":               "line 2: a name with a value cannot stand here; check the indentation",
+		"a:\n\t- 1":                 "line 2: found character that cannot start any token; indent with spaces, not with tabs",
 		"routes:\n  - name: a\n    via: secret\n    via: b": "line 4: routes[0].via is already set in line 3",
 		"via: &secret":                      "line 1: via: expected a value",
 		"via: !secret":                      "line 1: via: expected a value",

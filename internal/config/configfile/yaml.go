@@ -54,12 +54,18 @@ func (p *pairs) addYAML(content []byte) {
 	p.addSettings(Prefix, "", root)
 }
 
+// advice adds to the library's errors what most often causes them.
+var advice = strings.NewReplacer(
+	"mapping values are not allowed in this context", "a name with a value cannot stand here; check the indentation, and quote a value that has a colon",
+	"found character that cannot start any token", "found character that cannot start any token; indent with spaces, not with tabs",
+)
+
 // syntaxError returns the library's error without quotes from the file.
 func syntaxError(err error) error {
 	if strings.Contains(err.Error(), "unknown anchor") {
 		return errors.New("an alias stands for nothing; put quotes around a value that begins with *")
 	}
-	return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	return errors.New(advice.Replace(strings.TrimPrefix(err.Error(), "yaml: ")))
 }
 
 // addSettings adds the settings of a mapping. prefix is the prefix of their variables, and path of
@@ -88,7 +94,11 @@ func (p *pairs) addSettings(prefix, path string, mapping *yaml.Node) {
 
 func (p *pairs) addValue(name, key string, line int, value *yaml.Node) {
 	text, ok := valueText(value)
-	if !ok {
+	switch {
+	case !ok && name == Prefix+"ROUTES":
+		p.wrong(value.Line, "%s: expected a list of routes, such as - name: search", key)
+		return
+	case !ok:
 		p.wrong(value.Line, "%s: expected a value, a list of values or name: value lines; put quotes around a value that begins with & or !", key)
 		return
 	}
