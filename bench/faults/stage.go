@@ -150,10 +150,7 @@ func (st *stage) alone(r *result) error {
 		return err
 	}
 	began := time.Now()
-	if err := st.begin(); err != nil {
-		return err
-	}
-	if err := st.hold(); err != nil {
+	if err := inTurn((*stage).begin, (*stage).hold)(st); err != nil {
 		return err
 	}
 	ended := time.Now()

@@ -8,6 +8,7 @@ import (
 	"log"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,10 +23,8 @@ type stage struct {
 	addr    string // of the server
 	proxies []*rig.Proxy
 
-	line *rig.Timeline
-
-	mu     sync.Mutex // guards server
-	server *rig.Worker
+	line   *rig.Timeline
+	server atomic.Pointer[rig.Worker] // its process
 
 	stopped, resumed time.Duration // when the outage began and ended
 }
@@ -64,19 +63,12 @@ func play(ctx context.Context, way string, o *options, seed uint64, progress *lo
 	}
 	stop()
 	clients.Wait()
-	s.current().Kill() // it may be stopped
+	s.server.Load().Kill() // it may be stopped
 	others.Wait()
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
 	return newRunResult(s, seed), nil
-}
-
-// current returns the server's process.
-func (s *stage) current() *rig.Worker {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.server
 }
 
 func (s *stage) startServer() error {
@@ -85,9 +77,7 @@ func (s *stage) startServer() error {
 		return err
 	}
 	w, err := s.StartRole(roleServer, nil, nil, s.addr, string(server))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.server = w
+	s.server.Store(w)
 	return err
 }
 
@@ -155,11 +145,11 @@ func (s *stage) outage(ctx context.Context) error {
 func (s *stage) begin() (err error) {
 	switch s.o.outage {
 	case "kill":
-		s.server.Kill()
+		s.server.Load().Kill()
 	case "503":
-		_, err = s.server.Order("503")
+		_, err = s.server.Load().Order("503")
 	default:
-		err = s.server.Signal(syscall.SIGSTOP)
+		err = s.server.Load().Signal(syscall.SIGSTOP)
 	}
 	return err
 }
@@ -169,9 +159,9 @@ func (s *stage) resume() (err error) {
 	case "kill":
 		return s.startServer()
 	case "503":
-		_, err = s.server.Order("200")
+		_, err = s.server.Load().Order("200")
 	default:
-		err = s.server.Signal(syscall.SIGCONT)
+		err = s.server.Load().Signal(syscall.SIGCONT)
 	}
 	return err
 }
@@ -179,7 +169,7 @@ func (s *stage) resume() (err error) {
 // askServer asks for the server's load until ctx ends. A stopped server answers later.
 func (s *stage) askServer(ctx context.Context) {
 	for rig.Sleep(ctx, rig.Tick) {
-		if answer, err := s.current().Ask("load", time.Hour); err == nil {
+		if answer, err := s.server.Load().Ask("load", time.Hour); err == nil {
 			n, _ := strconv.Atoi(answer)
 			s.line.Count(atServer, n)
 		}
