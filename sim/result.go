@@ -9,10 +9,10 @@ import (
 
 // Second holds the counts of one second.
 type Second struct {
-	Good   int // 200 in time
-	Bad    int // another response, or no connection
-	Late   int // abandoned by the client
-	AtOnce int // maximum of requests in the server; constant while it is stopped
+	Good   int `json:"good"`    // 200 in time
+	Bad    int `json:"bad"`     // another response, or no connection
+	Late   int `json:"late"`    // abandoned by the client
+	AtOnce int `json:"at_once"` // maximum of requests in the server; constant while it is stopped
 }
 
 // Result is the result of a storm.

@@ -24,13 +24,13 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// What a name server does instead of answering.
+// Failures of a name server.
 const (
 	silent   = "silent"
 	servfail = "servfail"
 )
 
-// dnsGone is a name server that no longer helps, while the upstream closes every connection.
+// dnsGone is a failing name server, while the upstream closes every connection.
 func dnsGone(name, how, mode string) fault {
 	var now atomic.Value
 	var unanswered atomic.Int64
@@ -85,7 +85,7 @@ func certificateExpired() fault {
 		}}
 }
 
-// certificate writes one for the upstream's address into a file, with its key.
+// certificate writes a certificate for the upstream's address and its key to a file.
 func (st *stage) certificate(name string, until time.Time) ([]byte, error) {
 	host, _, _ := net.SplitHostPort(st.upAddr)
 	file := filepath.Join(st.dir, name)
@@ -95,7 +95,7 @@ func (st *stage) certificate(name string, until time.Time) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// descriptorsLowered takes descriptors away that the proxy counted on.
+// descriptorsLowered lowers the descriptor limit of the running proxy.
 func descriptorsLowered() fault {
 	var old unix.Rlimit
 	return fault{name: "descriptor limit lowered", how: "RLIMIT_NOFILE of the running process set to what it has open and 4, 30 more clients at once",
@@ -108,15 +108,15 @@ func descriptorsLowered() fault {
 		},
 		end: func(st *stage) error {
 			err := unix.Prlimit(st.proxy.PID(), unix.RLIMIT_NOFILE, &old, nil)
-			if errors.Is(err, unix.ESRCH) { // it has ended by its SIGTERM
+			if errors.Is(err, unix.ESRCH) { // the proxy has ended
 				return nil
 			}
 			return err
 		}}
 }
 
-// memoryOfCgroup is felt where the process had more than half of the limit: it knows the
-// limit and collects its garbage in time. Were it killed for it, clients would tell.
+// memoryOfCgroup is a memory limit that the process comes near to. It knows the limit and collects its garbage
+// in time. If it were killed, requests would fail.
 func memoryOfCgroup() fault {
 	const limit = 20 << 20
 	var g *rig.Group
@@ -138,7 +138,7 @@ func memoryOfCgroup() fault {
 		}}
 }
 
-// logsFull has the proxy log every request to a file system that is full for a while.
+// logsFull makes the proxy log every request to a file system that is full for a while.
 func logsFull() fault {
 	f := fault{name: "disk full for logs", what: "bytes logged after it, no page meanwhile", how: "standard error is a file of a tmpfs of 256 KiB, filled up, with the access log on", settings: []string{"RETRYPROXY_ACCESS_LOG=true"}}
 	var atBegin, atEnd int64
@@ -171,13 +171,13 @@ func logsFull() fault {
 	f.end = func(st *stage) error {
 		atEnd = size(st)
 		err := os.Truncate(inside(st, "logs/fill"), 0)
-		if os.IsNotExist(err) { // it has ended by its SIGTERM, and all that with it
+		if os.IsNotExist(err) { // the proxy has ended, and its mounts with it
 			return nil
 		}
 		return err
 	}
 	f.felt = func(st *stage) (int64, error) {
-		if grown := atEnd - atBegin; grown > int64(os.Getpagesize()) { // which may have been begun
+		if grown := atEnd - atBegin; grown > int64(os.Getpagesize()) { // the last page may have had room
 			return 0, fmt.Errorf("the log grew by %d bytes while there was no room", grown)
 		}
 		if err := st.await("written to the log again", within, func() bool { return size(st) > atEnd }); err != nil {
@@ -188,10 +188,9 @@ func logsFull() fault {
 	return f
 }
 
-// CLOCK_REALTIME is one for the whole machine: time namespaces have only the monotonic clocks, and
-// libfaketime does not reach a static Go program. So the program is built once more, with an overlay
-// of package time whose Now is right, an hour ahead and an hour behind in turn. What is monotonic in
-// a time stays as it is, as when the machine's clock is stepped.
+// All processes share CLOCK_REALTIME: time namespaces have only monotonic clocks, and libfaketime does not
+// work with a static Go program. So the program is built with an overlay of package time. Its Now is right, an
+// hour ahead and an hour behind in turn. The monotonic part stays, as when the machine's clock is stepped.
 const (
 	program = "github.com/retryproxy/retryproxy/cmd/retryproxy"
 	step    = time.Hour
@@ -209,8 +208,8 @@ func stepping(source []byte) ([]byte, error) {
 	return bytes.Replace(source, []byte(nowAsIs), fmt.Appendf(nil, nowStepped, step/time.Second, steady), 1), nil
 }
 
-// buildStepping builds the program with such a clock. The first time it compiles the standard
-// library, too, which takes a minute or two; then Go's build cache has it.
+// buildStepping builds the program with such a clock. The first time, this compiles the standard library,
+// which takes a minute or two.
 func buildStepping(ctx context.Context, dir string) (path string, err error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -240,7 +239,7 @@ func buildStepping(ctx context.Context, dir string) (path string, err error) {
 	return path, nil
 }
 
-// clockStepped steps the wall clock of the proxy while requests wait for their retry.
+// clockStepped steps the wall clock of the proxy while requests wait for a retry.
 func clockStepped() fault {
 	var seen int64        // steps
 	var off time.Duration // how far the clock was off last, in whole steps

@@ -1,17 +1,13 @@
-// Command fleet puts many retryproxy processes in front of one rate-limited
-// upstream and measures what they make of its rate limit, each for itself and
-// together by way of a redis-server.
+// Command fleet puts fifty retryproxy processes in front of one rate-limited upstream and measures how they
+// use its rate limit, each by itself and together through a redis-server.
 //
 //	go run ./bench/fleet --proxy bin/retryproxy --png fleet.png
 //
-// The upstream and the clients live in this process; the proxies, fifty of
-// them, and the engine are real processes on loopback, started and ended by
-// this one. The upstream takes 500 requests a second from all together: a bucket
-// of 250 tokens that gets 500 of them a second, evenly (or, with --window second,
-// 500 in each second of the clock). Beyond it says 429 with the whole seconds
-// to wait as Retry-After, one at least. A thousand clients, shared out evenly,
-// ask, wait for the response and pause for a second on average: 1000 requests a
-// second where nobody had to wait, twice what there is. Every constant is a flag.
+// The upstream and the clients are in this process. The proxies and the engine are processes on loopback.
+// The upstream allows 500 requests a second: a bucket of 250 tokens that gets 500 a second, evenly (or, with
+// --window second, 500 in each second of the clock). Beyond that it responds with 429 and a Retry-After of
+// at least one second. A thousand clients, shared out evenly, send a request, wait for the response and pause
+// for a second on average. Without waits that is 1000 requests a second, twice the rate limit.
 //
 // The parts (--parts):
 //
@@ -20,18 +16,15 @@
 //	shared    the same, and RETRYPROXY_SHARED
 //	ratelimit the same, and RETRYPROXY_RATE_LIMIT=500/s
 //	engine    the same, while the engine is flushed, paused, killed, started again
-//	hold      a single 429 that tells to wait: how long until no process sends
+//	hold      one 429 with Retry-After: how long until no process sends
 //	cost      CPU time per request of one process, with and without sharing
 //
-// The first seconds of each arm are not counted (--settle). A request is failed
-// when the client got neither 200 nor 429, and late when it got nothing within
-// its patience.
+// The first seconds of each arm do not count. A request has failed if the client got neither 200 nor 429. It
+// is late if nothing came within the client's patience.
 //
-// Nothing is sent but to loopback, and all is bounded in number and time.
-//
-// Exit codes: 0 all goals were met; 1 a part could not be played; 2 wrong
-// arguments; 3 a goal was missed. --short has goals that a small and busy machine
-// reaches; those that depend on no machine are the same.
+// Exit codes: 0 all goals were met; 1 a part could not be played; 2 wrong arguments; 3 a goal was missed.
+// With --short, a small and busy machine can reach the goals. Those that do not depend on the machine are the
+// same.
 package main
 
 import (
@@ -56,7 +49,7 @@ type options struct {
 	proxy, engine string // programs
 	proxies       int
 	seed          uint64
-	short         bool // goals that a small and busy machine reaches too
+	short         bool // goals for a small and busy machine
 
 	rateLimit, burst int           // requests a second that the upstream takes; tokens of its bucket
 	window           string        // how it counts
@@ -107,7 +100,7 @@ func (o *options) crowd() *rig.Crowd {
 	return &rig.Crowd{N: o.clients, Every: o.every, Patience: o.patience, Seed: o.seed, Path: func(int) string { return path }}
 }
 
-// path is what all clients ask for.
+// path is the path of all requests.
 const path = "/limited"
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {

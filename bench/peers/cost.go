@@ -245,8 +245,7 @@ var cases = []testCase{
 		func(r *result) bool { return r.ours() <= 5 }},
 	{"waiting", "memory per request waiting in backoff (budget and outage handling off)", "KiB PSS", "<= 12 KiB",
 		memory(func(s *stage, p *rig.Proxy) (float64, error) {
-			n := rig.AtMost(10_000)
-			return s.perConnection(p, n, func() (net.Conn, error) { return send(p.Addr, "/busy/60") }, func() error { return s.awaitWaiting(p, n) })
+			return s.perConnection(p, s.waiting, func() (net.Conn, error) { return send(p.Addr, "/busy/60") }, func() error { return s.awaitWaiting(p) })
 		}, "RETRYPROXY_BUDGET_RATIO=off", "RETRYPROXY_BREAKER=off", "RETRYPROXY_CONCURRENCY_LIMIT=off", "RETRYPROXY_REQUEST_TIMEOUT=3m"),
 		func(r *result) bool { return r.ours() <= 12 }},
 	{"start", "start to first proxied request", "ms", "<= 30 ms", (*stage).start,

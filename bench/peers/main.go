@@ -6,22 +6,19 @@
 //	go run ./bench/peers --growth routes,fields --png growth.png
 //	go run ./bench/peers --cases instructions --proxy bin/retryproxy-named
 //
-// The proxy under test has a core of its own; the upstream, a role of this program, and wrk, which
-// sends the requests, have the others. The figure is the CPU time of the proxy's processes per
-// request (utime + stime of /proc/PID/stat), since the throughput of a small machine measures the
-// load too. Absolute figures move with the machine and its other work. So all proxies run at once,
-// each gets a second of load in turn, ratios are taken within each round, and the table has their
-// median, lowest and highest.
+// The proxy under test has a core of its own. The upstream, which is a role of this program, and wrk, which
+// sends the requests, have the others. The figure is the CPU time of the proxy's processes per request (utime
+// + stime of /proc/PID/stat), because on a small machine the throughput also depends on the load. Absolute
+// figures depend on the machine and its other work. So all proxies run concurrently, each gets a second of
+// load in turn, ratios are taken within each round, and the table has their median, lowest and highest.
 //
-// retryproxy runs with its default settings. The cases that need another setting say so.
+// retryproxy has default settings. The cases that need other settings say so.
 //
-// With --growth the same cost is measured along axes: connections, routes, bytes of bodies, the
-// share of failing responses, request headers. What grows for everybody can then be told from what
-// is ours. The case instructions counts user instructions per request under valgrind, which no other
-// load disturbs; a count differs by some 2 % from run to run.
+// --growth measures the same cost along axes: connections, routes, bytes of bodies, the share of failing
+// responses, request headers. HAProxy shows which growth is usual. The case instructions counts user
+// instructions per request under valgrind. Other load does not disturb it; counts differ by some 2 %.
 //
-// Exit codes: 0 everything was measured, whatever came out of it; 1 something could not be; 2 wrong
-// arguments.
+// Exit codes: 0 everything was measured, whatever the results; 1 something could not be; 2 wrong arguments.
 package main
 
 import (
@@ -43,15 +40,16 @@ func main() { rig.Main("peers", run) }
 // slice is the length of a turn.
 const slice = time.Second
 
-// stage is what every case stands on.
+// stage is what all cases share.
 type stage struct {
 	draw.Files
-	ctx    context.Context
-	proxy  string // the program
-	cases  []string
-	growth []string // axes
-	peers  []string // besides retryproxy
-	rounds int
+	ctx     context.Context
+	proxy   string // the program
+	cases   []string
+	growth  []string // axes
+	peers   []string // besides retryproxy
+	rounds  int
+	waiting int // requests
 
 	env      []string // settings of retryproxy besides the defaults
 	cores    rig.Division
@@ -66,6 +64,7 @@ func parse(args []string, stderr io.Writer) (*stage, error) {
 	f.Some(&s.cases, "cases", "", names(cases, func(c testCase) string { return c.name }), "what is measured; default all but instructions, or none with --growth")
 	f.Some(&s.growth, "growth", "", names(axes, func(a axis) string { return a.name }), "axes along which cost is measured")
 	f.Some(&s.peers, "peers", haproxy+","+nginx, []string{haproxy, nginx}, "what retryproxy is compared with")
+	rig.Number(f, &s.waiting, "waiting", rig.AtMost(10_000), 1, 20_000, "requests in backoff for their memory")
 	rig.Number(f, &s.rounds, "rounds", 7, 1, 1000, "rounds, in each of which every proxy has its turn")
 	f.Check(func(c *rig.Check) {
 		if len(s.cases)+len(s.growth) == 0 {
@@ -93,7 +92,7 @@ func names[T any](all []T, name func(T) string) (list []string) {
 	return list
 }
 
-// proxies are all that take part, retryproxy last.
+// proxies returns the names of all proxies, retryproxy last.
 func (s *stage) proxies() []string { return append(slices.Clone(s.peers), ours) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -137,7 +136,7 @@ type document struct {
 	Growths []*growth `json:"growths,omitempty"`
 }
 
-// print prints the tables, as Markdown.
+// print writes the tables.
 func (d *document) print(w io.Writer) {
 	d.Head(w)
 	if len(d.Results) > 0 {
@@ -159,7 +158,7 @@ func (d *document) print(w io.Writer) {
 	}
 }
 
-// result is what a case brought.
+// result is the result of a case.
 type result struct {
 	Case   string             `json:"case"`
 	Work   string             `json:"work"`
@@ -229,7 +228,7 @@ func (r *result) verdict() string {
 	return "missed"
 }
 
-// last is what the last round brought.
+// last describes the last round.
 func (r *result) last() string {
 	var parts []string
 	for _, name := range []string{haproxy, nginx, ours} {
@@ -240,7 +239,7 @@ func (r *result) last() string {
 	return strings.Join(parts, ", ") + " " + r.Unit
 }
 
-// cell is what the table says of a proxy.
+// cell returns a proxy's cell of the table.
 func (r *result) cell(name string) string {
 	v := r.Values[name]
 	if v == nil || len(v.All) == 0 {

@@ -128,10 +128,10 @@ func (s *stage) perConnection(p *rig.Proxy, n int, open func() (net.Conn, error)
 
 // awaitWaiting waits until all requests are in backoff. Every response is a 503 with a Retry-After of a
 // minute, so the case turns off what reacts to a failing upstream.
-func (s *stage) awaitWaiting(p *rig.Proxy, n int) error {
-	return rig.Await(s.ctx, fmt.Sprintf("%d requests waiting", n), 30*time.Second, func() bool {
+func (s *stage) awaitWaiting(p *rig.Proxy) error {
+	return rig.Await(s.ctx, fmt.Sprintf("%d requests waiting", s.waiting), 30*time.Second, func() bool {
 		m, err := p.Scrape()
-		return err == nil && int(m.Sum("requests_waiting")) >= n
+		return err == nil && int(m.Sum("requests_waiting")) >= s.waiting
 	})
 }
 

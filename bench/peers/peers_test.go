@@ -106,7 +106,7 @@ func TestDocument(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, bad := range []string{"--cases=none", "--growth=colour", "--peers=caddy", "--rounds=0", "more"} {
+	for _, bad := range []string{"--cases=none", "--growth=colour", "--peers=caddy", "--rounds=0", "--waiting=0", "more"} {
 		var said bytes.Buffer
 		if code := rig.Program(run).Run(t.Context(), "peers", []string{bad}, &said, &said); code != rig.Usage || said.Len() == 0 {
 			t.Errorf("%s: exit code %d, %q", bad, code, &said)

@@ -1,23 +1,22 @@
-// Command storm plays an outage for real: a server process that becomes slow when many requests are
-// there at once, a thousand clients that try again and again, and a proxy between them.
+// Command storm plays an outage with real processes: a server that becomes slow with many concurrent
+// requests, a thousand clients that try again and again, and a proxy between them.
 //
 //	go run ./bench/storm --through direct,haproxy-retry,haproxy-tuned,retryproxy --proxy bin/retryproxy --png storm.png
 //
-// The server (server.go) is a process of its own: a response takes 100 ms while up to 30 requests
-// are there, and 100 ms x 1.05^((c-30)/15) with c of them above that, looked at anew every 50 ms. It
-// never learns that a client left, so abandoned requests count until they are answered. After a time
-// of peace the server is stopped with SIGSTOP (or killed, or answers 503 to everything), and later
-// goes on. The clients live in this process. Each sends at exponential intervals, gives up after its
-// patience, and tries again after a short pause until it gets a 200.
+// The server (server.go) is a separate process. A response takes 100 ms for up to 30 concurrent requests, and
+// 100 ms x 1.05^((c-30)/15) for c requests above that, updated every 50 ms. The server does not notice that a
+// client has left, so abandoned requests count until they are done. After a time of peace the server is
+// stopped with SIGSTOP, or killed, or responds with 503 to everything. Later it recovers. The clients are in
+// this process. Each sends at exponential intervals, gives up after its patience, and tries again after a
+// short pause until it gets a 200.
 //
-// The report has, second by second: good responses (200 in time), bad ones (any other response, or a
-// failed connection), late ones (given up), and the most requests that the server had at once; then
-// how long after the outage the 5 s mean of good responses was back at 95 % of what it was in peace,
-// when errors and late ones fell below 5 % of all for good, and the peak of requests at the server.
-// Package sim plays the same in virtual time, and its verdict stands beside the live one.
+// The report has the counts of each second: good responses (200 in time), bad ones (other responses and
+// failed connections), late ones (given up), and the maximum of concurrent requests at the server. Then it
+// has the time until the 5 s mean of good responses is back at 95 % of peace, the time until errors stay
+// below 5 %, and the peak at the server. Package sim plays the same storm in virtual time; its verdict is
+// beside the live one.
 //
-// Exit codes: 0 the runs were played, whatever came out of them; 1 one could not be; 2 wrong
-// arguments.
+// Exit codes: 0 all runs were played, whatever their results; 1 one could not be; 2 wrong arguments.
 package main
 
 import (
@@ -102,7 +101,7 @@ func (o *options) pause(r *rand.Rand, failed int) time.Duration {
 	return o.storm.Clients.RetryAfter
 }
 
-// run plays all runs that were asked for.
+// run plays the runs.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -124,8 +123,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return o.Write(d, d.Figure, pictureSize)
 }
 
-// inVirtualTime plays the same storm with package sim: the rules without network, kernel and
-// scheduler. HAProxy's own retries are not in it.
+// inVirtualTime plays the same storm with package sim, without network, kernel and scheduler. It leaves out
+// HAProxy's own retries.
 func inVirtualTime(way string, o *options, seed uint64) verdict {
 	c := o.storm
 	c.Seed = seed

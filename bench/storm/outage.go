@@ -8,13 +8,14 @@ import (
 	"log"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// stage is one run: the server, what stands before it, the clients.
+// stage is a run in progress.
 type stage struct {
 	rig.Bed
 	o       *options
@@ -22,18 +23,16 @@ type stage struct {
 	addr    string // of the server
 	proxies []*rig.Proxy
 
-	line *rig.Timeline
-
-	mu     sync.Mutex // guards server
-	server *rig.Worker
+	line   *rig.Timeline
+	server atomic.Pointer[rig.Worker] // its process
 
 	stopped, resumed time.Duration // when the outage began and ended
 }
 
-// atServer counts the most requests that the server had, as far as it could tell.
+// atServer counts the maximum of concurrent requests that the server reports.
 const atServer = "server at once"
 
-// play plays one run. A run cut short by ctx is an error.
+// play plays one run. It fails if ctx ends.
 func play(ctx context.Context, way string, o *options, seed uint64, progress *log.Logger) (*runResult, error) {
 	s := &stage{o: o, way: way, addr: rig.OwnAddresses(1)[0], line: rig.NewTimeline()}
 	defer s.End()
@@ -64,19 +63,12 @@ func play(ctx context.Context, way string, o *options, seed uint64, progress *lo
 	}
 	stop()
 	clients.Wait()
-	s.current().Kill() // a stopped one answers no more
+	s.server.Load().Kill() // it may be stopped
 	others.Wait()
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
 	return newRunResult(s, seed), nil
-}
-
-// current is the server's process.
-func (s *stage) current() *rig.Worker {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.server
 }
 
 func (s *stage) startServer() error {
@@ -85,13 +77,11 @@ func (s *stage) startServer() error {
 		return err
 	}
 	w, err := s.StartRole(roleServer, nil, nil, s.addr, string(server))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.server = w
+	s.server.Store(w)
 	return err
 }
 
-// startProxies starts what the way needs, with its default settings.
+// startProxies starts the proxies of the way, with default settings.
 func (s *stage) startProxies(ctx context.Context) (err error) {
 	switch s.way {
 	case "direct":
@@ -105,8 +95,8 @@ func (s *stage) startProxies(ctx context.Context) (err error) {
 	return err
 }
 
-// haproxyConfig is the configuration of a way: haproxy-retry retries all that HAProxy can repeat;
-// haproxy-tuned has a limit that fits the server besides.
+// haproxyConfig returns the configuration of a way. haproxy-retry retries all that HAProxy can retry.
+// haproxy-tuned also has a limit that fits the server.
 func haproxyConfig(way string, o *options) string {
 	more, limit := "", ""
 	if o.abort {
@@ -155,11 +145,11 @@ func (s *stage) outage(ctx context.Context) error {
 func (s *stage) begin() (err error) {
 	switch s.o.outage {
 	case "kill":
-		s.server.Kill()
+		s.server.Load().Kill()
 	case "503":
-		_, err = s.server.Order("503")
+		_, err = s.server.Load().Order("503")
 	default:
-		err = s.server.Signal(syscall.SIGSTOP)
+		err = s.server.Load().Signal(syscall.SIGSTOP)
 	}
 	return err
 }
@@ -169,17 +159,17 @@ func (s *stage) resume() (err error) {
 	case "kill":
 		return s.startServer()
 	case "503":
-		_, err = s.server.Order("200")
+		_, err = s.server.Load().Order("200")
 	default:
-		err = s.server.Signal(syscall.SIGCONT)
+		err = s.server.Load().Signal(syscall.SIGCONT)
 	}
 	return err
 }
 
-// askServer asks for the server's load until ctx ends. A stopped server answers once it goes on.
+// askServer asks for the server's load until ctx ends. A stopped server answers later.
 func (s *stage) askServer(ctx context.Context) {
 	for rig.Sleep(ctx, rig.Tick) {
-		if answer, err := s.current().Ask("load", time.Hour); err == nil {
+		if answer, err := s.server.Load().Ask("load", time.Hour); err == nil {
 			n, _ := strconv.Atoi(answer)
 			s.line.Count(atServer, n)
 		}

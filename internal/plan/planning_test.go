@@ -101,7 +101,7 @@ func TestRatioAsPublished(t *testing.T) {
 	near("r=1.1, last begun", d.AtElapsed.LastBegan.Mean, 960.172, 5e-4)
 	near("r=1.1, next wait at 1000", d.AtElapsed.NextWait.Mean, 97.017, 5e-4)
 	near("2 -> 1.1 in theory", all.RatioChanges[0].LongRun, 7.27, 5e-3)
-	near("2 -> 1.1 at 1000", *all.RatioChanges[0].Within, 5, 0.2)
+	near("2 -> 1.1 at 1000", all.RatioChanges[0].Within, 5, 0.2)
 }
 
 func TestParse(t *testing.T) {
@@ -204,7 +204,7 @@ func TestReachCountsWhatAWalkFinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := func(v float64) Spread { return Spread{v, v, v} }
+	one := func(v float64) *Spread { return &Spread{v, v, v} }
 	for _, c := range []struct {
 		elapsed, attempt time.Duration
 		want             Reach
@@ -214,8 +214,8 @@ func TestReachCountsWhatAWalkFinds(t *testing.T) {
 		{9 * time.Second, time.Second, Reach{Retries: one(2), LastBegan: one(8), NextWait: one(3), Noticed: one(12), Late: one(3)}},
 		{time.Second, 0, Reach{Retries: one(0), LastBegan: one(0), NextWait: one(3), Noticed: one(3), Late: one(2)}},
 	} {
-		if got := reach(b, Options{Elapsed: c.elapsed, Attempt: c.attempt}); *got != c.want {
-			t.Errorf("%v: %+v, expected %+v", c, *got, c.want)
+		if got := reach(b, Options{Elapsed: c.elapsed, Attempt: c.attempt}); !reflect.DeepEqual(*got, c.want) {
+			t.Errorf("%v: not as expected", c)
 		}
 	}
 }
@@ -241,10 +241,10 @@ func TestReachOfARandomStrategy(t *testing.T) {
 	if !r.Random || r.Late.Low < 0 || r.Late.Low >= r.Late.Mean || r.Late.High <= r.Late.Mean || r.Late.High > 2 {
 		t.Errorf("%+v", r)
 	}
-	if again := reach(b, o); *again != *r {
-		t.Errorf("the same seed gave %+v, then %+v", r, again)
+	if again := reach(b, o); !reflect.DeepEqual(again, r) {
+		t.Error("the same seed gave something else")
 	}
-	if other := reach(b, Options{Elapsed: o.Elapsed, Seed: 4}); *other == *r {
+	if other := reach(b, Options{Elapsed: o.Elapsed, Seed: 4}); reflect.DeepEqual(other, r) {
 		t.Error("another seed gave the same")
 	}
 }

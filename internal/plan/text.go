@@ -164,7 +164,7 @@ func (r *Reach) row(label string) []string {
 		return []string{label, "over " + strconv.Itoa(maxSteps), "-", "-", "-", "-"}
 	}
 	row := []string{label, number(r.Retries, func(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) })}
-	for _, s := range []Spread{r.LastBegan, r.NextWait, r.Noticed, r.Late} {
+	for _, s := range []*Spread{r.LastBegan, r.NextWait, r.Noticed, r.Late} {
 		row = append(row, number(s, seconds))
 	}
 	return row
@@ -172,7 +172,7 @@ func (r *Reach) row(label string) []string {
 
 // number formats a spread to a hundredth of its width or better, since further digits are random. A
 // number that is not random is exact.
-func number(s Spread, format func(float64) string) string {
+func number(s *Spread, format func(float64) string) string {
 	if s.Low == s.High {
 		return format(s.Low)
 	}

@@ -52,27 +52,20 @@ func Columns(w io.Writer, rows [][]string, names bool) {
 }
 
 // Paint colours words: only on a terminal, and not if NO_COLOR is set (no-color.org).
-type Paint struct{ on bool }
+type Paint struct{ screen plot.Screen }
 
 // PaintFor returns the Paint for w.
 func PaintFor(w io.Writer, getenv func(string) string) Paint {
-	return Paint{terminal.Screen(w, getenv).Color}
+	return Paint{terminal.Screen(w, getenv)}
 }
 
 // PaintOf returns the Paint for a screen.
-func PaintOf(s plot.Screen) Paint { return Paint{s.Color} }
+func PaintOf(s plot.Screen) Paint { return Paint{s} }
 
-func (p Paint) Red(s string) string    { return p.in("31", s) }
-func (p Paint) Yellow(s string) string { return p.in("33", s) }
-func (p Paint) Green(s string) string  { return p.in("32", s) }
-func (p Paint) Bold(s string) string   { return p.in("1", s) }
-
-func (p Paint) in(code, s string) string {
-	if !p.on {
-		return s
-	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
-}
+func (p Paint) Red(s string) string    { return p.screen.Paint("31", s) }
+func (p Paint) Yellow(s string) string { return p.screen.Paint("33", s) }
+func (p Paint) Green(s string) string  { return p.screen.Paint("32", s) }
+func (p Paint) Bold(s string) string   { return p.screen.Paint("1", s) }
 
 // JSON writes v indented, with a newline.
 func JSON(w io.Writer, v any) error {

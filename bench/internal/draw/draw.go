@@ -1,5 +1,5 @@
-// Package draw writes what a judge measured into files, with pictures. It is apart from [rig], since
-// not every module that uses the rig has what pictures need.
+// Package draw writes reports and pictures to files. It is separate from [rig], because not every module that
+// uses the rig has the dependencies of pictures.
 package draw
 
 import (
@@ -11,20 +11,20 @@ import (
 	"github.com/retryproxy/retryproxy/plot/picture"
 )
 
-// Run is what a run counted, second by second.
+// Run is the counts of a run, second by second.
 type Run struct {
 	Name    string
 	Seconds []rig.Counts
 }
 
-// Panel draws one number of each run.
+// Panel draws one number.
 type Panel struct {
 	Title, Label string
 	Log          bool
 	Value        func(rig.Counts) int
 }
 
-// Seconds draws runs over each other.
+// Seconds draws all runs into the same panels.
 func Seconds(title string, runs []Run, marks []plot.Mark, panels ...Panel) *plot.Figure {
 	f := &plot.Figure{Title: title}
 	for _, panel := range panels {
@@ -46,7 +46,7 @@ func Seconds(title string, runs []Run, marks []plot.Mark, panels ...Panel) *plot
 	return f
 }
 
-// Files are where a judge writes what it measured.
+// Files are the files for report and picture.
 type Files struct{ json, png string }
 
 // Flags adds --json and --png.
@@ -55,7 +55,7 @@ func (o *Files) Flags(f *rig.Flags) {
 	f.StringVar(&o.png, "png", "", "draw it into this file")
 }
 
-// Write writes the files that were asked for. figure may be nil.
+// Write writes the files. figure may be nil.
 func (o *Files) Write(v any, figure *plot.Figure, size picture.Size) error {
 	if err := rig.WriteJSON(o.json, v); err != nil {
 		return err

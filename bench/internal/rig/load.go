@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// Load is work for wrk.
+// Load is a load that wrk sends.
 type Load struct {
 	URL         string
 	Connections int
 	For         time.Duration // whole seconds
-	Method      string        // "" = GET
+	Method      string        // "" means GET
 	BodyBytes   int
-	Headers     int  // request headers of 40 bytes besides the usual ones
+	Headers     int  // additional request headers, of 40 bytes
 	Distinct    bool // no two requests have the same query and X-Trace-Id
 	Cores       []int
 }
 
-// Result is what wrk saw.
+// Result is what wrk reports.
 type Result struct {
 	Requests     int
 	Failed       int // responses other than 2xx and 3xx
@@ -32,7 +32,7 @@ type Result struct {
 	P50          time.Duration
 }
 
-// script sets method and body, for which wrk has no flags, and prints its figures in a form to read.
+// script sets method and body, for which wrk has no flags, and prints the results for parseWrk.
 const script = `wrk.method = %q
 if %d > 0 then wrk.body = string.rep("x", %[2]d); wrk.headers["Content-Type"] = "application/octet-stream" end
 for i = 1, %[3]d do wrk.headers[string.format("X-Field-%%04d", i)] = "abcdefghijklmnopqrstuvwx" end
@@ -50,7 +50,7 @@ done = function(summary, latency)
 end
 `
 
-// Send runs wrk once.
+// Send sends the load.
 func (l *Load) Send(ctx context.Context) (*Result, error) {
 	method := l.Method
 	if method == "" {
@@ -82,8 +82,7 @@ func parseWrk(out []byte) (*Result, error) {
 	return r, nil
 }
 
-// Cost sends load, which must go to p, and returns the CPU time of p for each request in
-// microseconds, with what was sent.
+// Cost sends a load to p. It returns the CPU time of p per request, in microseconds.
 func (p *Proxy) Cost(ctx context.Context, load *Load) (float64, *Result, error) {
 	before, err := p.CPU()
 	if err != nil {
@@ -103,16 +102,16 @@ func (p *Proxy) Cost(ctx context.Context, load *Load) (float64, *Result, error) 
 	return (after - before).Seconds() * 1e6 / float64(sent.Requests), sent, nil
 }
 
-// Division is which cores are whose.
+// Division says who uses which cores.
 type Division struct {
 	One  []int // a proxy on one core
 	Two  []int // a proxy on two, if there are two
 	Load []int // upstream and wrk
-	// Beside: the load has cores of its own also beside a proxy on two.
+	// Beside is true if the load does not share cores with a proxy on two.
 	Beside bool
 }
 
-// Divide gives the proxy the first cores that this process may use, and the load the others.
+// Divide assigns the first cores of this process to the proxy and the others to the load.
 func Divide() Division {
 	all := Cores()
 	d := Division{One: all[:1], Two: all[:min(2, len(all))], Load: all, Beside: len(all) >= 4}
@@ -122,7 +121,7 @@ func Divide() Division {
 	return d
 }
 
-// Median is the middle of all, or the mean of its two middle ones; 0 of none.
+// Median returns the median; 0 if there are no values.
 func Median(all []float64) float64 {
 	if len(all) == 0 {
 		return 0
@@ -131,8 +130,8 @@ func Median(all []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// Rounds gives each of names its turn in every round, in another order each time. Round -1 makes
-// connections and fills buffers; it does not count.
+// Rounds gives each of names a turn in every round, in a rotating order. Round -1 opens connections and
+// fills buffers. It does not count.
 func Rounds(n int, names []string, turn func(round int, name string) error) error {
 	for round := -1; round < n; round++ {
 		for i := range names {
@@ -145,16 +144,17 @@ func Rounds(n int, names []string, turn func(round int, name string) error) erro
 	return nil
 }
 
-// Figures are those of one proxy, in the order of the rounds.
+// Figures are the results of one proxy.
 type Figures struct {
-	All    []float64 `json:"all"`
+	All    []float64 `json:"all"` // by rounds
 	Median float64   `json:"median"`
-	Ratio  float64   `json:"ratio,omitempty"` // to another proxy: median of the ratios within the rounds
+	Ratio  float64   `json:"ratio,omitempty"` // to another proxy, the median of the ratios within the rounds
 	Low    float64   `json:"ratio_lowest,omitempty"`
 	High   float64   `json:"ratio_highest,omitempty"`
 }
 
-// Conclude sets the median, and the ratios to another proxy if it has as many figures.
+// Conclude sets the median and the ratios to another proxy. There are no ratios if that has another number
+// of figures.
 func (f *Figures) Conclude(to []float64) {
 	f.Median = Median(f.All)
 	if f.Ratio, f.Low, f.High = 0, 0, 0; len(f.All) == 0 || len(f.All) != len(to) {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Level is what a process of the proxy holds.
+// Level is what a proxy process holds.
 type Level struct {
-	Goroutines, Descriptors        int // Descriptors without idle connections to the upstream, which end unused
+	Goroutines, Descriptors        int // Descriptors leaves out idle connections to the upstream
 	Connections, InFlight, Waiting int
 	RetryBuffer, RSS, Peak         int64 // bytes
 }
 
-// Level reads it from the metrics, and from /proc where there is one.
+// Level reads the level from metrics and /proc.
 func (p *Proxy) Level() (l Level, err error) {
 	open := p.Descriptors()
 	s, err := p.Scrape()
@@ -37,12 +37,12 @@ func (p *Proxy) Level() (l Level, err error) {
 	return l, nil
 }
 
-// Above reports whether l has more goroutines or descriptors than before, beyond a few that come and go.
+// Above reports whether l has over few more goroutines or descriptors than before.
 func (l Level) Above(before Level, few int) bool {
 	return l.Goroutines > before.Goroutines+few || l.Descriptors > before.Descriptors+few
 }
 
-// Settle waits until the level is as it should be, or limit is over, and returns the last one.
+// Settle waits until so accepts the level, at most for limit, and returns the last level.
 func (p *Proxy) Settle(limit time.Duration, so func(l Level) bool) (l Level, err error) {
 	for end := time.Now().Add(limit); ; {
 		if l, err = p.Level(); err == nil && so(l) || time.Now().After(end) {
@@ -56,11 +56,11 @@ func (p *Proxy) Settle(limit time.Duration, so func(l Level) bool) (l Level, err
 	}
 }
 
-// Series is a scrape of metrics: values by name with labels.
+// Series are scraped metrics: values by names with labels.
 type Series map[string]float64
 
-// ReadSeries reads the Prometheus text format as far as the proxy uses it: a name, perhaps labels,
-// and a value on each line.
+// ReadSeries parses the Prometheus text format as the proxy writes it: a name, perhaps labels, and a value
+// on each line.
 func ReadSeries(text string) (Series, error) {
 	s := Series{}
 	for line := range strings.Lines(text) {
@@ -78,12 +78,12 @@ func ReadSeries(text string) (Series, error) {
 	return s, nil
 }
 
-// Sum adds up a metric of the proxy over all its labels. name is without the prefix retryproxy_.
+// Sum returns the sum of a metric over all labels. name lacks the prefix retryproxy_.
 func (s Series) Sum(name string) float64 {
 	return s.By(name, "")[""]
 }
 
-// By adds up a metric of the proxy by the value of one label; "" is none.
+// By returns the sums of a metric by the values of a label. Without a label there is one sum.
 func (s Series) By(name, label string) map[string]float64 {
 	out := map[string]float64{}
 	for k, v := range s {
@@ -103,11 +103,10 @@ func (s Series) By(name, label string) map[string]float64 {
 // USER_HZ is the unit of times in /proc/PID/stat, on every architecture that Go runs on.
 const userHZ = time.Second / 100
 
-// CPU is the time that the process and its children have run so far, in user and kernel mode.
-// Threads that have ended count.
+// CPU returns the user and system time of the process and its children so far.
 func (c *Child) CPU() (time.Duration, error) {
 	ticks, err := sumOver(c.PID(), "stat", func(text string) (string, string) {
-		_, rest, _ := strings.Cut(text, ") ") // the name may hold blanks
+		_, rest, _ := strings.Cut(text, ") ") // the name may contain spaces
 		fields := strings.Fields(rest)
 		if len(fields) < 13 {
 			return "", ""
@@ -117,8 +116,7 @@ func (c *Child) CPU() (time.Duration, error) {
 	return time.Duration(ticks) * userHZ, err
 }
 
-// PSS is the process's and its children's proportional share of memory, in bytes: pages that several
-// processes map count by their part.
+// PSS returns the proportional set size of the process and its children, in bytes.
 func (c *Child) PSS() (int64, error) {
 	kib, err := sumOver(c.PID(), "smaps_rollup", func(text string) (string, string) {
 		_, rest, _ := strings.Cut(text, "\nPss:")
@@ -128,7 +126,7 @@ func (c *Child) PSS() (int64, error) {
 	return kib << 10, err
 }
 
-// sumOver adds up two numbers in a file of /proc of a process and all below it.
+// sumOver returns the sum of two numbers in a file of /proc, for a process and its descendants.
 func sumOver(pid int, file string, numbers func(text string) (string, string)) (sum int64, err error) {
 	name := fmt.Sprintf("/proc/%d/%s", pid, file)
 	b, err := os.ReadFile(name)
@@ -155,14 +153,14 @@ func sumOver(pid int, file string, numbers func(text string) (string, string)) (
 	return sum, err
 }
 
-// Descriptors counts the open files, sockets included; 0 if that cannot be known.
+// Descriptors returns the number of open descriptors; 0 if it is unknown.
 func (c *Child) Descriptors() int {
 	open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.PID()))
 	return len(open)
 }
 
-// AtMost is n, or the most requests that a proxy with this process's descriptor limit can have at
-// once: it needs two for each, and some besides.
+// AtMost returns n, or fewer if that many concurrent requests exceed the descriptor limit. Each takes two
+// descriptors.
 func AtMost(n int) int {
 	const besides = 200
 	var limit syscall.Rlimit

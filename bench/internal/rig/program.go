@@ -18,10 +18,10 @@ import (
 
 // Exit codes of a judge.
 const (
-	OK     = 0 // also if only help was asked for
-	Failed = 1 // it could not do its work, or it found what must not be
-	Usage  = 2 // its arguments are wrong, or a program is not installed
-	Missed = 3 // it did its work, and a goal was missed
+	OK     = 0 // also after --help
+	Failed = 1 // the check failed, or it found violations
+	Usage  = 2 // wrong arguments, or a program is not installed
+	Missed = 3 // a goal was missed
 )
 
 var (
@@ -47,7 +47,7 @@ func Wrong(err error) error {
 // Program is a judge. args exclude the program's name; ctx ends at the first interrupt or SIGTERM.
 type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
-// Main runs p as this process, or the role for which a judge started itself again.
+// Main runs p, or the role of this process.
 func Main(name string, p Program) {
 	RunRole()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -74,13 +74,13 @@ func (p Program) Run(ctx context.Context, name string, args []string, stdout, st
 	return Failed
 }
 
-// Flags are the flags of a judge, with the values that they may have.
+// Flags are the flags of a judge with checks of their values.
 type Flags struct {
 	*flag.FlagSet
 	checks []func(*Check)
 }
 
-// NewFlags returns the flags of a judge of the program in proxy.
+// NewFlags returns flags with --proxy.
 func NewFlags(name string, stderr io.Writer, proxy *string) *Flags {
 	f := &Flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError)}
 	f.SetOutput(stderr)
@@ -88,7 +88,7 @@ func NewFlags(name string, stderr io.Writer, proxy *string) *Flags {
 	return f
 }
 
-// Number adds a flag whose value must be from least to most.
+// Number adds a flag with a value from least to most.
 func Number[T int | float64 | time.Duration](f *Flags, p *T, name string, value, least, most T, about string) {
 	switch p := any(p).(type) {
 	case *int:
@@ -111,7 +111,7 @@ func (f *Flags) Seed(p *uint64, value uint64) {
 	})
 }
 
-// Some adds a flag with a list of names separated by commas.
+// Some adds a flag with a comma-separated list of names.
 func (f *Flags) Some(p *[]string, name, value string, of []string, about string) {
 	text := f.String(name, value, about+", some of "+strings.Join(of, ","))
 	f.Check(func(c *Check) {
@@ -133,7 +133,7 @@ func (f *Flags) One(p *string, name, value string, of []string, about string) {
 	})
 }
 
-// Settings adds --set, for settings of the proxy over those of the judge. One such as broken makes it fail.
+// Settings adds --set, for settings of the proxy. With the setting broken, the judge fails.
 func (f *Flags) Settings(p *[]string, broken string) {
 	f.Func("set", "NAME=VALUE for retryproxy, also several times; to see a promise broken, say "+broken, func(v string) error {
 		*p = append(*p, v)
@@ -141,11 +141,10 @@ func (f *Flags) Settings(p *[]string, broken string) {
 	})
 }
 
-// Check adds a check of the values, after those that were added before.
+// Check adds a check of the values. Checks run in the order in which they were added.
 func (f *Flags) Check(check func(*Check)) { f.checks = append(f.checks, check) }
 
-// Parse parses the arguments, of which none may be left over, and makes all checks. Its error is one
-// that the user can fix.
+// Parse parses the arguments and runs the checks. Positional arguments are an error.
 func (f *Flags) Parse(args []string) error {
 	err := f.FlagSet.Parse(args)
 	if err == nil && f.NArg() > 0 {
@@ -161,10 +160,10 @@ func (f *Flags) Parse(args []string) error {
 	return Wrong(c.Err())
 }
 
-// Check collects what is wrong. The zero Check has found nothing.
+// Check collects failed checks. The zero value is ready for use.
 type Check struct{ wrong []string }
 
-// That adds what is wrong, formatted as by fmt.Sprintf, unless ok.
+// That adds a text, formatted as by fmt.Sprintf, unless ok.
 func (c *Check) That(ok bool, format string, args ...any) {
 	if !ok {
 		c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
@@ -179,10 +178,10 @@ func (c *Check) Installed(programs ...string) {
 	}
 }
 
-// All returns what is wrong.
+// All returns the texts.
 func (c *Check) All() []string { return c.wrong }
 
-// Err returns what is wrong as an error, or nil.
+// Err returns the texts as an error; nil if there are none.
 func (c *Check) Err() error {
 	if len(c.wrong) == 0 {
 		return nil

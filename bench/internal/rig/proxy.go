@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// Spec says how retryproxy is started.
+// Spec says how to start retryproxy.
 type Spec struct {
 	Program       string
 	Upstream      string   // URL
-	Listen, Admin string   // host:port or unix:/path; "": addresses of its own
-	Env           []string // its settings; of two with the same name the last counts
-	By            []string // a command line that starts it, in the end by exec; nil: none
-	Log           string   // a file for what it prints; "": the last lines are kept
-	Cores         []int    // nil: any
+	Listen, Admin string   // host:port or unix:/path; "" means new addresses
+	Env           []string // settings; the last one of a name counts
+	By            []string // a command line that starts it with exec; may be nil
+	Log           string   // a file for its output; may be ""
+	Cores         []int    // may be nil
 	Now           bool     // Start does not wait until it is ready
 }
 
@@ -32,7 +32,7 @@ type Spec struct {
 type Proxy struct {
 	*Child
 	Addr, Admin string
-	Admins      *http.Client // for the admin listener, whatever the host of a URL; each request has a connection of its own
+	Admins      *http.Client // client of the admin listener, with a new connection for each request
 	log         string
 }
 
@@ -80,7 +80,7 @@ func (b *Bed) Start(ctx context.Context, s Spec) (*Proxy, error) {
 	return p, nil
 }
 
-// StartMany starts n of them at once.
+// StartMany starts n of them concurrently.
 func (b *Bed) StartMany(ctx context.Context, s Spec, n int) ([]*Proxy, error) {
 	all, errs := make([]*Proxy, n), make([]error, n)
 	Parallel(n, n, func(i int) { all[i], errs[i] = b.Start(ctx, s) })
@@ -95,7 +95,7 @@ func Addrs(all []*Proxy) (addrs []string) {
 	return addrs
 }
 
-// Get asks the admin listener; another status than 200 is an error.
+// Get sends a GET to the admin listener. A status other than 200 is an error.
 func (p *Proxy) Get(path string) (http.Header, []byte, error) {
 	res, err := p.Admins.Get("http://localhost" + path)
 	if err != nil {
@@ -118,18 +118,18 @@ func (p *Proxy) Scrape() (Series, error) {
 	return ReadSeries(string(text))
 }
 
-// Said is the last of what the process printed.
+// Said returns the last of what the process printed.
 func (p *Proxy) Said() string {
 	b, _ := os.ReadFile(p.log)
 	return p.Lines() + string(b[max(0, len(b)-8<<10):])
 }
 
-// Peer is another proxy, or any program that one file configures.
+// Peer is another proxy, or any program with one configuration file.
 type Peer struct {
 	Program string
-	Args    []string // before the file's name
-	Config  string   // {listen} ({host}, {port}), {upstream} and {dir} stand for the addresses and a directory of its own
-	Listen  string   // "": an address of its own
+	Args    []string // before the name of the file
+	Config  string   // with {listen} ({host}, {port}), {upstream} and {dir}, a new directory
+	Listen  string   // "" means a new address
 	Now     bool     // StartPeer does not wait until it accepts connections
 }
 

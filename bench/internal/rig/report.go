@@ -19,26 +19,26 @@ import (
 	"github.com/retryproxy/retryproxy/plot"
 )
 
-// Document heads all that was measured: without machine, commit and versions a figure means nothing.
+// Document is the head of a report. Figures mean nothing without machine, commit and versions.
 type Document struct {
 	Args     []string     `json:"args"`
 	Commit   string       `json:"commit"`
 	Machine  string       `json:"machine"`
 	Programs []string     `json:"programs"`
-	Figure   *plot.Figure `json:"figure,omitempty"` // which retryproxy-plot can draw again
+	Figure   *plot.Figure `json:"figure,omitempty"` // for retryproxy-plot
 }
 
-// NewDocument heads what a run with these arguments measures of programs with these versions.
+// NewDocument returns the head for a run with these arguments and programs.
 func NewDocument(args []string, programs ...string) Document {
 	return Document{Args: args, Commit: Commit(), Machine: Describe(), Programs: programs}
 }
 
-// Head prints what the document says of the run.
+// Head writes the head.
 func (d *Document) Head(w io.Writer) {
 	fmt.Fprintf(w, "Machine: %s. Commit %s.\n%s.\n", d.Machine, d.Commit, strings.Join(d.Programs, ". "))
 }
 
-// WriteJSON writes all that was measured to a file; "" is none.
+// WriteJSON writes v to a file unless its name is "".
 func WriteJSON(file string, v any) error {
 	if file == "" {
 		return nil
@@ -50,7 +50,7 @@ func WriteJSON(file string, v any) error {
 	return os.WriteFile(file, append(b, '\n'), 0o666)
 }
 
-// Columns prints rows whose columns are separated by tabs.
+// Columns writes rows with tab-separated columns.
 func Columns(w io.Writer, rows ...string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, row := range rows {
@@ -60,7 +60,7 @@ func Columns(w io.Writer, rows ...string) {
 	fmt.Fprintln(w)
 }
 
-// Describe names system, kernel, processor and cores.
+// Describe returns system, kernel, processor and cores.
 func Describe() string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	text := fmt.Sprintf("%s/%s %s, ", runtime.GOOS, runtime.GOARCH, bytes.TrimSpace(kernel))
@@ -72,7 +72,7 @@ func Describe() string {
 	return text + fmt.Sprintf("%d cores", runtime.NumCPU())
 }
 
-// Commit is what the running program was built from; "unknown" without -buildvcs=true.
+// Commit returns the commit of the running program; "unknown" without -buildvcs=true.
 func Commit() string {
 	revision, changed := "unknown", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -88,7 +88,7 @@ func Commit() string {
 	return revision + changed
 }
 
-// Version is the first line that a program prints about itself; its name if it prints none.
+// Version returns the first line that a program prints; its name if it prints none.
 func Version(program string, args ...string) string {
 	out, err := exec.Command(program, args...).CombinedOutput()
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")

@@ -11,16 +11,16 @@ import (
 	"sync/atomic"
 )
 
-// The upstream of loads answers what the path of a request asks for:
+// The upstream of loads responds as the path says:
 //
 //	/small       a JSON object of 200 bytes
-//	/distinct    the same, with an X-Trace that no other response has
+//	/distinct    the same, with a different X-Trace each time
 //	/bytes/N     N bytes
-//	/sink        reads the body to its end, then says ok
-//	/fail/P      503 to P of 100 requests, drawn one by one from a fixed sequence, else ok
+//	/sink        ok, after the body
+//	/fail/P      503 to P percent of requests, in a fixed pseudo-random order, else ok
 //	/busy/S      503 with Retry-After: S
 //
-// It keeps connections open, costs little, and reads only what the proxies under test write.
+// It keeps connections open, takes little CPU, and parses only what the proxies under test send.
 
 const roleUpstream = "upstream"
 
@@ -132,8 +132,7 @@ func (s *upstream) respond(path string) error {
 	return err
 }
 
-// fails reports whether draw number i is among the share percent that fail. It mixes i (splitmix64),
-// so that failures come as if by chance.
+// fails reports whether request i is among the percent that fail. It mixes i with splitmix64.
 func fails(i, percent uint64) bool {
 	i *= 0x9e3779b97f4a7c15
 	i = (i ^ i>>30) * 0xbf58476d1ce4e5b9
@@ -141,7 +140,7 @@ func fails(i, percent uint64) bool {
 	return (i^i>>31)%100 < percent
 }
 
-// bytes sends a response of n bytes; headers and a short body go out together.
+// bytes sends a response of n bytes. Headers and a short body are one write.
 func (s *upstream) bytes(n int64) error {
 	s.out = fmt.Appendf(s.out[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", n)
 	first := min(n, 16<<10)
