@@ -34,9 +34,6 @@ type Series struct {
 	// have the length of X.
 	Low  []float64 `json:"low,omitempty"`
 	High []float64 `json:"high,omitempty"`
-
-	// Faint draws the line thin and pale, for single runs beside their median.
-	Faint bool `json:"faint,omitempty"`
 }
 
 // Mark is a point on the X axis, or with To > At a range, that concerns all series, such as an

@@ -55,18 +55,22 @@ var ansi = []string{"36", "33", "35", "32", "34", "31", "96", "93", "95", "92", 
 // glyphs are the characters by series if there are no colours.
 const glyphs = "*o+x#@%&=~sn"
 
-func (s Screen) paint(text string, series int) string {
-	if !s.Color || series < 0 {
+// Paint returns text with a colour or weight (ECMA-48 SGR) if the screen has colours. An empty code
+// or text changes nothing.
+func (s Screen) Paint(code, text string) string {
+	if !s.Color || code == "" || text == "" {
 		return text
 	}
-	return "\x1b[" + ansi[series%len(ansi)] + "m" + text + "\x1b[0m"
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-func (s Screen) bold(text string) string {
-	if !s.Color || text == "" {
+func (s Screen) bold(text string) string { return s.Paint("1", text) }
+
+func (s Screen) paint(text string, series int) string {
+	if series < 0 {
 		return text
 	}
-	return "\x1b[1m" + text + "\x1b[0m"
+	return s.Paint(ansi[series%len(ansi)], text)
 }
 
 // box holds the characters of axes.

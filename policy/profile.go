@@ -46,7 +46,7 @@ var profiles = []Profile{
 	},
 	{
 		// 503 and 529 are how LLM APIs say that they are overloaded, before a token is generated
-		// (docs/how-to/llm.md). Ten minutes is how long the vendors' own clients wait.
+		// (docs/reference/llm.md). Ten minutes is how long the vendors' own clients wait.
 		Name:           "llm",
 		Summary:        "For the API of a language model: POST is retried after 429, 503 and 529, never after what may have been billed; all within 10 min.",
 		MaxRetries:     8,

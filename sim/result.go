@@ -9,10 +9,10 @@ import (
 
 // Second holds the counts of one second.
 type Second struct {
-	Good   int // 200 in time
-	Bad    int // another response, or no connection
-	Late   int // abandoned by the client
-	AtOnce int // maximum of requests in the server; constant while it is stopped
+	Good   int `json:"good"`    // 200 in time
+	Bad    int `json:"bad"`     // another response, or no connection
+	Late   int `json:"late"`    // abandoned by the client
+	AtOnce int `json:"at_once"` // maximum of requests in the server; constant while it is stopped
 }
 
 // Result is the result of a storm.
@@ -107,6 +107,12 @@ func (r *Result) finish() {
 	n := int(r.length / time.Second)
 	r.Seconds = r.Seconds[:n]
 	r.ticks = r.ticks[:int(r.length/tickTime)]
+}
+
+// Recorded returns the Result of a storm that was played elsewhere, such as with real processes, from
+// its counts in each tenth of a second.
+func Recorded(ticks []Second) *Result {
+	return &Result{length: time.Duration(len(ticks)) * tickTime, ticks: ticks}
 }
 
 // Sum returns the counts from from (inclusive) to to (exclusive), with a resolution of a

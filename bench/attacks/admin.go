@@ -12,19 +12,16 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// adminAttacks are on the listener beside the data path, whose probes are answered throughout.
-// That it takes no orders from elsewhere is shown in internal/admin.
+// adminAttacks are attacks on the admin listener. Its probes must be answered throughout. Tests of
+// internal/admin show that it refuses requests from other sites.
 var adminAttacks = []attack{
-	{name: "admin: connections, slow heads, unread answers", conns: 400, bound: atEase + 2*128*perSlow, why: "128 connections and answers", prepare: adminFlood},
+	{name: "admin: connections, slow heads, unread answers", conns: 400, bound: baseMemory + 2*128*perSlow, why: "128 connections and answers", prepare: adminFlood},
 }
 
-// adminFlood takes up the admin listener's connections in several ways. Probes and attackers come
-// from the same addresses, on loopback and not, so the probes queue with the attackers.
+// adminFlood occupies the admin listener's connections in several ways. Probes and attackers have the same
+// addresses, so the probes queue with the attackers.
 func adminFlood(st *stage) error {
-	own, err := rig.FreeAddresses(1)
-	if err != nil {
-		return err
-	}
+	own := rig.FreeAddresses(1)
 	st.spec.Admin = own[0]
 	st.set("RETRYPROXY_ADMIN_LISTEN=:" + portOf(own[0]))
 	at := []string{st.spec.Admin}
@@ -58,7 +55,7 @@ func adminFlood(st *stage) error {
 	return nil
 }
 
-// otherAddress is one of this machine that is not on loopback; "" if it has none.
+// otherAddress returns an address of this machine that is not on loopback; "" if there is none.
 func otherAddress() string {
 	all, _ := net.InterfaceAddrs()
 	for _, a := range all {
@@ -72,16 +69,16 @@ func otherAddress() string {
 const (
 	probes       = "probes"
 	failedProbes = "failed probes"
-	// mostFailing in a row have a kubelet act, by default.
+	// mostFailing failures in a row make a kubelet act, by default.
 	mostFailing = 3
-	// mostProbe is how long a probe may take, on a machine whose cores the flood has as well.
+	// mostProbe is how long a probe may take while the flood uses the same cores.
 	mostProbe = 5 * time.Second
 )
 
-// probers connect anew for each probe, so that none of their connections is counted later.
+// probers open a new connection for each probe, so that no idle one is counted later.
 var probers = http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// probe asks for readiness, metrics and liveness in turn, as a kubelet and Prometheus do.
+// probe requests readiness, metrics and liveness in turn, as a kubelet and Prometheus do.
 func (st *stage) probe(ctx context.Context, at []string) {
 	paths := []string{"/readyz", "/metrics", "/livez"}
 	inRow := 0

@@ -19,36 +19,36 @@ const (
 	mib = 1 << 20
 )
 
-// attack is one way to do harm.
+// attack is a row of the table.
 type attack struct {
 	name    string
-	conns   int                   // that attack at once; each that is ended comes again
-	bound   int64                 // bytes that the process may grow by
-	why     string                // the bound is for
-	ends    bool                  // the proxy has to end connections or streams of the attacker
-	strike  func(s *strike) error // the life of one connection: until the proxy ends it or the time is over
-	prepare func(st *stage) error // makes what the attack needs besides, before its proxy starts; nil: strike is all
+	conns   int                   // concurrent connections; each is opened again when it has ended
+	bound   int64                 // how many bytes the process may grow by
+	why     string                // what the bound is for
+	ends    bool                  // the proxy must end connections or streams of the attacker
+	strike  func(s *strike) error // the life of one connection, until the proxy or the attack ends it
+	prepare func(st *stage) error // sets up the stage before the proxy starts; nil if strike is enough
 }
 
-// stage is where an attack runs. prepare may set all of it.
+// stage is an attack in progress. prepare may set all of it.
 type stage struct {
 	rig.Bed
 	rig.Findings
 	spec   rig.Spec
-	secure bool     // clients come over TLS
-	routes []string // names of those with an upstream of their own
-	needs  needs    // the attack lasts until the judge has seen so much
+	secure bool     // clients use TLS
+	routes []string // names of the routes with an upstream of their own
+	needs  needs    // the attack lasts until so much has been counted
 
 	strike func(s *strike) error
-	begin  func(p *rig.Proxy) error                // just before the attack; nil: nothing
-	beside func(ctx context.Context, p *rig.Proxy) // during it, until ctx ends; nil: nothing
-	judge  func(p *rig.Proxy) (told string)        // after it, what it looked for; nil: nothing but what every attack is judged by
+	begin  func(p *rig.Proxy) error                // called just before the attack; may be nil
+	beside func(ctx context.Context, p *rig.Proxy) // runs during the attack, until ctx ends; may be nil
+	judge  func(p *rig.Proxy) (looked string)      // called after it, returns what it looked for; may be nil
 }
 
-// needs is how much must be counted of something, by its name, before a judge can say anything.
+// needs are the smallest counts, by name, that prove something.
 type needs map[string]int64
 
-// enough reports whether all that the judge needs has been counted.
+// enough reports whether the needs are met.
 func (st *stage) enough() bool {
 	for what, n := range st.needs {
 		if st.Counted(what) < n {
@@ -62,38 +62,37 @@ func (st *stage) enough() bool {
 func (st *stage) set(env ...string) { st.spec.Env = append(st.spec.Env, env...) }
 
 // route adds a route with an upstream of its own.
-func (st *stage) route(name, path string, h http.HandlerFunc, env ...string) error {
-	addr, err := st.Serve(echoing(h))
+func (st *stage) route(name, path string, h http.HandlerFunc, env ...string) {
+	addr := st.Serve(echoing(h))
 	st.routes = append(st.routes, name)
 	prefix := "RETRYPROXY_ROUTE_" + strings.ToUpper(name) + "_"
 	st.set("RETRYPROXY_ROUTES="+strings.Join(st.routes, ","), prefix+"PATH="+path, prefix+"UPSTREAM=http://"+addr)
 	for _, e := range env {
 		st.set(prefix + e)
 	}
-	return err
 }
 
-// strike is one connection of an attack in flight.
+// strike is one connection of an attack.
 type strike struct {
 	context.Context
 	addr string
 	*tally
 }
 
-// tally counts what an attack did and what it met. It is safe for concurrent use.
+// tally counts what an attack sent, and how it was turned away. It is safe for concurrent use.
 type tally struct {
 	sent   atomic.Int64 // frames, requests or pieces
-	ended  atomic.Int64 // by the proxy, in the middle
-	resets atomic.Int64 // streams that it reset or refused, and connections that it told to go away
+	ended  atomic.Int64 // connections that the proxy closed
+	resets atomic.Int64 // streams that it reset or refused, and its GOAWAY frames
 }
 
 func (t *tally) turnedAway() bool { return t.ended.Load()+t.resets.Load() > 0 }
 
-// pause is before an attacker that was turned away comes again.
+// pause is how long an attacker waits before it connects again.
 const pause = 20 * time.Millisecond
 
-// carryOut attacks until ctx ends.
-func (a *attack) carryOut(ctx context.Context, st *stage, addr string, t *tally) {
+// run runs the attack until ctx ends.
+func (a *attack) run(ctx context.Context, st *stage, addr string, t *tally) {
 	var all sync.WaitGroup
 	for range a.conns {
 		all.Go(func() {
@@ -108,7 +107,7 @@ func (a *attack) carryOut(ctx context.Context, st *stage, addr string, t *tally)
 	all.Wait()
 }
 
-// dial connects to addr; the connection ends with the attack.
+// dial connects to addr. The connection is closed at the end of the attack.
 func (s *strike) dial(addr string) (net.Conn, error) {
 	nc, err := new(net.Dialer).DialContext(s, "tcp", addr)
 	if err != nil {
@@ -118,7 +117,7 @@ func (s *strike) dial(addr string) (net.Conn, error) {
 	return nc, nil
 }
 
-// every does something again and again until it fails; d apart.
+// every calls do until it fails, with pauses of d.
 func (s *strike) every(d time.Duration, do func() error) error {
 	for {
 		if err := do(); err != nil {
@@ -131,9 +130,9 @@ func (s *strike) every(d time.Duration, do func() error) error {
 	}
 }
 
-// ask sends bytes over a connection of its own and calls tell for each final response, until
-// the connection ends or is quiet for so long.
-func (s *strike) ask(addr, raw string, quiet time.Duration, tell func(r *http.Response)) error {
+// ask sends raw over a new connection and calls got for each final response, until the connection ends or
+// nothing comes for the time quiet.
+func (s *strike) ask(addr, raw string, quiet time.Duration, got func(r *http.Response)) error {
 	nc, err := s.dial(addr)
 	if err != nil {
 		return err
@@ -149,7 +148,7 @@ func (s *strike) ask(addr, raw string, quiet time.Duration, tell func(r *http.Re
 			return nil
 		}
 		if res.StatusCode >= 200 {
-			tell(res)
+			got(res)
 		}
 		if _, err := io.Copy(io.Discard, res.Body); err != nil {
 			return nil
@@ -157,14 +156,14 @@ func (s *strike) ask(addr, raw string, quiet time.Duration, tell func(r *http.Re
 	}
 }
 
-// inTurn returns one after the other, from the first again after the last. It is safe for concurrent use.
+// inTurn returns a function that returns the elements of all in turn. It is safe for concurrent use.
 func inTurn[T any](all []T) func() T {
 	var n atomic.Int64
 	return func() T { return all[int(n.Add(1))%len(all)] }
 }
 
-// asked is the target that the upstream says it answers; "": the proxy answered itself.
+// asked returns the target that the upstream responded to; "" if the response is the proxy's own.
 func asked(r *http.Response) string { return r.Header.Get(askedField) }
 
-// perSlow is a client of HTTP/1.1 with a request in flight, and its connection upstream.
+// perSlow is the memory of a request in flight over HTTP/1.1, with both connections.
 const perSlow = 2 * 160 * kib

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// frames is a connection of HTTP/2, frame by frame.
+// frames is an HTTP/2 connection that is written frame by frame. The first error of writing is kept; f.out
+// returns it.
 type frames struct {
 	*http2.Framer
 	out  *bufio.Writer
@@ -23,7 +24,7 @@ type frames struct {
 	enc  *hpack.Encoder
 }
 
-// http2 begins a connection of HTTP/2.
+// http2 opens an HTTP/2 connection.
 func (s *strike) http2(settings ...http2.Setting) (*frames, error) {
 	nc, err := s.dial(s.addr)
 	if err != nil {
@@ -40,16 +41,13 @@ func (s *strike) http2(settings ...http2.Setting) (*frames, error) {
 	return f, out.Flush()    // and the error of all these
 }
 
-// listen calls hear, unless it is nil, for each frame that the proxy sends until the connection ends. s counts those
-// that turn the attacker away: resets, and answers of 4xx and 5xx.
-func (s *strike) listen(f *frames, hear func(http2.Frame)) {
+// listen reads what the proxy sends until the connection ends. It counts the frames that turn the attacker away:
+// resets, and responses with 4xx and 5xx.
+func (s *strike) listen(f *frames) {
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
 			return
-		}
-		if hear != nil {
-			hear(frame)
 		}
 		switch frame := frame.(type) {
 		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
@@ -62,12 +60,12 @@ func (s *strike) listen(f *frames, hear func(http2.Frame)) {
 	}
 }
 
-// block is the header block of a request, with more fields if given (name, value).
+// block returns the header block of a request. more are names and values of further headers.
 func (f *frames) block(method, path string, more ...string) []byte {
 	return f.fields(append([]string{":method", method, ":path", path, ":scheme", "http", ":authority", "bench.test"}, more...))
 }
 
-// fields is a header block of names and values in turn, whatever they are.
+// fields returns a header block of names and values in turn, valid or not.
 func (f *frames) fields(pairs []string) []byte {
 	f.head.Reset()
 	for i := 0; i < len(pairs); i += 2 {
@@ -77,29 +75,28 @@ func (f *frames) fields(pairs []string) []byte {
 }
 
 // begin opens a stream and returns its number.
-func (f *frames) begin(block []byte, end bool) (uint32, error) {
+func (f *frames) begin(block []byte, end bool) uint32 {
 	id := f.next
 	f.next += 2
-	return id, f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: end, EndHeaders: true})
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: end, EndHeaders: true})
+	return id
 }
 
-// fill opens as many streams as may be.
-func (f *frames) fill(path string) error {
+// fill opens as many streams as are allowed.
+func (f *frames) fill(path string) {
 	for range atOnce {
-		if _, err := f.begin(f.block("GET", path), true); err != nil {
-			return err
-		}
+		f.begin(f.block("GET", path), true)
 	}
-	return f.out.Flush()
 }
 
-// perConnection is how many requests one connection is used for by askByHTTP2: their
-// answers are not to fill its window, which never opens again.
+// perConnection bounds the requests of askByHTTP2 over one connection. Their responses must fit into the
+// connection's window, which is never updated.
 const perConnection = 30
 
-// askByHTTP2 sends requests, each as its fields (name, value) and a body, one after the
-// other over one connection, and calls tell for each response. A request that ends the connection ends the rest.
-func (s *strike) askByHTTP2(next func() (pairs []string, body string), tell func(r *http.Response)) error {
+// askByHTTP2 sends requests over one connection, each after the response to the one before, and calls got
+// for each response. next returns the headers, as names and values in turn, and the body. If a request
+// ends the connection, askByHTTP2 returns.
+func (s *strike) askByHTTP2(next func() (pairs []string, body string), got func(r *http.Response)) error {
 	f, err := s.http2()
 	if err != nil {
 		return err
@@ -107,14 +104,11 @@ func (s *strike) askByHTTP2(next func() (pairs []string, body string), tell func
 	defer f.nc.Close()
 	for range perConnection {
 		pairs, body := next()
-		id, err := f.begin(f.fields(pairs), body == "")
-		if err == nil && body != "" {
-			err = f.WriteData(id, true, []byte(body))
+		id := f.begin(f.fields(pairs), body == "")
+		if body != "" {
+			_ = f.WriteData(id, true, []byte(body))
 		}
-		if err == nil {
-			err = f.out.Flush()
-		}
-		if err != nil {
+		if f.out.Flush() != nil {
 			return nil // the one before has ended the connection
 		}
 		s.sent.Add(1)
@@ -123,13 +117,13 @@ func (s *strike) askByHTTP2(next func() (pairs []string, body string), tell func
 			return nil
 		}
 		if r != nil {
-			tell(r)
+			got(r)
 		}
 	}
 	return nil
 }
 
-// answer waits for the final response headers of a stream; nil: the stream was refused.
+// answer waits for the final response headers of a stream. It returns nil if the stream was refused.
 func (f *frames) answer(id uint32) (*http.Response, error) {
 	_ = f.nc.SetReadDeadline(time.Now().Add(patience))
 	for {

@@ -17,24 +17,24 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// injectionAttacks write into the log what is to be read as something else. The metrics' labels are
-// closed sets (TestLabelsAreClosed in metrics).
+// injectionAttacks try to forge lines of the log. The labels of metrics are closed sets
+// (TestLabelsAreClosed in metrics).
 var injectionAttacks = []attack{
-	{name: "log injection", conns: 8, bound: atEase + 8*(perSlow+perHead), why: "8 requests with heads of 64 KiB", prepare: logInjection},
+	{name: "log injection", conns: 8, bound: baseMemory + 8*(perSlow+perHead), why: "8 requests with heads of 64 KiB", prepare: logInjection},
 }
 
-// secret is in no line of the log.
+// secret must not appear in the log.
 const secret = "SECRET-7f3a9c"
 
-// hostile is what is put in everywhere: ends of lines, as they are and escaped, ends of
-// strings, JSON, terminal sequences, bytes that are no UTF-8, and what hides or turns text.
+// hostile is inserted everywhere: line ends, plain and escaped, ends of strings, JSON, terminal sequences,
+// invalid UTF-8, and characters that hide or reverse text.
 var hostile = []string{
 	"\"}\r\n{\"level\":\"info\",\"msg\":\"forged\",\"forged\":1}", "\n{\"msg\":\"forged\"}\n", "\r", "\x00", "\x1b[2J\x1b[31m", "\x7f", "\x08\x08", "\x0b\x0c", "\x85", "\x9b31m",
 	`","msg":"forged","forged":"`, `"}{"msg":"forged"}`, `\`, `\"`, `\n`, `\u000a{"msg":"forged"}`, `\u001b[31m`, "%0d%0a%7b%22msg%22:%22forged%22%7d", "%00", "%1b[31m",
 	"\u2028\u2029", "\u202e", "\u200b", "\ufeff", "\xff\xfe", "\xc0\x8a", "\xed\xa0\x80", "\xf4\x90\x80\x80", "'", "`", "$(reboot)", "${jndi:ldap://x}", "<script>", "{}", "[]", "\t", strings.Repeat("A", 300),
 }
 
-// spell is a few of them, and as much of what is allowed.
+// spell returns a few of hostile, with letters between them.
 func spell(r *rand.Rand) string {
 	var b strings.Builder
 	for range 1 + r.IntN(4) {
@@ -50,10 +50,10 @@ func spell(r *rand.Rand) string {
 	return b.String()
 }
 
-// harmless takes out what ends a head, so that more than the parser is tried.
+// harmless removes what the parser refuses, so that the request gets past it.
 var harmless = strings.NewReplacer("\r", "", "\n", "", "\x00", "", "\x1b", "", "\x7f", "", "\x08", "", "\x0b", "", "\x0c", "", " ", "", "\t", "")
 
-// token is a method or the name of a field.
+// token returns a random method or header name.
 func token(r *rand.Rand) string {
 	const chars = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	b := make([]byte, 1+r.IntN(20))
@@ -63,33 +63,29 @@ func token(r *rand.Rand) string {
 	return string(b)
 }
 
-// evil is one of these in what can be one line of a field.
+// evil returns a spell that a header value may have.
 func evil(r *rand.Rand) string { return harmless.Replace(spell(r)) }
 
-// fresh is a source that nothing follows from.
+// fresh returns a randomly seeded source.
 func fresh() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), 1)) }
 
 func logInjection(st *stage) error {
-	dir, err := st.TempDir()
-	if err != nil {
-		return err
-	}
-	st.spec.Log = dir + "/log"
+	st.spec.Log = st.TempDir() + "/log"
 	st.set("RETRYPROXY_ACCESS_LOG=true")
-	hear := func(*http.Response) { st.Count(answers, 1) }
+	got := func(*http.Response) { st.Count(answers, 1) }
 	st.strike = func(s *strike) error {
 		r := fresh()
 		if r.IntN(4) == 0 {
-			return s.askByHTTP2(func() ([]string, string) { return logRequest2(r), "" }, hear)
+			return s.askByHTTP2(func() ([]string, string) { return logRequest2(r), "" }, got)
 		}
 		var b strings.Builder
 		for range 20 { // of which one that is refused ends the connection
 			b.WriteString(logRequest(r) + "\r\n")
 		}
-		return s.ask(s.addr, b.String()+"GET /ok HTTP/1.1\r\nHost: bench.test\r\nConnection: close\r\n\r\n", time.Second, hear)
+		return s.ask(s.addr, b.String()+"GET /ok HTTP/1.1\r\nHost: bench.test\r\nConnection: close\r\n\r\n", time.Second, got)
 	}
 	st.judge, st.needs = st.judgeLog, needs{answers: 20}
-	return st.route("bad", "/bad/*", func(w http.ResponseWriter, _ *http.Request) { // an upstream that says the same things
+	st.route("bad", "/bad/*", func(w http.ResponseWriter, _ *http.Request) { // an upstream that says the same things
 		evil := spell(fresh())
 		switch rand.IntN(4) {
 		case 0:
@@ -100,6 +96,7 @@ func logInjection(st *stage) error {
 			raw(w, "HTTP/1.1 200 "+harmless.Replace(evil)+"\r\n"+askedField+": x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		}
 	}, "BREAKER=off", "CONCURRENCY_LIMIT=off", "MAX_RETRIES=1", "BACKOFF=none")
+	return nil
 }
 
 func logRequest(r *rand.Rand) string {
@@ -119,10 +116,10 @@ func logRequest2(r *rand.Rand) []string {
 		"authorization", secret, "x-request-id", evil(r), "user-agent", evil(r), strings.ToLower(token(r)), evil(r)}
 }
 
-// longestLine is a path of 1 KiB, in which a byte may take two, an id of 128, and the rest.
+// longestLine has room for a path of 1 KiB with every byte escaped to two, an id of 128 bytes, and the rest.
 const longestLine = 4 * kib
 
-// requestKeys are those of the access log, and of a request given up.
+// requestKeys are the keys of lines about requests.
 var requestKeys = []string{"attempts", "duration_seconds", "host", "level", "method", "msg", "outcome", "path", "peer", "reason", "request_bytes", "request_id", "response_bytes", "route", "status", "time", "trace_id", "user_agent"}
 
 func (st *stage) judgeLog(*rig.Proxy) string {
@@ -153,7 +150,7 @@ func (st *stage) judgeLog(*rig.Proxy) string {
 	return fmt.Sprintf("%d lines of requests, each one JSON object with its keys, the longest of %d bytes; %d lines with something wrong", st.Counted(lines), longest, st.N())
 }
 
-// judgeLine reports whether a line is of a request, and what is wrong with it.
+// judgeLine reports whether a line is about a request, and what is wrong with it.
 func judgeLine(line []byte) (ofRequest bool, wrong error) {
 	switch {
 	case len(line) > longestLine:
@@ -181,7 +178,7 @@ func judgeLine(line []byte) (ofRequest bool, wrong error) {
 	return true, nil
 }
 
-// keysOf are the keys of one object, each as often as it is there.
+// keysOf returns the keys of a JSON object, duplicates included, and the value of msg.
 func keysOf(line []byte) (keys []string, msg string, err error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

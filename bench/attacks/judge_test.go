@@ -58,7 +58,7 @@ func TestAnAnswerFromElsewhereIsSeen(t *testing.T) {
 		if tc.location != "" {
 			h.Header.Set("Location", tc.location)
 		}
-		if g.hearNamed(h); g.N() != tc.n {
+		if g.judgeNamed(h); g.N() != tc.n {
 			t.Errorf("%s: %v", name, g.All())
 		}
 	}

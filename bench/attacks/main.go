@@ -1,3 +1,15 @@
+// Command attacks attacks retryproxy as a client can: floods of HTTP/2 frames, streams that are opened
+// and reset, endless headers, windows that never open, and the same over HTTP/1.1. Each attack has its
+// own proxy process, which also serves ordinary clients. Further attacks come from clients and upstreams
+// that want the proxy to connect elsewhere, to write false lines into its log, to wait forever, or to
+// overlook a request within another. Each of these has its own judge.
+//
+// An attack is withstood if no request of another client fails, memory stays below the attack's bound
+// (computed from the limits, whatever the duration), the proxy turns the attacker away where it must, and
+// goroutines and descriptors are released afterwards. How much longer the other clients wait depends on
+// the machine, so it is printed but not judged.
+//
+// Linux only, because it reads /proc. All traffic is on loopback.
 package main
 
 import (
@@ -16,11 +28,11 @@ import (
 
 func main() { rig.Main("attacks", run) }
 
-// leastForMemory is how long an attack on the memory has to last: in its first seconds the
-// attackers' arrival is on the cores, and a bystander's wait says nothing.
+// leastForMemory is the shortest duration of an attack on the memory. During the first seconds the
+// attackers' connecting takes the cores, and the wait of a bystander means nothing.
 const leastForMemory = 10 * time.Second
 
-// attacks are those that the time is enough for.
+// attacks returns the attacks that the time is long enough for.
 func attacks(lasts time.Duration) []attack {
 	all := slices.Concat(http2Attacks, http1Attacks, prematureAttacks, ssrfAttacks, injectionAttacks, retryAfterAttacks, adminAttacks, smugglingAttacks)
 	if lasts >= leastForMemory {
@@ -35,7 +47,7 @@ type options struct {
 	lasts time.Duration
 }
 
-// run makes all attacks that were chosen. One that was not withstood is rig.ErrFound.
+// run plays the chosen attacks. It returns rig.ErrFound if one was not withstood.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, only := &options{}, ""
 	f := rig.NewFlags("attacks", stderr, &o.proxy)
@@ -51,10 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	bed := &rig.Bed{}
 	defer bed.End()
-	upstream, err := bed.Serve(echoing(usual()))
-	if err != nil {
-		return err
-	}
+	upstream := bed.Serve(echoing(usual()))
 	var found error
 	title := ""
 	for _, a := range chosen {
@@ -82,7 +91,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return found
 }
 
-// title begins the table that the attack is a row of.
+// title returns the head of the attack's table.
 func (a *attack) title() string {
 	met := "connections ended, streams refused"
 	if a.prepare != nil {
@@ -91,13 +100,13 @@ func (a *attack) title() string {
 	return fmt.Sprintf("\n| attack | connections | sent | %s | memory: before, grew by, bound (MiB) | others: requests, failed | their p99: before, during, ratio | goroutines, descriptors: before, after |\n|---|---|---|---|---|---|---|---|\n", met)
 }
 
-// good is what other clients ask for.
+// good is the body that other clients expect.
 var good = strings.Repeat("good", 256)
 
-// askedField is the target that the upstream answers, in each of its responses.
+// askedField is a response header with the target of the request.
 const askedField = "X-Asked"
 
-// echoing has a handler say which target it answers.
+// echoing adds askedField to the responses of h.
 func echoing(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(askedField, r.RequestURI)
@@ -105,7 +114,7 @@ func echoing(h http.Handler) http.Handler {
 	})
 }
 
-// usual is what is behind the proxy where an attack has nothing of its own.
+// usual is the upstream, unless an attack has its own.
 func usual() *http.ServeMux {
 	m := http.NewServeMux()
 	m.HandleFunc("/ok", func(w http.ResponseWriter, r *http.Request) {
@@ -133,7 +142,7 @@ func usual() *http.ServeMux {
 	return m
 }
 
-// raw answers with bytes of any kind and ends the connection.
+// raw sends arbitrary bytes and closes the connection.
 func raw(w http.ResponseWriter, answer string) {
 	if nc, _, err := w.(http.Hijacker).Hijack(); err == nil {
 		_, _ = io.WriteString(nc, answer)

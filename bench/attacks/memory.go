@@ -11,13 +11,13 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// comeAgain is how long one waits that was turned away: to come at once would be another attack, on the cores.
+// comeAgain is how long attackers wait before they connect again. Without it this would be an attack on the CPU.
 const comeAgain = time.Second
 
-// memoryAttacks are made against a process in a cgroup with as little memory as containers give a sidecar. It must
-// not be killed for it, and whoever comes anew is served within a second.
+// memoryAttacks run against a process in a cgroup with as little memory as a sidecar may have. It must not be
+// killed, and new clients must be served within a second.
 func memoryAttacks() (all []attack) {
-	fill := func(path string) func(f *frames) error { return func(f *frames) error { return f.fill(path) } }
+	fill := func(path string) func(f *frames) { return func(f *frames) { f.fill(path) } }
 	for _, limit := range []int64{64 * mib, 128 * mib, 256 * mib} {
 		for _, a := range []struct {
 			name   string
@@ -37,7 +37,7 @@ func memoryAttacks() (all []attack) {
 	return all
 }
 
-// confine has the proxy run in a cgroup, and bystanders come to it.
+// confine puts the proxy into a cgroup and adds bystanders.
 func (st *stage) confine(limit int64) error {
 	g, err := st.NewGroup(fmt.Sprintf("attacks-%d", os.Getpid()), limit)
 	if err != nil {
@@ -45,11 +45,7 @@ func (st *stage) confine(limit int64) error {
 	}
 	st.spec.By = g.By()
 	if st.secure {
-		dir, err := st.TempDir()
-		if err != nil {
-			return err
-		}
-		file := dir + "/both.pem"
+		file := st.TempDir() + "/both.pem"
 		if err := rig.WriteCertificate(file, net.IPv4(127, 0, 0, 1), time.Now().Add(time.Hour)); err != nil {
 			return err
 		}
@@ -91,13 +87,13 @@ func (st *stage) confine(limit int64) error {
 	return nil
 }
 
-// bystanders ask on a new connection each time, by HTTP/1.1 and by HTTP/2 in turn.
+// bystanders open a new connection for each request, over HTTP/1.1 and HTTP/2 in turn.
 const (
 	bystanders     = "bystanders"
 	late           = "later"
 	bystanderEvery = 100 * time.Millisecond
 	servedWithin   = time.Second
-	// mostLate in a hundred may be later, but none is refused: the attackers have the same cores.
+	// mostLate percent may be later, because the attackers use the same cores. None may be refused.
 	mostLate = 2
 )
 
@@ -111,8 +107,7 @@ func slowReader(s *strike) error {
 	return err
 }
 
-// handshakeAgain is comeAgain for clients with TLS. If 1600 of them came back each second, their
-// handshakes would be an attack on the cores, which the attackers share with the proxy here.
+// handshakeAgain is comeAgain for TLS clients. 1600 handshakes a second would be an attack on the CPU.
 const handshakeAgain = 10 * time.Second
 
 func idleTLS(s *strike) error {

@@ -15,18 +15,17 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// result is what an attack came to.
+// result is the result of an attack.
 type result struct {
 	*attack
 	sent, ended, resets   int64
 	quiet, under          *rig.Timeline // how others were served before and during the attack
 	before, during, after rig.Level
-	told                  string // what a judge of its own looked for, and found
+	looked                string // what a judge of its own looked for, and how often it was there
 	found                 []string
 }
 
-// play attacks a process of its own for as long as the options say. It has its defaults, and
-// what the stage says.
+// play runs the attack against a new process with default settings and those of the stage.
 func (a *attack) play(ctx context.Context, o *options, upstream string) (*result, error) {
 	st := &stage{strike: a.strike, spec: rig.Spec{Program: o.proxy, Upstream: "http://" + upstream}}
 	defer st.End()
@@ -58,7 +57,7 @@ func (a *attack) play(ctx context.Context, o *options, upstream string) (*result
 	defer cancel()
 	t := &tally{}
 	var busy sync.WaitGroup
-	busy.Go(func() { a.carryOut(attacked, st, p.Addr, t) })
+	busy.Go(func() { a.run(attacked, st, p.Addr, t) })
 	if st.beside != nil {
 		busy.Go(func() { st.beside(attacked, p) })
 	}
@@ -78,66 +77,62 @@ func (a *attack) play(ctx context.Context, o *options, upstream string) (*result
 		for what, n := range st.needs {
 			st.AtLeast(n, what)
 		}
-		r.told = st.judge(p)
+		r.looked = st.judge(p)
 		r.found = st.All()
 	}
 	r.after, err = p.Settle(patience, func(l rig.Level) bool { return !l.Above(r.before, slack) })
 	return r, err
 }
 
-// slack is how many more goroutines and descriptors are the same as before: a few come and go.
+// slack is how many goroutines and descriptors come and go.
 const slack = 12
 
-// grew is by how much the process's memory grew beyond what it was before.
+// grew returns how many bytes the process grew by.
 func (r *result) grew() int64 { return max(r.during.Peak, r.after.Peak) - r.before.RSS }
 
-// wrong is what was not withstood.
-func (r *result) wrong() (all []string) {
-	say := func(bad bool, format string, a ...any) {
-		if bad {
-			all = append(all, fmt.Sprintf(format, a...))
-		}
-	}
+// wrong returns what was not withstood.
+func (r *result) wrong() []string {
+	var c rig.Check
 	before, first := failures(r.quiet)
 	during, then := failures(r.under)
-	say(before+during > 0, "%d requests of others failed before and %d during the attack: %q", before, during, append(first, then...))
-	say(r.under.Total()[requests] == 0, "no request of others was served")
-	say(r.grew() > r.bound, "memory grew by %.1f MiB, more than %.1f MiB for %s", mibOf(r.grew()), mibOf(r.bound), r.why)
-	say(r.sent == 0, "the attack sent nothing")
-	say(r.ends && r.ended+r.resets == 0, "the attacker was not turned away")
-	say(r.after.Above(r.before, slack), "%d goroutines and %d descriptors after it, %d and %d before", r.after.Goroutines, r.after.Descriptors, r.before.Goroutines, r.before.Descriptors)
-	return append(all, r.found...)
+	c.That(before+during == 0, "%d requests of others failed before and %d during the attack: %q", before, during, append(first, then...))
+	c.That(r.under.Total()[requests] > 0, "no request of others was served")
+	c.That(r.grew() <= r.bound, "memory grew by %.1f MiB, more than %.1f MiB for %s", mibOf(r.grew()), mibOf(r.bound), r.why)
+	c.That(r.sent > 0, "the attack sent nothing")
+	c.That(!r.ends || r.ended+r.resets > 0, "the attacker was not turned away")
+	c.That(!r.after.Above(r.before, slack), "%d goroutines and %d descriptors after it, %d and %d before", r.after.Goroutines, r.after.Descriptors, r.before.Goroutines, r.before.Descriptors)
+	return append(c.All(), r.found...)
 }
 
 func mibOf(n int64) float64 { return float64(n) / mib }
 
 func (r *result) print(w io.Writer) {
-	if r.told == "" {
-		r.told = fmt.Sprintf("%d, %d", r.ended, r.resets)
+	if r.looked == "" {
+		r.looked = fmt.Sprintf("%d, %d", r.ended, r.resets)
 	}
 	failed, _ := failures(r.under)
 	quiet, under := r.quiet.Within(0.99), r.under.Within(0.99)
 	fmt.Fprintf(w, "| %s | %d | %d | %s | %.1f, %.1f, %.0f | %d, %d | %.1f ms, %.1f ms, %.1f | %d, %d; %d, %d |\n",
-		r.name, r.conns, r.sent, r.told, mibOf(r.before.RSS), mibOf(r.grew()), mibOf(r.bound), r.under.Total()[requests], failed,
+		r.name, r.conns, r.sent, r.looked, mibOf(r.before.RSS), mibOf(r.grew()), mibOf(r.bound), r.under.Total()[requests], failed,
 		ms(quiet), ms(under), float64(under)/float64(max(quiet, 1)),
 		r.before.Goroutines, r.before.Descriptors, r.after.Goroutines, r.after.Descriptors)
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// others are the clients that do no harm.
+// others are the ordinary clients.
 type others struct {
 	clients [2]*http.Client // by HTTP/1.1 and by HTTP/2
 	scheme  string
 }
 
-// What a rig.Timeline of the others counts.
+// What the Timeline of the others counts.
 const (
 	requests = "requests"
 	failed   = "failed: " // and why
 )
 
-// failures are how many requests failed, and why.
+// failures returns how many requests failed, and why.
 func failures(t *rig.Timeline) (n int, why []string) {
 	total := t.Total()
 	for name := range total {
@@ -149,14 +144,14 @@ func failures(t *rig.Timeline) (n int, why []string) {
 }
 
 const (
-	// othersOf each protocol, each with a request every othersEvery or as fast as the proxy answers.
+	// othersOf clients use each protocol. Each pauses for othersEvery after a response.
 	othersOf    = 4
 	othersEvery = 2 * time.Millisecond
-	// patience is what a client waits for a response.
+	// patience is how long a client waits for a response.
 	patience = 30 * time.Second
 )
 
-// newOthers come over TLS if secure, whatever the certificate.
+// newOthers makes clients. If secure, they use TLS and accept any certificate.
 func newOthers(secure bool) *others {
 	o := &others{scheme: "http"}
 	if secure {
@@ -179,7 +174,7 @@ func (o *others) close() {
 	}
 }
 
-// call sends requests until ctx ends and returns what became of them.
+// call sends requests until ctx ends and returns their results.
 func (o *others) call(ctx context.Context, addr string) *rig.Timeline {
 	t := rig.NewTimeline()
 	var all sync.WaitGroup
@@ -200,7 +195,7 @@ func (o *others) call(ctx context.Context, addr string) *rig.Timeline {
 	return t
 }
 
-// ask sends one request, whole whatever ends meanwhile, by the protocols in turn.
+// ask sends one request, over HTTP/1.1 and HTTP/2 in turn. It is not cut short by the end of the attack.
 func (o *others) ask(n int, addr string) error {
 	target := "/ok?" + strconv.FormatUint(rand.Uint64(), 36)
 	res, err := o.clients[n%len(o.clients)].Get(o.scheme + "://" + addr + target)

@@ -14,21 +14,21 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// retryAfterAttacks are an upstream that asks for waits without end, of which clients
-// wait no longer than the caps, and nobody else at all.
+// retryAfterAttacks is an upstream that asks for absurd waits. Its clients wait no longer than the caps, and
+// no other client waits at all.
 var retryAfterAttacks = []attack{
-	{name: "Retry-After abuse", conns: 200, bound: atEase + 200*perSlow, why: "200 requests", prepare: retryAfterAbuse},
+	{name: "Retry-After abuse", conns: 200, bound: baseMemory + 200*perSlow, why: "200 requests", prepare: retryAfterAbuse},
 }
 
-// The caps of the attack: a request's time, and a pause's that is shared.
+// The caps: the time of a request, and of a shared pause.
 const (
 	capRequest        = time.Second
 	capRateLimitPause = 500 * time.Millisecond
-	// capSlack is for two cores and 208 clients.
+	// capSlack is for 208 clients on two cores.
 	capSlack = 2 * time.Second
 )
 
-// waits are what the upstream asks for.
+// waits are the headers that the upstream sends.
 var waits = []string{
 	"Retry-After: 0", "Retry-After: 1", "Retry-After: 86400", "Retry-After: 9223372036", "Retry-After: 9223372037", "Retry-After: 18446744073709551616", "Retry-After: " + strings.Repeat("9", 5000),
 	"Retry-After: -1", "Retry-After: +5", "Retry-After: 1e9", "Retry-After: 0x7fffffff", "Retry-After: NaN", "Retry-After: Infinity", "Retry-After: ", "Retry-After: 1, 2, 3",
@@ -39,29 +39,27 @@ var waits = []string{
 	"RateLimit-Policy: \"x\";q=0;w=1\r\nRateLimit: \"x\";r=0;t=-5", "X-RateLimit-Reset-After: 1e308\r\nX-RateLimit-Remaining: 0", "Retry-After-Ms: 99999999999", "Grpc-Retry-Pushback-Ms: 9223372036854775807", "X-Envoy-Ratelimited: true",
 }
 
-// What is counted of these clients.
+// What is counted.
 const (
 	keptFor        = "time of a client"
 	rejected, busy = "answers 429", "answers 503"
 )
 
-// waitRoutes are without shared pauses, with one for all, and with one by a field.
+// waitRoutes are routes without shared pauses, with one pause for all requests, and with one per header value.
 var waitRoutes = map[string]string{"none": "none", "route": "route", "field": "header:X-Key"}
 
-// retryAfterAbuse has each route's upstream ask for one wait after another. Then the upstream is
-// well, and each route must be served again.
+// retryAfterAbuse gives each route an upstream that asks for one wait after another. When the upstream is
+// good again, each route must be served again.
 func retryAfterAbuse(st *stage) error {
 	var well atomic.Bool
 	for name, key := range waitRoutes {
-		if err := st.route(name, "/"+name+"/*", func(w http.ResponseWriter, _ *http.Request) {
+		st.route(name, "/"+name+"/*", func(w http.ResponseWriter, _ *http.Request) {
 			if well.Load() {
 				return
 			}
 			status := []string{"429 Too Many Requests", "503 Service Unavailable"}[rand.IntN(2)]
 			raw(w, "HTTP/1.1 "+status+"\r\n"+waits[rand.IntN(len(waits))]+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-		}, "RATE_LIMIT_PAUSE_KEY="+key, "RATE_LIMIT_PAUSE_MAX="+capRateLimitPause.String(), "REQUEST_TIMEOUT="+capRequest.String(), "BUDGET_RATIO=off"); err != nil {
-			return err
-		}
+		}, "RATE_LIMIT_PAUSE_KEY="+key, "RATE_LIMIT_PAUSE_MAX="+capRateLimitPause.String(), "REQUEST_TIMEOUT="+capRequest.String(), "BUDGET_RATIO=off")
 	}
 	st.needs = needs{rejected: 20, busy: 5}
 	route := inTurn(slices.Collect(maps.Keys(waitRoutes)))
@@ -84,11 +82,11 @@ func retryAfterAbuse(st *stage) error {
 	return nil
 }
 
-func (s *strike) askRoute(name string, key int, tell func(*http.Response)) error {
-	return s.ask(s.addr, fmt.Sprintf("GET /%s/x HTTP/1.1\r\nHost: bench.test\r\nX-Key: %d\r\nConnection: close\r\n\r\n", name, key), patience, tell)
+func (s *strike) askRoute(name string, key int, got func(*http.Response)) error {
+	return s.ask(s.addr, fmt.Sprintf("GET /%s/x HTTP/1.1\r\nHost: bench.test\r\nX-Key: %d\r\nConnection: close\r\n\r\n", name, key), patience, got)
 }
 
-// judgeWaits asks until everything is served again.
+// judgeWaits sends requests until all routes are served again.
 func (st *stage) judgeWaits(p *rig.Proxy) string {
 	began := time.Now()
 	for name := range waitRoutes {
@@ -108,7 +106,7 @@ func (st *stage) judgeWaits(p *rig.Proxy) string {
 		longest.Round(time.Millisecond), capRequest, st.Counted(rejected), st.Counted(busy), recovered.Round(time.Millisecond), capRateLimitPause)
 }
 
-// allServed reports whether fifty requests in a row of a route are served, with as many keys.
+// allServed reports whether fifty requests in a row, each with another key, are served.
 func allServed(p *rig.Proxy, name string) bool {
 	s, good := &strike{context.Background(), p.Addr, &tally{}}, 0
 	for i := range 50 {

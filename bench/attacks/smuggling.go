@@ -15,14 +15,14 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// smugglingAttacks hide a request in another, for a reader of its end elsewhere. The
-// upstream may see only what net/http reads in the client's bytes, with the same body.
+// smugglingAttacks hide a request in another one, for a parser that sees its end elsewhere. The upstream
+// may only get requests that net/http finds in the client's bytes, with the same bodies.
 var smugglingAttacks = []attack{
-	{name: "request smuggling by HTTP/1.1", conns: 32, bound: atEase + 32*perSlow, why: "32 requests", prepare: smuggling(false)},
-	{name: "request smuggling by HTTP/2", conns: 16, bound: atEase + 16*perStream, why: "16 requests", prepare: smuggling(true)},
+	{name: "request smuggling by HTTP/1.1", conns: 32, bound: baseMemory + 32*perSlow, why: "32 requests", prepare: smuggling(false)},
+	{name: "request smuggling by HTTP/2", conns: 16, bound: baseMemory + 16*perStream, why: "16 requests", prepare: smuggling(true)},
 }
 
-// smuggleStage knows what clients sent, and hears what the upstream took.
+// smuggleStage compares what clients sent with what the upstream got.
 type smuggleStage struct {
 	*stage
 	sent atomic.Uint64
@@ -35,8 +35,7 @@ type smuggleStage struct {
 func smuggling(two bool) func(st *stage) error {
 	return func(st *stage) error {
 		g := &smuggleStage{stage: st, meant: map[string]bool{}, said: map[string]string{}}
-		addr, err := st.Record(&rig.Recorder{Begin: func() (rig.Take, func([]byte)) { return g.take, nil }})
-		st.spec.Upstream = "http://" + addr
+		st.spec.Upstream = "http://" + st.Record(&rig.Recorder{Begin: func() (rig.Take, func([]byte)) { return g.take, nil }})
 		table := smuggles()
 		st.strike = func(s *strike) error {
 			if two {
@@ -54,11 +53,11 @@ func smuggling(two bool) func(st *stage) error {
 		st.judge = func(*rig.Proxy) string {
 			return fmt.Sprintf("%d whole requests in what clients sent; %d at the upstream, each of them one of those, with its body; %d others, or answers to somebody else", len(g.meant), g.Counted(seen), g.N())
 		}
-		return err
+		return nil
 	}
 }
 
-// take judges what has come to the upstream, in the one form that no two parsers read differently.
+// take judges a request at the upstream. It must have the form that all parsers read alike.
 func (g *smuggleStage) take(m rig.Message, err error) (response string, again bool) {
 	if doubt := conformance.CheckRequest(m.Raw); doubt != "" || conformance.Malformed(err) {
 		g.Add("the upstream was sent a doubtful request: %s (%v): %.500q", doubt, err, m.Raw)
@@ -74,24 +73,22 @@ func (g *smuggleStage) take(m rig.Message, err error) (response string, again bo
 	return response, true
 }
 
-// quietEnough is how long a client waits for more where its stream is cut off.
+// quietEnough is how long a client waits for more responses.
 const quietEnough = 100 * time.Millisecond
 
-// mark stands for a request's number in what is sent.
+// mark stands for the number of a request.
 const mark = "@NUMBER@"
 
 func plain(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: a.example\r\n\r\n" }
 
-// hidden is what is to be taken for a request.
+// hidden is the request that is hidden in another one.
 var hidden = plain("/hidden/" + mark)
 
-// smuggles are the requests of bench/conformance that are not large, and each framing that was ever read in two
-// ways, before a body with a request in it.
+// smuggles are the requests of bench/conformance, and each framing that was ever read in two ways before a body
+// with a request in it.
 func smuggles() (all []string) {
 	for _, raw := range conformance.Requests() {
-		if len(raw) < 4*kib {
-			all = append(all, strings.ReplaceAll(raw, " / HTTP/1.1", " /c/"+mark+" HTTP/1.1"))
-		}
+		all = append(all, strings.ReplaceAll(raw, " / HTTP/1.1", " /c/"+mark+" HTTP/1.1"))
 	}
 	for _, framing := range []string{
 		"Content-Length: %d\r\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked\r\nContent-Length: %d", "Content-Length: %d\r\nContent-Length: 0", "Content-Length: 0\r\nContent-Length: %d", "Content-Length: %d, 0", "Content-Length: +%d",

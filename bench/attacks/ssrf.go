@@ -14,8 +14,8 @@ import (
 // ssrfAttacks want the proxy to connect, or to look up a name, for a client: only
 // the upstream may be dialled.
 var ssrfAttacks = []attack{
-	{name: "SSRF", conns: 8, bound: atEase + 8*perSlow, why: "8 requests", prepare: ssrf(false)},
-	{name: "SSRF by way of a forward proxy", conns: 8, bound: atEase + 8*perSlow, why: "8 requests", prepare: ssrf(true)},
+	{name: "SSRF", conns: 8, bound: baseMemory + 8*perSlow, why: "8 requests", prepare: ssrf(false)},
+	{name: "SSRF by way of a forward proxy", conns: 8, bound: baseMemory + 8*perSlow, why: "8 requests", prepare: ssrf(true)},
 }
 
 // Names of the upstream and of the canaries.
@@ -31,10 +31,7 @@ func ssrf(forward bool) func(st *stage) error {
 		if err != nil {
 			return err
 		}
-		why, err := st.resolve(targets[0])
-		if err != nil {
-			return err
-		}
+		why := st.resolve(targets[0])
 		st.needs = needs{answers: 20, refusals: 20}
 		if why == "" {
 			st.spec.Upstream = "http://" + ownName + ":" + portOf(upstream)
@@ -46,9 +43,9 @@ func ssrf(forward bool) func(st *stage) error {
 		request, fields := inTurn(named(targets)), inTurn(named2(targets))
 		st.strike = func(s *strike) error {
 			if rand.IntN(4) > 0 {
-				return s.ask(s.addr, request(), patience, st.hearNamed)
+				return s.ask(s.addr, request(), patience, st.judgeNamed)
 			}
-			return s.askByHTTP2(func() ([]string, string) { return fields(), "" }, st.hearNamed)
+			return s.askByHTTP2(func() ([]string, string) { return fields(), "" }, st.judgeNamed)
 		}
 		st.judge = func(*rig.Proxy) string {
 			names := "names not watched (" + why + ")"
@@ -62,12 +59,10 @@ func ssrf(forward bool) func(st *stage) error {
 	}
 }
 
-// canaries listen where clients want the proxy to connect, and notice each connection. They return what clients name.
+// canaries listens where clients want the proxy to connect; each connection is a finding. It returns the targets
+// that clients name.
 func (st *stage) canaries() (targets []string, err error) {
-	own, err := rig.OwnAddresses(2)
-	if err != nil {
-		return nil, err
-	}
+	own := rig.OwnAddresses(2)
 	may := []string{"[::1]:0", hostOf(own[0]) + ":80", hostOf(own[0]) + ":443"} // without IPv6, or without root, one may not
 	for _, addr := range slices.Concat(own, []string{"127.0.0.1:0", "127.0.0.2:0"}, may) {
 		at, err := st.Listen(addr, func(nc net.Conn) {
@@ -89,7 +84,7 @@ func (st *stage) canaries() (targets []string, err error) {
 	return append(targets, hostOf(own[0]), "169.254.169.254", "169.254.169.254:80", "[fd00:ec2::254]", "[fe80::1%25eth0]:80", canaryName, canaryName+":0", canaryName+":65536", canaryName+":80:80", canaryName+":", "metadata.google.internal"), nil
 }
 
-// named are requests with each target in every place where a proxy may look for one.
+// named returns requests with each target in every place where a proxy may look for one.
 func named(targets []string) (all []string) {
 	for _, to := range targets {
 		for _, head := range []string{
@@ -125,7 +120,7 @@ func named(targets []string) (all []string) {
 	return all
 }
 
-// named2 are those of HTTP/2.
+// named2 returns the same for HTTP/2, as headers.
 func named2(targets []string) (all [][]string) {
 	for _, to := range targets {
 		all = append(all,
@@ -150,9 +145,9 @@ const (
 	lookedUp = "look-ups of the upstream's name seen"
 )
 
-// hearNamed judges a response: it is the upstream's, or a refusal. A 502 or 504 would
-// say that something else was tried. A redirect is for the client.
-func (st *stage) hearNamed(h *http.Response) {
+// judgeNamed judges a response. It must be the upstream's, or a refusal: a 502 or 504 would mean that the
+// proxy tried to connect elsewhere. Redirects must be forwarded to the client.
+func (st *stage) judgeNamed(h *http.Response) {
 	switch {
 	case asked(h) == "" && (h.StatusCode/100 == 4 || h.StatusCode == http.StatusNotImplemented):
 		st.Count(refusals, 1)
@@ -167,18 +162,11 @@ func (st *stage) hearNamed(h *http.Response) {
 	}
 }
 
-// resolve has the proxy ask a name server here, to which any name is the canary's but the
-// upstream's. why is the reason if this machine cannot do so.
-func (st *stage) resolve(canary string) (why string, err error) {
-	dir, err := st.TempDir()
-	if err != nil {
-		return "", err
-	}
-	own, err := rig.OwnAddresses(1)
-	if err != nil {
-		return "", err
-	}
-	st.spec.By, err = st.NameServer(hostOf(own[0]), dir, func(name string) rig.Answer {
+// resolve starts a name server for the proxy. It resolves every name except the upstream's to the canary. If
+// the machine cannot do so, why is the reason.
+func (st *stage) resolve(canary string) (why string) {
+	var err error
+	st.spec.By, err = st.NameServer(hostOf(rig.OwnAddresses(1)[0]), func(name string) rig.Answer {
 		if name == ownName+"." {
 			st.Count(lookedUp, 1)
 			return rig.Answer{IP: "127.0.0.1"}
@@ -187,9 +175,9 @@ func (st *stage) resolve(canary string) (why string, err error) {
 		return rig.Answer{IP: hostOf(canary)}
 	})
 	if err != nil {
-		return err.Error(), nil
+		return err.Error()
 	}
-	return "", nil
+	return ""
 }
 
 func hostOf(addr string) string {

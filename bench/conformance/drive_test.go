@@ -38,8 +38,8 @@ type origin struct {
 
 const usual = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
-func newOrigin(bed *rig.Bed) (o *origin, err error) {
-	o = &origin{answer: usual}
+func newOrigin(bed *rig.Bed) *origin {
+	o := &origin{answer: usual}
 	o.Begin = func() (rig.Take, func([]byte)) {
 		s := &seen{}
 		return func(m rig.Message, err error) (string, bool) {
@@ -53,8 +53,8 @@ func newOrigin(bed *rig.Bed) (o *origin, err error) {
 			return o.answer, false
 		}, func(all []byte) { s.raw = all }
 	}
-	o.addr, err = bed.Record(&o.Recorder)
-	return o, err
+	o.addr = bed.Record(&o.Recorder)
+	return o
 }
 
 // take returns what came, once all connections have ended, and forgets it.

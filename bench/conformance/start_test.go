@@ -71,14 +71,8 @@ func run(t *testing.T, command func(addr, upstream string) *exec.Cmd) *proxy {
 	t.Helper()
 	bed := &rig.Bed{}
 	t.Cleanup(bed.End)
-	o, err := newOrigin(bed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	free, err := rig.FreeAddresses(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := newOrigin(bed)
+	free := rig.FreeAddresses(1)
 	child, err := rig.Start(command(free[0], o.addr), nil)
 	if err == nil {
 		t.Cleanup(child.End)

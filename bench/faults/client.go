@@ -21,50 +21,51 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// verdict is what a client had of a request.
+// verdict is the result of a request for its client.
 type verdict int
 
 const (
 	served  verdict = iota // the right answer, whole
-	failed                 // another status, whole; or no connection that took the request
+	failed                 // a whole response with another status, or the request could not be sent
 	cut                    // a response that ended visibly too soon
-	lost                   // the request was taken and there was no byte of a response
-	changed                // a response that looks whole and is not the right one
+	lost                   // the request was sent, and no byte of a response came
+	changed                // a response that looks whole but is wrong
 	verdicts
 )
 
-// manner is what a client sends.
+// manner is the kind of requests that a client sends.
 type manner struct {
 	method string
 	key    bool // with an Idempotency-Key
-	once   bool // each request on a connection of its own
-	body   int  // bytes of the requests, where the method has a body; 0: a few
+	once   bool // on a new connection for each request
+	body   int  // bytes of a body, if the method has one; 0 means a few
 }
 
-// mayRepeat reports whether the proxy may send it twice after it was sent (RFC 9110 section 9.2.2).
-func (m manner) mayRepeat() bool { return m.method != http.MethodPost || m.key }
+// mayRetry reports whether the proxy may retry a request after it was sent (RFC 9110 section 9.2.2).
+func (m manner) mayRetry() bool { return m.method != http.MethodPost || m.key }
 
-// manners are those of the clients, one each.
+// manners has one entry for each client.
 var manners = []manner{{method: "GET"}, {method: "GET"}, {method: "GET"}, {method: "PUT"}, {method: "PUT"}, {method: "POST", key: true}, {method: "POST"}, {method: "POST"}}
 
 const (
-	// patience is what a client waits for a response: longer than the proxy's own 30 s.
+	// patience is how long a client waits for a response. The proxy's own limit is 30 s.
 	patience = 40 * time.Second
-	// between the requests of a client.
+	// between is the pause between the requests of a client.
 	between = 10 * time.Millisecond
-	// inHandFor is how long the upstream takes for requests that are to be in hand at SIGTERM: less than ATTEMPT_TIMEOUT.
-	inHandFor = 700 * time.Millisecond
+	// inFlightFor is how long the upstream takes for requests that are to be in flight at SIGTERM. It is less
+	// than ATTEMPT_TIMEOUT.
+	inFlightFor = 700 * time.Millisecond
 )
 
-// event is a request that is over.
+// event is a request that has ended.
 type event struct {
 	began, ended time.Time
-	mayRepeat    bool
+	mayRetry     bool
 	verdict      verdict
-	what         string // about one that was not served
+	what         string // why it was not served
 }
 
-// team is all clients of a proxy.
+// team is all clients of a proxy. It is safe for concurrent use.
 type team struct {
 	network, addr string
 	tls           bool
@@ -76,15 +77,15 @@ type team struct {
 
 	mu     sync.Mutex // guards all below
 	events []event
-	open   map[string]time.Time // requests that are not over, and since when
+	open   map[string]time.Time // when the requests in flight began
 }
 
-// call starts one caller of each manner; they go on until ctx ends or the team is stopped.
+// call starts a client of each manner. They end with ctx, or when the team is stopped.
 func (t *team) call(ctx context.Context, some []manner) {
 	for _, m := range some {
 		c := &client{team: t, manner: m}
 		t.all.Go(func() {
-			defer c.hangUp()
+			defer c.disconnect()
 			for !t.stopped.Load() && rig.Sleep(ctx, between) {
 				if !t.paused.Load() {
 					c.ask()
@@ -94,14 +95,14 @@ func (t *team) call(ctx context.Context, some []manner) {
 	}
 }
 
-// since are the events that ended later than at.
+// since returns the events that ended later than at.
 func (t *team) since(at time.Time) []event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(t.events), func(e event) bool { return !e.ended.After(at) })
 }
 
-// client sends one request after the other on a connection that it keeps.
+// client sends one request after another on a persistent connection.
 type client struct {
 	*team
 	manner
@@ -109,7 +110,7 @@ type client struct {
 	in   *bufio.Reader
 }
 
-func (c *client) hangUp() {
+func (c *client) disconnect() {
 	if c.conn != nil {
 		_ = c.conn.Close()
 		c.conn = nil
@@ -118,7 +119,7 @@ func (c *client) hangUp() {
 
 func (c *client) ask() {
 	id := fmt.Sprintf("%08d", c.ids.Add(1))
-	e := event{began: time.Now(), mayRepeat: c.mayRepeat()}
+	e := event{began: time.Now(), mayRetry: c.mayRetry()}
 	c.mu.Lock()
 	c.open[id] = e.began
 	c.mu.Unlock()
@@ -128,7 +129,7 @@ func (c *client) ask() {
 		e.verdict, e.what = c.receive(id)
 	}
 	if c.once || e.verdict != served && e.verdict != failed {
-		c.hangUp()
+		c.disconnect()
 	}
 	e.ended = time.Now()
 	c.mu.Lock()
@@ -137,8 +138,8 @@ func (c *client) ask() {
 	c.events = append(c.events, e)
 }
 
-// inHand counts the requests that are not over and began before at.
-func (t *team) inHand(at time.Time) (n int) {
+// inFlight returns how many of the requests in flight began before at.
+func (t *team) inFlight(at time.Time) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, began := range t.open {
@@ -173,7 +174,7 @@ func (c *client) send(id string) error {
 	}
 	q.Header = http.Header{fieldID: {id}, fieldSum: {sum([]byte(body))}}
 	if c.wait.Load() {
-		q.Header.Set(fieldWait, inHandFor.String())
+		q.Header.Set(fieldWait, inFlightFor.String())
 	}
 	if c.key {
 		q.Header.Set("Idempotency-Key", strconv.Quote(id))
@@ -181,7 +182,7 @@ func (c *client) send(id string) error {
 	var b bytes.Buffer
 	_ = q.Write(&b)
 	if _, err := c.conn.Write(b.Bytes()); err != nil {
-		c.hangUp()
+		c.disconnect()
 		return err
 	}
 	return nil
@@ -207,7 +208,7 @@ func (c *client) receive(id string) (verdict, string) {
 	}
 	body, err := io.ReadAll(r.Body)
 	if r.Close {
-		c.hangUp()
+		c.disconnect()
 	}
 	want := goodBody(id)
 	if r.Header.Get(fieldShort) != "" {

@@ -41,7 +41,7 @@ func TestWhatAClientHadIsToldApart(t *testing.T) {
 		if e := c.events[0]; e.verdict != tc.want || len(c.open) != 0 {
 			t.Errorf("%s: verdict %d (%s), want %d", name, e.verdict, e.what, tc.want)
 		}
-		c.hangUp()
+		c.disconnect()
 	}
 	c := &client{team: &team{network: "tcp", addr: "127.0.0.1:1", open: map[string]time.Time{}}, manner: manner{method: "GET"}}
 	if c.ask(); c.events[0].verdict != failed {

@@ -15,20 +15,20 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// Fields with which clients and upstream speak of a request.
+// Headers that only clients and upstream use.
 const (
 	fieldID    = "X-Fault-Id"
-	fieldSum   = "X-Fault-Sum"   // of a request's body
-	fieldWait  = "X-Fault-Wait"  // how long the upstream is to take
-	fieldShort = "X-Fault-Short" // of a response: it is announced to be shorter than it is
+	fieldSum   = "X-Fault-Sum"   // hash of the request's body
+	fieldWait  = "X-Fault-Wait"  // how long the upstream waits before it responds
+	fieldShort = "X-Fault-Short" // in a response whose Content-Length is too short
 )
 
-// goodBody is what a request is answered with: it follows from the request alone.
+// goodBody returns the body of the response to a request.
 func goodBody(id string) string { return id + " " + sum([]byte(id)) + "\n" }
 
 func sum(body []byte) string { return fmt.Sprintf("%x", sha256.Sum256(body)) }
 
-// framing is how a response shows its end.
+// framing is how a response marks its end.
 type framing int
 
 const (
@@ -38,7 +38,7 @@ const (
 	framings
 )
 
-// render is a good answer to request id. The chunks are of 16 bytes.
+// render returns a good response to request id. Its chunks have 16 bytes.
 func (f framing) render(id string) []byte {
 	head, body := "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n", goodBody(id)
 	switch f {
@@ -69,7 +69,7 @@ type exchange struct {
 func (x *exchange) read() error {
 	body, err := io.ReadAll(x.q.Body)
 	if err == nil && sum(body) != x.q.Header.Get(fieldSum) {
-		x.id = "a request whose body is not what the client sent" // which is no client's answer
+		x.id = "a request whose body is not what the client sent" // no client expects this id
 	}
 	return err
 }
@@ -105,10 +105,10 @@ const (
 	byteEvery = 2 * time.Millisecond   // the pause of a slow answer after each byte
 )
 
-// conduct is a way to answer. An error ends the connection.
+// conduct is a way to respond. An error ends the connection.
 type conduct struct {
-	early  bool // the body is not read yet
-	met    bool // each request meets the fault
+	early  bool // respond before the body is read
+	met    bool // the fault concerns every request
 	answer func(x *exchange) error
 }
 
@@ -129,7 +129,7 @@ var conducts = map[string]conduct{
 	earlyLeaving: {early: true, met: true, answer: func(x *exchange) error { _ = x.good(); return errEnded }},
 	resetting:    {answer: (*exchange).reset},
 	silence:      {met: true, answer: func(*exchange) error { select {} }},
-	// It announces more bytes than it sends, and closes or, every other time, stays silent.
+	// Content-Length is more than is sent. Then the connection closes or, every other time, stays silent.
 	tooLong: {met: true, answer: func(x *exchange) error {
 		body := goodBody(x.id)
 		err := x.write(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body)+10, body))
@@ -138,13 +138,13 @@ var conducts = map[string]conduct{
 		}
 		return err
 	}},
-	// It sends more bytes than it announces: the rest of the body and a whole answer to somebody else.
+	// Content-Length is less than is sent: the rest of the body and a whole response to another request.
 	tooShort: {met: true, answer: func(x *exchange) error {
 		body := goodBody(x.id)
 		out := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\n%s: 1\r\nContent-Length: %d\r\n\r\n%s", fieldShort, len(body)/2, body)
 		return x.write(append(out, byLength.render("somebody else")...))
 	}},
-	// It asks first attempts to come again in a second, as an upstream whose clock is years fast or slow says that.
+	// First attempts are to come again in a second, by a clock that is years fast or slow.
 	misdated: {answer: func(x *exchange) error {
 		if !x.first {
 			return x.good()
@@ -153,7 +153,7 @@ var conducts = map[string]conduct{
 		return x.refuse(now, "Retry-After: "+now.Add(time.Second).Format(http.TimeFormat)+"\r\n")
 	}},
 	nowAndThen: {answer: (*exchange).nowAndThen},
-	// It refuses every third first attempt by its rate limit, whatever the method.
+	// Every third first attempt exceeds a rate limit, whatever the method.
 	limited: {answer: func(x *exchange) error {
 		if !x.first || x.s.nth.Add(1)%3 != 0 {
 			return x.good()
@@ -161,20 +161,20 @@ var conducts = map[string]conduct{
 		x.s.met.Add(1)
 		return x.write([]byte("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"))
 	}},
-	// Every third first attempt that may be retried gets an event stream in which nothing comes.
+	// Every third first attempt that may be retried gets an event stream without an event.
 	noContent: {answer: func(x *exchange) error {
-		if !x.first || !x.mayRepeat() || x.s.nth.Add(1)%3 != 0 {
+		if !x.first || !x.mayRetry() || x.s.nth.Add(1)%3 != 0 {
 			return x.good()
 		}
 		x.s.met.Add(1)
 		_ = x.write([]byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"))
-		_, _ = io.Copy(io.Discard, x.c) // until the proxy has enough
+		_, _ = io.Copy(io.Discard, x.c) // until the proxy gives up
 		return errEnded
 	}},
 }
 
-func (x *exchange) mayRepeat() bool {
-	return manner{method: x.q.Method, key: x.q.Header.Get("Idempotency-Key") != ""}.mayRepeat()
+func (x *exchange) mayRetry() bool {
+	return manner{method: x.q.Method, key: x.q.Header.Get("Idempotency-Key") != ""}.mayRetry()
 }
 
 func (x *exchange) good() error { return x.write(byLength.render(x.id)) }
@@ -184,7 +184,8 @@ func (x *exchange) refuse(date time.Time, after string) error {
 	return x.write(fmt.Appendf(nil, "HTTP/1.1 503 Service Unavailable\r\nDate: %s\r\n%sContent-Length: 0\r\n\r\n", date.Format(http.TimeFormat), after))
 }
 
-// cuts is how many ways there are to cut answers: each framing at every byte. All ids have the same length.
+// cuts returns how many ways there are to cut a response: each framing at every byte. All ids have the
+// same length.
 func cuts(id string) (n int64) {
 	for f := range framings {
 		n += int64(len(f.render(id))) + 1
@@ -192,8 +193,8 @@ func cuts(id string) (n int64) {
 	return n
 }
 
-// reset answers first attempts by a beginning, one byte longer each time, and a
-// reset; a whole response before it is the last.
+// reset sends first attempts the beginning of a response, one byte longer each time, and then a reset. The
+// last beginning is the whole response.
 func (x *exchange) reset() error {
 	if !x.first || x.s.nth.Load() >= cuts(x.id) {
 		return x.good()
@@ -215,17 +216,16 @@ func (x *exchange) reset() error {
 const (
 	// askedFor is the Retry-After of a response that has one.
 	askedFor = time.Second
-	// longestWait is the longest that a retry may be away: far more than
-	// askedFor and a backoff, on a machine that has other things to do.
+	// longestWait is the longest wait for a retry, far more than askedFor and a backoff on a busy machine.
 	longestWait = 15 * time.Second
 )
 
-// nowAndThen asks every third first attempt that may be retried to come again:
-// in a second, at a date a second later, or it does not say when.
+// nowAndThen responds with 503 to every third first attempt that may be retried. Retry-After is a second,
+// a date a second later, or missing.
 func (x *exchange) nowAndThen() error {
 	x.s.waits.end(x.id)
 	n := int64(1)
-	if x.first && x.mayRepeat() {
+	if x.first && x.mayRetry() {
 		n = x.s.nth.Add(1)
 	}
 	if n%3 != 0 {
@@ -240,11 +240,11 @@ func (x *exchange) nowAndThen() error {
 	return x.refuse(now, after)
 }
 
-// waits are those that the upstream asked for, by request.
+// waits checks the waits before retries. It is safe for concurrent use.
 type waits struct {
 	mu           sync.Mutex // guards all below
 	asked        map[string]wait
-	wrong, right int64 // too short or too long, and others
+	wrong, right int64 // wrong: too short or too long
 }
 
 type wait struct {
@@ -261,7 +261,7 @@ func (w *waits) begin(id string, least time.Duration) {
 	w.asked[id] = wait{time.Now(), least}
 }
 
-// end notes that a request is here again.
+// end records that a request has come again.
 func (w *waits) end(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,7 +277,7 @@ func (w *waits) end(id string) {
 	}
 }
 
-// judged returns the number of waits that were wrong; that there were none is an error.
+// judged returns the number of wrong waits. It fails if there were no waits at all.
 func (w *waits) judged() (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

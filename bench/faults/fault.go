@@ -14,54 +14,56 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// fault is one thing that goes wrong. It is made and ended twice.
+// fault is something that goes wrong. It begins and ends twice.
 type fault struct {
 	name     string
-	how      string // it is made
+	how      string // how it is made
 	settings []string
-	tls      bool                           // clients speak TLS
-	body     int                            // bytes of the requests that have a body
-	prepare  func(st *stage) error          // before the processes start; nil: nothing
-	begin    func(st *stage) error          // nil: orders and crowd are all
-	end      func(st *stage) error          // as it was
-	mode     string                         // conduct of the upstream meanwhile; "": good
-	crowd    []manner                       // more clients at once
-	until    func(st *stage) bool           // it has lasted long enough; nil: --for
-	what     string                         // showed the fault
-	felt     func(st *stage) (int64, error) // how often; nil: what the upstream says. Never means that it was no fault
+	tls      bool                           // clients use TLS
+	body     int                            // bytes of request bodies
+	prepare  func(st *stage) error          // before the processes start; may be nil
+	begin    func(st *stage) error          // may be nil; see mode and crowd
+	end      func(st *stage) error          // may be nil
+	mode     string                         // conduct of the upstream during the fault; "" means good
+	crowd    []manner                       // additional clients during the fault
+	until    func(st *stage) bool           // reports whether it has lasted long enough; nil means --for
+	what     string                         // what shows that the fault had an effect
+	felt     func(st *stage) (int64, error) // how often that was so; nil means the upstream counts it
 	fail     tolerance
-	reason   string // the only one for which requests may fail, as the proxy says it; "": any
-	cut      int    // at most so many answers that are visibly cut, as the upstream cut them after their headers
+	reasons  []string // the only ones of requests that fail, as X-Retryproxy-Reason; nil means any
+	cut      int      // the most responses that may be cut, because the upstream cut them after their headers
 }
 
-// tolerance is which requests may fail.
+// tolerance says which requests may fail.
 type tolerance int
 
 const (
 	nothing   tolerance = iota
-	ambiguous           // those that may not be retried: what was sent may have been done
-	anything            // all: there is nothing to serve them with
+	ambiguous           // those that may not be retried
+	anything            // all
 )
 
-// noBudget has every request retried that may be, however many they are: for faults that each request meets.
+// noBudget turns the retry budget off, for faults that concern every request.
 var noBudget = []string{"RETRYPROXY_BUDGET_RATIO=off", "RETRYPROXY_BACKOFF_BASE=5ms"}
 
-// cutBodies are the responses of the conduct resetting that are cut after their headers, which are relayed by then.
+// cutBodies is how many responses of the conduct resetting are cut after their headers. The proxy has
+// forwarded those headers by then.
 var cutBodies = func() (n int) {
 	for f := range framings {
 		_, body, _ := bytes.Cut(f.render("00000000"), []byte("\r\n\r\n"))
 		n += len(body)
 	}
-	return n + 1 // whole and without a length, it ends by a reset
+	return n + 1 // the whole response without a length, which ends with a reset
 }()
 
-// once is a client that comes, asks and leaves; uploading has a large body, kept for a retry while the upstream is late.
+// once uses a new connection for each request. uploading sends a large body, which is kept for a retry
+// while the upstream is late.
 var (
 	once      = manner{method: "GET", once: true}
 	uploading = manner{method: "PUT", once: true, body: 512 << 10}
 )
 
-// faults are all, in the order of the table; each may be played once.
+// faults returns all faults in the order of the table. Each may be played once.
 func faults() []fault {
 	return []fault{
 		{name: "upstream stopped", how: "SIGSTOP, then SIGCONT", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
@@ -77,9 +79,9 @@ func faults() []fault {
 		{name: "upstream killed, with a fallback", how: "the same, without retries and circuit breaker, but with a second upstream (RETRYPROXY_FALLBACK)", what: "responses of the fallback", fail: ambiguous,
 			settings: []string{"RETRYPROXY_MAX_RETRIES=0", "RETRYPROXY_BREAKER=off"}, prepare: startFallback, begin: killUpstream, end: (*stage).startUpstream,
 			felt: says(func(now, before rig.Series) float64 { return fallbacks(now) - fallbacks(before) })},
-		{name: "restart with 1000 requests in hand", how: "the upstream answers no more, is killed once it has them or a second brings no more, and restarts 2 s later", what: "requests that it had",
+		{name: "restart with 1000 requests in flight", how: "the upstream answers no more, is killed once it has them or a second brings no more, and restarts 2 s later", what: "requests that it had",
 			settings: []string{"RETRYPROXY_ATTEMPT_TIMEOUT=25s"}, mode: silence, crowd: slices.Repeat([]manner{{method: "GET"}, {method: "PUT"}, {method: "POST", key: true}, {method: "POST"}}, 250),
-			fail: ambiguous, reason: "not_idempotent", until: (*stage).killWithAll, felt: func(st *stage) (int64, error) { return st.had, nil }, end: inTurn(killUpstream, (*stage).startUpstream)},
+			fail: ambiguous, reasons: []string{"not_idempotent"}, until: (*stage).killWithAll, felt: func(st *stage) (int64, error) { return st.had, nil }, end: inTurn(killUpstream, (*stage).startUpstream)},
 		{name: "full accept queue", how: "connections reset, a backlog of 1, no accept", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
 			begin: order("deaf"), end: order("hear")},
 		{name: "reset at every byte of a response", how: "first attempts cut after 0, 1, 2... bytes, by length, then chunks, then close; retry budget off", what: "answers reset",
@@ -110,7 +112,7 @@ func faults() []fault {
 		stormy("duplication", "a quarter of the packets twice, each way", weather{twice: 0.25}, "packets twice"),
 		{name: "network: partition", how: "iptables drops all packets at the upstream's host", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
 			prepare: onNetwork, begin: drop, end: pass},
-		// The host goes without a sign, and comes back knowing nothing of its connections.
+		// The host vanishes without a sign and returns without its connections.
 		{name: "network: half-open", how: "iptables drops all packets at the upstream's host, then its process is killed; a new one, then no iptables", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
 			prepare: onNetwork, begin: inTurn(drop, killUpstream), end: inTurn((*stage).startUpstream, pass)},
 	}
@@ -118,7 +120,7 @@ func faults() []fault {
 
 const goLimit = 12 << 20
 
-// inTurn does several things until one goes wrong; nil is nothing to do.
+// inTurn returns a function that calls all, up to the first error. Entries may be nil.
 func inTurn(all ...func(*stage) error) func(*stage) error {
 	return func(st *stage) error {
 		for _, do := range all {
@@ -133,14 +135,11 @@ func inTurn(all ...func(*stage) error) func(*stage) error {
 	}
 }
 
-// startFallback starts a second upstream, which is good to the end.
+// startFallback starts a second upstream, which has no faults.
 func startFallback(st *stage) error {
-	own, err := rig.OwnAddresses(1)
-	if err != nil {
-		return err
-	}
-	st.spec.Env = append(st.spec.Env, "RETRYPROXY_FALLBACK=http://"+own[0])
-	_, err = st.StartRole(roleUpstream, nil, nil, own[0], "", "http")
+	addr := rig.OwnAddresses(1)[0]
+	st.spec.Env = append(st.spec.Env, "RETRYPROXY_FALLBACK=http://"+addr)
+	_, err := st.StartRole(roleUpstream, nil, nil, addr, "", "http")
 	return err
 }
 
@@ -154,8 +153,8 @@ func wakeUpstream(st *stage) error { return st.up.Signal(syscall.SIGCONT) }
 
 func killUpstream(st *stage) error { st.up.Kill(); return nil }
 
-// killWithAll kills the upstream once all requests that it will get are there, and reports whether
-// it has been down for two seconds. Behind a silent upstream the breaker keeps some requests back.
+// killWithAll kills the upstream when no more requests arrive, and reports whether it has been down for
+// two seconds. Not all requests reach a silent upstream, because the breaker queues some.
 func (st *stage) killWithAll() bool {
 	switch n, err := st.up.order("count"); {
 	case err != nil:
@@ -169,18 +168,18 @@ func (st *stage) killWithAll() bool {
 	return false
 }
 
-// order sends the upstream an order.
+// order returns a function that sends the upstream an order.
 func order(line string) func(*stage) error {
 	return func(st *stage) error { _, err := st.up.order(line); return err }
 }
 
-// What the proxy says of itself.
+// What metrics of the proxy show.
 const (
 	attemptsFailed = "failed attempts and dials"
 	acceptPauses   = "pauses of accepting"
 )
 
-// says is a figure of the proxy's metrics, now and as the fault began.
+// says computes a figure from the metrics, now and at the beginning of the fault.
 func says(of func(now, before rig.Series) float64) func(*stage) (int64, error) {
 	return func(st *stage) (int64, error) {
 		now, err := st.proxy.Scrape()

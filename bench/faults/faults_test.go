@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 
 // fine is a result that nothing is wrong with.
 func fine() *result {
-	c := counts{mayRepeat: [verdicts]int{10}, others: [verdicts]int{5}}
-	return &result{fault: &fault{name: "x", what: "failed attempts"}, times: 1, counts: c, before: c, drained: c, inHand: 8, recovered: time.Second, again: true, exit: "exit status 0"}
+	c := counts{mayRetry: [verdicts]int{10}, others: [verdicts]int{5}}
+	return &result{fault: &fault{name: "x", what: "failed attempts"}, times: 1, counts: c, before: c, drained: c, inFlight: 8, recovered: time.Second, again: true, exit: "exit status 0"}
 }
 
 func TestWhatIsNotAsExpectedIsSaid(t *testing.T) {
@@ -32,34 +32,34 @@ func TestWhatIsNotAsExpectedIsSaid(t *testing.T) {
 		says   string
 	}{
 		"all well":        {func(*result) {}, ""},
-		"failed":          {func(r *result) { r.counts.mayRepeat[failed] = 1 }, "1 failed that may be retried"},
+		"failed":          {func(r *result) { r.counts.mayRetry[failed] = 1 }, "1 failed that may be retried"},
 		"others failed":   {func(r *result) { r.counts.others[failed] = 2 }, "2 of the others failed"},
 		"others may fail": {func(r *result) { r.counts.others[failed], r.fail = 2, ambiguous }, ""},
-		"all may fail":    {func(r *result) { r.counts.mayRepeat[failed], r.counts.others[failed], r.fail = 1, 2, anything }, ""},
+		"all may fail":    {func(r *result) { r.counts.mayRetry[failed], r.counts.others[failed], r.fail = 1, 2, anything }, ""},
 		"failed for the reason": {func(r *result) {
-			r.counts.others[failed], r.fail, r.reason, r.counts.why = 1, ambiguous, "may not", map[string]int{"502 may not": 1}
+			r.counts.others[failed], r.fail, r.reasons, r.counts.why = 1, ambiguous, []string{"late", "may not"}, map[string]int{"502 may not": 1}
 		}, ""},
 		"failed for another reason": {func(r *result) {
-			r.counts.others[failed], r.fail, r.reason, r.counts.why = 1, ambiguous, "may not", map[string]int{"502 reset": 1}
-		}, "not for may not"},
-		"lost":                            {func(r *result) { r.counts.others[lost], r.fail = 1, ambiguous }, "1 lost"},
-		"changed":                         {func(r *result) { r.counts.mayRepeat[changed] = 1 }, "1 changed"},
-		"cut":                             {func(r *result) { r.counts.mayRepeat[cut] = 1 }, "1 cut, more than 0"},
-		"cut as expected":                 {func(r *result) { r.counts.mayRepeat[cut], r.counts.others[cut], r.cut = 1, 1, 2 }, ""},
-		"cut more":                        {func(r *result) { r.counts.mayRepeat[cut], r.counts.others[cut], r.cut = 1, 2, 2 }, "3 cut, more than 2"},
-		"failed before the SIGTERM":       {func(r *result) { r.before.mayRepeat[failed] = 1 }, "1 failed that may be retried before the SIGTERM"},
-		"refused at the SIGTERM":          {func(r *result) { r.drained.mayRepeat[failed] = 1 }, ""},
-		"lost at the SIGTERM":             {func(r *result) { r.drained.mayRepeat[lost] = 1 }, "1 lost at the SIGTERM"},
-		"cut at the SIGTERM":              {func(r *result) { r.drained.mayRepeat[cut] = 1 }, "1 cut at the SIGTERM"},
-		"fewer answers than were in hand": {func(r *result) { r.inHand = 16 }, "16 requests were in hand"},
-		"nothing in hand":                 {func(r *result) { r.inHand = 0 }, "no request was in hand"},
-		"not felt":                        {func(r *result) { r.times = 0 }, "no failed attempts"},
-		"not served again":                {func(r *result) { r.again = false }, "not served again"},
-		"never served again":              {func(r *result) { r.recovered = -1 }, "not served again"},
-		"served again late":               {func(r *result) { r.recovered = recoverWithin + 1 }, "only after"},
-		"an exit with an error":           {func(r *result) { r.exit = "exit status 1" }, "exit status 1"},
-		"not played":                      {func(r *result) { r.err = "no proxy" }, "no proxy"},
-		"impossible":                      {func(r *result) { r.err, r.impossible = "no netem", true }, ""},
+			r.counts.others[failed], r.fail, r.reasons, r.counts.why = 1, ambiguous, []string{"late", "may not"}, map[string]int{"502 reset": 1}
+		}, "not for late or may not"},
+		"lost":                              {func(r *result) { r.counts.others[lost], r.fail = 1, ambiguous }, "1 lost"},
+		"changed":                           {func(r *result) { r.counts.mayRetry[changed] = 1 }, "1 changed"},
+		"cut":                               {func(r *result) { r.counts.mayRetry[cut] = 1 }, "1 cut, more than 0"},
+		"cut as expected":                   {func(r *result) { r.counts.mayRetry[cut], r.counts.others[cut], r.cut = 1, 1, 2 }, ""},
+		"cut more":                          {func(r *result) { r.counts.mayRetry[cut], r.counts.others[cut], r.cut = 1, 2, 2 }, "3 cut, more than 2"},
+		"failed before the SIGTERM":         {func(r *result) { r.before.mayRetry[failed] = 1 }, "1 failed that may be retried before the SIGTERM"},
+		"refused at the SIGTERM":            {func(r *result) { r.drained.mayRetry[failed] = 1 }, ""},
+		"lost at the SIGTERM":               {func(r *result) { r.drained.mayRetry[lost] = 1 }, "1 lost at the SIGTERM"},
+		"cut at the SIGTERM":                {func(r *result) { r.drained.mayRetry[cut] = 1 }, "1 cut at the SIGTERM"},
+		"fewer answers than were in flight": {func(r *result) { r.inFlight = 16 }, "16 requests were in flight"},
+		"nothing in flight":                 {func(r *result) { r.inFlight = 0 }, "no request was in flight"},
+		"not felt":                          {func(r *result) { r.times = 0 }, "no failed attempts"},
+		"not served again":                  {func(r *result) { r.again = false }, "not served again"},
+		"never served again":                {func(r *result) { r.recovered = -1 }, "not served again"},
+		"served again late":                 {func(r *result) { r.recovered = recoverWithin + 1 }, "only after"},
+		"an exit with an error":             {func(r *result) { r.exit = "exit status 1" }, "exit status 1"},
+		"not played":                        {func(r *result) { r.err = "no proxy" }, "no proxy"},
+		"impossible":                        {func(r *result) { r.err, r.impossible = "no netem", true }, ""},
 	} {
 		r := fine()
 		tc.change(r)
@@ -131,13 +131,13 @@ func TestWhatIsLostHasNoSecondTry(t *testing.T) {
 		has    bool
 	}{
 		"all well":                {func(*result) {}, false},
-		"failed":                  {func(r *result) { r.counts.mayRepeat[failed] = 1 }, true},
+		"failed":                  {func(r *result) { r.counts.mayRetry[failed] = 1 }, true},
 		"late":                    {func(r *result) { r.recovered = time.Minute }, true},
 		"not played":              {func(r *result) { r.err = "no port" }, true},
 		"not possible":            {func(r *result) { r.err, r.impossible = "no root", true }, false},
 		"lost":                    {func(r *result) { r.counts.others[lost] = 1 }, false},
-		"changed, and late":       {func(r *result) { r.recovered, r.before.mayRepeat[changed] = time.Minute, 1 }, false},
-		"lost after the SIGTERM":  {func(r *result) { r.drained.mayRepeat[lost] = 1 }, false},
+		"changed, and late":       {func(r *result) { r.recovered, r.before.mayRetry[changed] = time.Minute, 1 }, false},
+		"lost after the SIGTERM":  {func(r *result) { r.drained.mayRetry[lost] = 1 }, false},
 		"ended with another code": {func(r *result) { r.exit = "exit status 2" }, false},
 	} {
 		r := fine()

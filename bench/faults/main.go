@@ -1,5 +1,16 @@
 //go:build linux
 
+// Command faults runs retryproxy between a few clients and an upstream and causes one fault at a time.
+// It prints what the clients saw: failed requests, requests that were accepted and never answered, and
+// how long after the end of the fault a request was served again. Then it causes the same fault once
+// more and sends the proxy SIGTERM in its middle.
+//
+// Every response names its request, and the upstream checks every body, so no change goes unnoticed.
+// Each fault has its expectation beside it. The exit code is 1 if one is missed, or if a fault had no
+// effect.
+//
+// Faults of the network happen in network namespaces that end with their row. Linux only. If the machine
+// cannot play a row, the row says so.
 package main
 
 import (
@@ -10,7 +21,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
@@ -19,14 +29,14 @@ import (
 func main() { rig.Main("faults", run) }
 
 const (
-	// atOnce are the faults that are played beside each other, each with processes of its own.
+	// atOnce is how many faults are played concurrently, each with its own processes.
 	atOnce = 4
-	// shortestFault is not over before ATTEMPT_TIMEOUT.
+	// shortestFault is longer than ATTEMPT_TIMEOUT.
 	shortestFault = 1500 * time.Millisecond
 	longestFault  = time.Minute
 )
 
-// needed are other programs without which rows could not be played.
+// needed are the programs that rows need.
 var needed = []string{"sh", "unshare", "prlimit", "nsenter", "ip", "iptables", "go", "nice"}
 
 // options are the flags.
@@ -37,8 +47,8 @@ type options struct {
 	set   []string // settings of the proxy
 }
 
-// run plays some faults beside each other. An expectation that was missed, or a row that
-// could not be played, is rig.ErrFound.
+// run plays the chosen faults. It returns rig.ErrFound if an expectation was missed, or if a row could
+// not be played.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, only := &options{}, ""
 	f := rig.NewFlags("faults", stderr, &o.proxy)
@@ -60,16 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	rows := make([]*result, len(chosen))
-	places := make(chan struct{}, atOnce)
-	var all sync.WaitGroup
-	for i := range chosen {
-		all.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			rows[i] = o.playOne(ctx, &chosen[i], stderr)
-		})
-	}
-	all.Wait()
+	rig.Parallel(atOnce, len(rows), func(i int) { rows[i] = o.playOne(ctx, &chosen[i], stderr) })
 	for i := range rows {
 		for try := 1; try < o.tries && rows[i].hasSecondTry(); try++ {
 			fmt.Fprintf(stderr, "faults: %s: once more, alone\n", rows[i].name)
@@ -100,4 +101,142 @@ func (o *options) playOne(ctx context.Context, f *fault, stderr io.Writer) *resu
 	}
 	fmt.Fprintf(stderr, "faults: %s: %s\n", f.name, r.summary())
 	return r
+}
+
+// counts are the results of requests.
+type counts struct {
+	mayRetry, others [verdicts]int
+	why              map[string]int // those not served, by reason
+}
+
+func counted(events []event) counts {
+	c := counts{why: map[string]int{}}
+	for _, e := range events {
+		if e.mayRetry {
+			c.mayRetry[e.verdict]++
+		} else {
+			c.others[e.verdict]++
+		}
+		if e.verdict != served {
+			c.why[e.what]++
+		}
+	}
+	return c
+}
+
+// both returns how many requests had a verdict.
+func (c counts) both(v verdict) int { return c.mayRetry[v] + c.others[v] }
+
+func total(by [verdicts]int) (n int) {
+	for _, m := range by {
+		n += m
+	}
+	return n
+}
+
+// until returns the events that ended no later than at.
+func until(events []event, at time.Time) []event {
+	return slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.ended.After(at) })
+}
+
+// recovered returns the time from the end of the fault to the next request served; -1 if there was none.
+func recovered(events []event, ended time.Time) time.Duration {
+	first := time.Duration(-1)
+	for _, e := range events {
+		if d := e.ended.Sub(ended); e.verdict == served && d > 0 && (first < 0 || d < first) {
+			first = d
+		}
+	}
+	return first
+}
+
+// result is the result of a fault.
+type result struct {
+	*fault
+	err        string // it could not be played
+	impossible bool
+	times      int64         // how often the fault had an effect
+	counts     counts        // from its beginning until clients were served again
+	meanwhile  int           // requests served
+	recovered  time.Duration // see recovered
+	again      bool          // clients were served as before
+	// With a SIGTERM in its middle.
+	before   counts
+	inFlight int
+	drained  counts
+	exit     string
+}
+
+// recoverWithin is the longest time from the end of a fault to the next request served. The proxy probes
+// its upstream every few seconds at least.
+const recoverWithin = 10 * time.Second
+
+// wrong returns what was not as expected.
+func (r *result) wrong() []string {
+	switch {
+	case r.impossible:
+		return nil
+	case r.err != "":
+		return []string{r.err}
+	}
+	var w rig.Check
+	const atSIGTERM = " at the SIGTERM"
+	for when, c := range map[string]counts{"": r.counts, " before the SIGTERM": r.before, atSIGTERM: r.drained} {
+		w.That(c.both(lost) == 0, "%d lost%s: %v", c.both(lost), when, c.why)
+		w.That(c.both(changed) == 0, "%d changed%s: %v", c.both(changed), when, c.why)
+		w.That(c.both(cut) <= r.cut, "%d cut%s, more than %d: %v", c.both(cut), when, r.cut, c.why)
+		if when == atSIGTERM {
+			continue // any response is enough there
+		}
+		w.That(c.mayRetry[failed] == 0 || r.fail == anything, "%d failed that may be retried%s: %v", c.mayRetry[failed], when, c.why)
+		w.That(c.others[failed] == 0 || r.fail >= ambiguous, "%d of the others failed%s: %v", c.others[failed], when, c.why)
+	}
+	for what, n := range r.counts.why {
+		is := len(r.reasons) == 0 || slices.ContainsFunc(r.reasons, func(reason string) bool { return strings.Contains(what, reason) })
+		w.That(is, "%d failed, not for %s: %s", n, strings.Join(r.reasons, " or "), what)
+	}
+	w.That(r.times > 0, "nobody felt it: no %s", r.what)
+	w.That(r.again && r.recovered >= 0, "clients were not served again within %v", patience)
+	w.That(!r.again || r.recovered <= recoverWithin, "served again only after %v", r.recovered)
+	w.That(r.inFlight > 0, "no request was in flight at the SIGTERM")
+	ended := total(r.drained.mayRetry) + total(r.drained.others)
+	w.That(ended >= r.inFlight, "%d requests were in flight at the SIGTERM, and %d came to an end", r.inFlight, ended)
+	w.That(r.exit == exitWell, "after the SIGTERM: %s", r.exit)
+	return w.All()
+}
+
+// exitWell is how a process ends without an error.
+const exitWell = "exit status 0"
+
+// hasSecondTry reports whether a busy machine may explain what was not as expected.
+func (r *result) hasSecondTry() bool {
+	for _, c := range []counts{r.counts, r.before, r.drained} {
+		if c.both(lost)+c.both(changed) > 0 {
+			return false
+		}
+	}
+	return (r.err != "" || r.exit == exitWell) && len(r.wrong()) > 0
+}
+
+// summary describes the result in a line.
+func (r *result) summary() string {
+	if wrong := r.wrong(); r.err == "" && len(wrong) > 0 {
+		return strings.Join(wrong, "; ")
+	} else if r.err == "" {
+		return "as expected"
+	}
+	return r.err
+}
+
+const header = "| fault | how it was made | what showed it | requests: may be retried, others | failed | cut | lost | changed | served meanwhile | served again after | SIGTERM in its middle: in flight, served, refused or failed, cut, lost |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
+
+func (r *result) print(w io.Writer) {
+	if r.err != "" {
+		fmt.Fprintf(w, "| %s | %s | %s |||||||||\n", r.name, r.how, r.err)
+		return
+	}
+	c, d := r.counts, r.drained
+	fmt.Fprintf(w, "| %s | %s | %d %s | %d, %d | %d, %d | %d, %d | %d | %d | %d | %s | %d: %d, %d, %d, %d |\n", r.name, r.how, r.times, r.what,
+		total(c.mayRetry), total(c.others), c.mayRetry[failed], c.others[failed], c.mayRetry[cut], c.others[cut], c.both(lost), c.both(changed), r.meanwhile, r.recovered.Round(time.Millisecond),
+		r.inFlight, d.both(served), d.both(failed), d.both(cut), d.both(lost))
 }

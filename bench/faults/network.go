@@ -20,21 +20,21 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// Addresses of the proxy and the upstream, in network namespaces that nobody else sees.
+// Addresses of the proxy and the upstream in their network namespaces.
 const (
 	wireName   = "wire"
 	proxyIP    = "10.213.0.1"
 	upstreamIP = "10.213.0.2"
 )
 
-// network is a namespace for the proxy, one for its upstream, and a wire between them.
-// A namespace lasts as long as its file is open, or a process is in it.
+// network is a namespace for the proxy, one for its upstream, and a wire between them. A namespace exists as
+// long as its file is open or a process is in it.
 type network struct {
 	wire
-	upstream []string // the command by way of which a program is started there
+	upstream []string // a command line that starts a program in the upstream's namespace
 }
 
-// onNetwork makes one for a stage and has its processes start in it.
+// onNetwork makes a network for a stage. Its processes will start there.
 func onNetwork(st *stage) error {
 	n := &network{}
 	var inside [2][]string
@@ -70,7 +70,7 @@ func execute(by []string, line string) error {
 	return nil
 }
 
-// drop has the upstream's host neither take nor send any packet; pass has it take and send all again.
+// drop makes the upstream's host drop all packets, and pass ends that.
 func drop(st *stage) error {
 	return inTurn(
 		func(st *stage) error { return execute(st.net.upstream, "iptables --append INPUT --jump DROP") },
@@ -79,7 +79,7 @@ func drop(st *stage) error {
 
 func pass(st *stage) error { return execute(st.net.upstream, "iptables --flush") }
 
-// stormy is a wire in some weather.
+// stormy is a fault of the wire.
 func stormy(name, how string, w weather, what string) fault {
 	set := func(w weather) func(*stage) error {
 		return func(st *stage) error { st.net.weather.Store(&w); return nil }
@@ -88,21 +88,21 @@ func stormy(name, how string, w weather, what string) fault {
 		felt: func(st *stage) (int64, error) { return st.net.met.Load(), nil }}
 }
 
-// weather is what a wire does to packets, each by itself and in each direction.
+// weather is what happens to packets, independently and in both directions.
 type weather struct {
 	loss, twice, late float64 // shares of the packets, in [0, 1]
 	delay             time.Duration
 }
 
-// overtakenBy is how late a packet is that others overtake.
+// overtakenBy is the delay of a packet that others overtake.
 const overtakenBy = 20 * time.Millisecond
 
-// wire joins two network namespaces: it carries packets between a TUN device in
-// each. What tc's netem does in the kernel is done here, as not every kernel has it.
+// wire joins two network namespaces. It carries packets between their TUN devices, and does what netem would
+// do, because not every kernel has netem.
 type wire struct {
 	ends    [2]*os.File
 	weather atomic.Pointer[weather]
-	met     atomic.Int64 // packets that the weather changed
+	met     atomic.Int64 // packets that the weather affected
 	all     sync.WaitGroup
 }
 
@@ -115,13 +115,13 @@ func (w *wire) connect() {
 		w.all.Go(func() {
 			for p := range queue {
 				time.Sleep(time.Until(p.due))
-				_, _ = w.ends[1-i].Write(p.bytes) // what does not get through is lost, as on any wire
+				_, _ = w.ends[1-i].Write(p.bytes) // an error is a lost packet
 			}
 		})
 	}
 }
 
-// close ends it, and with it the devices.
+// close closes the devices and waits.
 func (w *wire) close() {
 	for _, f := range w.ends {
 		_ = f.Close()
@@ -134,7 +134,7 @@ type packet struct {
 	bytes []byte
 }
 
-// read takes packets from one end and has them written to the other one.
+// read reads packets from one end and queues them for the other.
 func (w *wire) read(from, to *os.File, queue chan<- packet, random *rand.Rand) {
 	defer close(queue)
 	buf := make([]byte, 64<<10)
@@ -162,9 +162,9 @@ func (w *wire) read(from, to *os.File, queue chan<- packet, random *rand.Rand) {
 	}
 }
 
-// newEnd makes a network namespace and a device in it, which is gone once closed.
+// newEnd makes a network namespace with a TUN device, which exists until it is closed.
 func newEnd(name string) (tun, space *os.File, err error) {
-	// The thread must live on: children that it started before end with it (rig.Start).
+	// The thread must not end, because children that it has started would end, too (rig.Start).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	const own = "/proc/thread-self/ns/net"

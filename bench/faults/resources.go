@@ -4,12 +4,17 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,13 +24,13 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// What a name server does instead of answering.
+// Failures of a name server.
 const (
 	silent   = "silent"
 	servfail = "servfail"
 )
 
-// dnsGone is a name server that no longer helps, while the upstream closes every connection.
+// dnsGone is a failing name server, while the upstream closes every connection.
 func dnsGone(name, how, mode string) fault {
 	var now atomic.Value
 	var unanswered atomic.Int64
@@ -40,7 +45,7 @@ func dnsGone(name, how, mode string) fault {
 				return err
 			}
 			st.spec.Upstream = "http://app.faults.test:" + port
-			st.spec.By, err = st.NameServer(ip, st.dir, func(string) rig.Answer {
+			st.spec.By, err = st.NameServer(ip, func(string) rig.Answer {
 				switch now.Load() {
 				case "":
 					return rig.Answer{IP: ip}
@@ -55,12 +60,14 @@ func dnsGone(name, how, mode string) fault {
 		}}
 }
 
-// certificateExpired is an https upstream that shows an expired certificate, until it is renewed.
+// certificateExpired is an https upstream with an expired certificate, until that is renewed. Requests fail at
+// once (decision 37).
 func certificateExpired() fault {
 	show := func(file string) func(*stage) error {
 		return func(st *stage) error { return order("cert " + filepath.Join(st.dir, file))(st) }
 	}
-	return fault{name: "certificate expired", how: "an https upstream whose certificate is a minute too old, connections reset; then a renewed one", what: attemptsFailed, felt: failedAttempts, fail: ambiguous,
+	return fault{name: "certificate expired", how: "an https upstream whose certificate is a minute too old, connections reset; then a renewed one", what: attemptsFailed, felt: failedAttempts,
+		fail: anything, reasons: []string{"untrusted_certificate", "not_idempotent"}, // the latter for requests that the reset met
 		begin: inTurn(show("old"), order("drop")), end: show("good"),
 		prepare: func(st *stage) error {
 			var authorities []byte
@@ -78,7 +85,7 @@ func certificateExpired() fault {
 		}}
 }
 
-// certificate writes one for the upstream's address into a file, with its key.
+// certificate writes a certificate for the upstream's address and its key to a file.
 func (st *stage) certificate(name string, until time.Time) ([]byte, error) {
 	host, _, _ := net.SplitHostPort(st.upAddr)
 	file := filepath.Join(st.dir, name)
@@ -88,7 +95,7 @@ func (st *stage) certificate(name string, until time.Time) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// descriptorsLowered takes descriptors away that the proxy counted on.
+// descriptorsLowered lowers the descriptor limit of the running proxy.
 func descriptorsLowered() fault {
 	var old unix.Rlimit
 	return fault{name: "descriptor limit lowered", how: "RLIMIT_NOFILE of the running process set to what it has open and 4, 30 more clients at once",
@@ -101,15 +108,15 @@ func descriptorsLowered() fault {
 		},
 		end: func(st *stage) error {
 			err := unix.Prlimit(st.proxy.PID(), unix.RLIMIT_NOFILE, &old, nil)
-			if errors.Is(err, unix.ESRCH) { // it has ended by its SIGTERM
+			if errors.Is(err, unix.ESRCH) { // the proxy has ended
 				return nil
 			}
 			return err
 		}}
 }
 
-// memoryOfCgroup is felt where the process had more than half of the limit: it knows the
-// limit and collects its garbage in time. Were it killed for it, clients would tell.
+// memoryOfCgroup is a memory limit that the process comes near to. It knows the limit and collects its garbage
+// in time. If it were killed, requests would fail.
 func memoryOfCgroup() fault {
 	const limit = 20 << 20
 	var g *rig.Group
@@ -131,7 +138,7 @@ func memoryOfCgroup() fault {
 		}}
 }
 
-// logsFull has the proxy log every request to a file system that is full for a while.
+// logsFull makes the proxy log every request to a file system that is full for a while.
 func logsFull() fault {
 	f := fault{name: "disk full for logs", what: "bytes logged after it, no page meanwhile", how: "standard error is a file of a tmpfs of 256 KiB, filled up, with the access log on", settings: []string{"RETRYPROXY_ACCESS_LOG=true"}}
 	var atBegin, atEnd int64
@@ -164,13 +171,13 @@ func logsFull() fault {
 	f.end = func(st *stage) error {
 		atEnd = size(st)
 		err := os.Truncate(inside(st, "logs/fill"), 0)
-		if os.IsNotExist(err) { // it has ended by its SIGTERM, and all that with it
+		if os.IsNotExist(err) { // the proxy has ended, and its mounts with it
 			return nil
 		}
 		return err
 	}
 	f.felt = func(st *stage) (int64, error) {
-		if grown := atEnd - atBegin; grown > int64(os.Getpagesize()) { // which may have been begun
+		if grown := atEnd - atBegin; grown > int64(os.Getpagesize()) { // the last page may have had room
 			return 0, fmt.Errorf("the log grew by %d bytes while there was no room", grown)
 		}
 		if err := st.await("written to the log again", within, func() bool { return size(st) > atEnd }); err != nil {
@@ -179,4 +186,85 @@ func logsFull() fault {
 		return size(st) - atEnd, nil
 	}
 	return f
+}
+
+// All processes share CLOCK_REALTIME: time namespaces have only monotonic clocks, and libfaketime does not
+// work with a static Go program. So the program is built with an overlay of package time. Its Now is right, an
+// hour ahead and an hour behind in turn. The monotonic part stays, as when the machine's clock is stepped.
+const (
+	program = "github.com/retryproxy/retryproxy/cmd/retryproxy"
+	step    = time.Hour
+	steady  = 750 * time.Millisecond // between two steps: half of the shortest fault
+
+	nowAsIs    = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+	nowStepped = nowAsIs + "\tsec += [...]int64{0, %d, -%[1]d}[(mono-startNano)/%d%%3]\n"
+)
+
+// stepping returns the source of package time with a wall clock that steps.
+func stepping(source []byte) ([]byte, error) {
+	if n := bytes.Count(source, []byte(nowAsIs)); n != 1 {
+		return nil, fmt.Errorf("this Go's package time has %d times what is changed in it, instead of once:\n%s", n, nowAsIs)
+	}
+	return bytes.Replace(source, []byte(nowAsIs), fmt.Appendf(nil, nowStepped, step/time.Second, steady), 1), nil
+}
+
+// buildStepping builds the program with such a clock. The first time, this compiles the standard library,
+// which takes a minute or two.
+func buildStepping(ctx context.Context, dir string) (path string, err error) {
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", err
+	}
+	file := strings.TrimSpace(string(root)) + "/src/time/time.go"
+	source, err := os.ReadFile(file)
+	if err == nil {
+		source, err = stepping(source)
+	}
+	if err == nil {
+		err = os.WriteFile(dir+"/time.go", source, 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
+	overlay, _ := json.Marshal(map[string]any{"Replace": map[string]string{file: dir + "/time.go"}})
+	if err := os.WriteFile(dir+"/overlay.json", overlay, 0o600); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "retryproxy")
+	build := exec.CommandContext(ctx, "nice", "-n", "19", "go", "build", "-trimpath", "-buildvcs=false", "-overlay", dir+"/overlay.json", "-o", path, program)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, said)
+	}
+	return path, nil
+}
+
+// clockStepped steps the wall clock of the proxy while requests wait for a retry.
+func clockStepped() fault {
+	var seen int64        // steps
+	var off time.Duration // how far the clock was off last, in whole steps
+	var began time.Time
+	return fault{name: "clock of the machine stepped", settings: noBudget, mode: nowAndThen, what: "steps seen in the Date of its responses",
+		how: "a build of the proxy whose wall clock alone is stepped: an hour ahead, then an hour behind, then right; 503 to every third first attempt, with Retry-After in seconds, as a date, or without; retry budget off",
+		prepare: func(st *stage) (err error) {
+			fmt.Fprintf(os.Stderr, "faults: %s: building the program with such a clock; the first time this takes a minute or two\n", st.f.name)
+			st.spec.Program, err = buildStepping(st.ctx, st.dir)
+			return err
+		},
+		begin: func(*stage) error { began = time.Now(); return nil },
+		until: func(st *stage) bool {
+			header, _, _ := st.proxy.Get("/healthz")
+			if date, err := http.ParseTime(header.Get("Date")); err == nil && time.Until(date).Round(step) != off {
+				off = time.Until(date).Round(step)
+				seen++
+			}
+			return seen >= 2 && time.Since(began) >= min(st.o.lasts, longestFault/2)
+		},
+		felt: func(st *stage) (int64, error) {
+			wrong, err := st.up.order("waits")
+			if err == nil && wrong != 0 {
+				err = fmt.Errorf("%d waits between attempts were shorter than asked for or longer than %v", wrong, longestWait)
+			}
+			return seen, err
+		}}
 }

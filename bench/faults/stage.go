@@ -13,47 +13,39 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// stage is where one fault is played: an upstream, a proxy and its clients.
+// stage is a fault in progress: an upstream, a proxy and clients.
 type stage struct {
 	rig.Bed
 	ctx context.Context
 	o   *options
 	f   *fault
-	dir string // of its own, removed at the end
+	dir string // removed at the end
 
-	// What a fault's prepare may set before the processes are started.
+	// What prepare may set before the processes start.
 	spec   rig.Spec
 	upAddr string   // where the upstream listens
-	cert   string   // file with its certificate and key; "": no TLS
-	upBy   []string // command by way of which it is started
-	net    *network // of its own; nil: loopback
+	cert   string   // file with its certificate and key; "" means no TLS
+	upBy   []string // command line that starts it
+	net    *network // nil means loopback
 
 	up     *upstream
 	proxy  *rig.Proxy
 	team   *team
-	before rig.Series         // as the fault begins
-	leave  context.CancelFunc // of the crowd
+	before rig.Series         // the beginning of the fault
+	leave  context.CancelFunc // ends the crowd
 
 	had      int64 // requests that a silent upstream had
 	lastCame time.Time
 }
 
-// defaults are the settings of the proxy where a fault has no other ones: short
-// times, so that a fault of a second is longer than they are, and what an inbound
-// proxy has by default, wherever the upstream is.
+// defaults are settings of the proxy: timeouts that are shorter than a fault, and the defaults for inbound,
+// wherever the upstream is.
 var defaults = []string{"RETRYPROXY_POSITION=inbound", "RETRYPROXY_ATTEMPT_TIMEOUT=1s", "RETRYPROXY_BODY_IDLE_TIMEOUT=2s"}
 
 // build starts the upstream and the proxy.
-func (st *stage) build() error {
-	own, err := rig.OwnAddresses(1)
-	if err != nil {
-		return err
-	}
-	if st.dir, err = st.TempDir(); err != nil {
-		return err
-	}
-	st.upAddr = own[0]
-	st.spec = rig.Spec{Program: st.o.proxy, Upstream: "http://" + own[0], Env: slices.Concat(defaults, st.f.settings)}
+func (st *stage) build() (err error) {
+	st.dir, st.upAddr = st.TempDir(), rig.OwnAddresses(1)[0]
+	st.spec = rig.Spec{Program: st.o.proxy, Upstream: "http://" + st.upAddr, Env: slices.Concat(defaults, st.f.settings)}
 	if st.f.tls {
 		if _, err := st.certificate("clients", time.Now().Add(time.Hour)); err != nil {
 			return err
@@ -68,7 +60,7 @@ func (st *stage) build() error {
 	return err
 }
 
-// begin makes the fault.
+// begin begins the fault.
 func (st *stage) begin() error {
 	crowd := func(st *stage) error {
 		var ctx context.Context
@@ -85,7 +77,7 @@ func (st *stage) end() error {
 	return inTurn(st.f.end, st.conduct(good))(st)
 }
 
-// conduct sets that of an upstream whose fault has one; others may not be there to obey.
+// conduct sets the conduct of the upstream if the fault has one. Otherwise the upstream may not be running.
 func (st *stage) conduct(mode string) func(*stage) error {
 	if st.f.mode == "" {
 		return nil
@@ -93,16 +85,16 @@ func (st *stage) conduct(mode string) func(*stage) error {
 	return order("mode " + mode)
 }
 
-// within is how long something may take that happens soon on a machine that does nothing else.
+// within is how long something quick may take on a busy machine.
 const within = 20 * time.Second
 
-// await waits until it is so.
+// await waits until so returns true. It fails if the proxy ends.
 func (st *stage) await(what string, limit time.Duration, so func() bool) error {
 	err := rig.Await(st.ctx, what, limit, func() bool { return st.proxy.Alive() != nil || so() })
 	return errors.Join(err, st.proxy.Alive())
 }
 
-// hold lasts as long as the fault does.
+// hold returns when the fault has lasted long enough.
 func (st *stage) hold() error {
 	if st.f.until == nil {
 		rig.Sleep(st.ctx, st.o.lasts)
@@ -137,7 +129,7 @@ func play(ctx context.Context, f *fault, o *options) (*result, error) {
 	return r, ctx.Err()
 }
 
-// servedSince counts the requests served that began later than at.
+// servedSince returns the number of requests served that began later than at.
 func (st *stage) servedSince(at time.Time) (n int) {
 	for _, e := range st.team.since(at) {
 		if e.verdict == served && e.began.After(at) {
@@ -147,7 +139,7 @@ func (st *stage) servedSince(at time.Time) (n int) {
 	return n
 }
 
-// alone makes the fault, ends it, and waits until clients are served again.
+// alone begins and ends the fault, and waits until clients are served again.
 func (st *stage) alone(r *result) error {
 	start := time.Now()
 	if err := st.await("at work", within, func() bool { return st.servedSince(start) >= 5*len(manners) }); err != nil {
@@ -158,10 +150,7 @@ func (st *stage) alone(r *result) error {
 		return err
 	}
 	began := time.Now()
-	if err := st.begin(); err != nil {
-		return err
-	}
-	if err := st.hold(); err != nil {
+	if err := inTurn((*stage).begin, (*stage).hold)(st); err != nil {
 		return err
 	}
 	ended := time.Now()
@@ -169,7 +158,7 @@ func (st *stage) alone(r *result) error {
 		return err
 	}
 	again := st.await("served again", patience, func() bool { return st.servedSince(ended) >= 5*len(manners) })
-	if err := st.await("done with what was in hand", patience+within, func() bool { return st.team.inHand(ended) == 0 }); err != nil {
+	if err := st.await("done with what was in flight", patience+within, func() bool { return st.team.inFlight(ended) == 0 }); err != nil {
 		return err
 	}
 	events := st.team.since(began)
@@ -183,19 +172,19 @@ func (st *stage) alone(r *result) error {
 	return err
 }
 
-// allAccepted pauses the clients; it reports whether the proxy has all that they
-// have in hand, and has them go on where that is nothing.
+// allAccepted pauses the clients and reports whether the proxy has accepted all requests in flight. If there
+// are none, the clients continue.
 func (st *stage) allAccepted() bool {
 	st.team.paused.Store(true)
 	m, err := st.proxy.Scrape()
-	n := st.team.inHand(time.Now())
+	n := st.team.inFlight(time.Now())
 	if n == 0 {
 		st.team.paused.Store(false)
 	}
 	return err == nil && n > 0 && int(m.Sum("requests_in_flight")) >= n
 }
 
-// inTheMiddle makes the fault again and ends the proxy while it lasts, with requests in hand.
+// inTheMiddle begins the fault again and ends the proxy meanwhile, with requests in flight.
 func (st *stage) inTheMiddle(r *result) error {
 	st.team.wait.Store(true)
 	began := time.Now()
@@ -203,19 +192,19 @@ func (st *stage) inTheMiddle(r *result) error {
 		return err
 	}
 	rig.Sleep(st.ctx, st.o.lasts/2)
-	times := 0 // in a row: the first pause may come as a client begins
+	times := 0 // in a row, because a client may begin a request during the first
 	accepted := func() bool {
 		if times++; !st.allAccepted() {
 			times = 0
 		}
 		return times == 2
 	}
-	if err := st.await("some requests accepted and none on its way", within, accepted); err != nil && (st.ctx.Err() != nil || st.team.inHand(time.Now()) > 0) {
+	if err := st.await("some requests accepted and none on its way", within, accepted); err != nil && (st.ctx.Err() != nil || st.team.inFlight(time.Now()) > 0) {
 		return err
-	} // with none in hand the row is judged so
+	} // without requests in flight, the row fails
 	st.team.stopped.Store(true)
 	at := time.Now()
-	r.inHand = st.team.inHand(at)
+	r.inFlight = st.team.inFlight(at)
 	if err := st.proxy.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -223,7 +212,7 @@ func (st *stage) inTheMiddle(r *result) error {
 	if err := st.end(); err != nil {
 		return err
 	}
-	for st.team.inHand(time.Now()) > 0 { // each ends after its client's patience
+	for st.team.inFlight(time.Now()) > 0 { // at most as long as a client's patience
 		if !rig.Sleep(st.ctx, 10*time.Millisecond) {
 			return st.ctx.Err()
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// upstream is the process behind the proxy, which obeys orders.
+// upstream is the upstream process, which obeys orders.
 type upstream struct{ *rig.Worker }
 
 // roleUpstream is that process's role.
@@ -27,7 +27,7 @@ const roleUpstream = "faults upstream"
 
 func init() { rig.Role(roleUpstream, serveUpstream) }
 
-// startUpstream starts this program once more, as the upstream, and waits until it listens.
+// startUpstream starts the upstream and waits until it listens.
 func (st *stage) startUpstream() error {
 	scheme, _, _ := strings.Cut(st.spec.Upstream, ":")
 	w, err := st.StartRole(roleUpstream, st.upBy, nil, st.upAddr, st.cert, scheme)
@@ -35,7 +35,7 @@ func (st *stage) startUpstream() error {
 	return err
 }
 
-// order sends an order and returns the number that is the answer.
+// order sends an order and returns the answer, a number.
 func (u *upstream) order(line string) (n int64, err error) {
 	answer, err := u.Order("%s", line)
 	if err == nil {
@@ -44,28 +44,28 @@ func (u *upstream) order(line string) (n int64, err error) {
 	return n, err
 }
 
-// server is the upstream within its process.
+// server is the upstream in its process.
 type server struct {
 	rig.Server
 	l       *net.TCPListener
 	conduct atomic.Pointer[conduct]
 	cert    atomic.Pointer[tls.Certificate] // nil: no TLS
-	met     atomic.Int64                    // answers and connections that a fault has met
-	nth     atomic.Int64                    // of the responses of a conduct
+	met     atomic.Int64                    // requests and connections that the fault affected
+	nth     atomic.Int64                    // counts the responses of a conduct
 	waits   waits
 }
 
-// serveUpstream is the upstream's process. args are its address and a file with a certificate and
-// its key, or "", and the scheme of its URL: with h2c every request gets a good response by HTTP/2.
-// Orders are a line each, answered by the number of requests and connections that a fault has met:
+// serveUpstream is the role of the upstream. args are its address, a file with a certificate and its key, or
+// "", and the scheme of its URL. With h2c, every request gets a good response over HTTP/2. The answer to an
+// order is the number of requests and connections that the fault affected. The orders are:
 //
-//	mode NAME   how requests are answered from now on; see conducts
-//	deaf        accept no more, and hold a connection or two in the queue
+//	mode NAME   the conduct from now on; see conducts
+//	deaf        stop accepting, with a queue of one connection or two
 //	hear        accept again
 //	drop        reset all connections
-//	cert FILE   speak TLS with the certificate and the key in this file
+//	cert FILE   use TLS with the certificate and the key in this file
 //	count       nothing
-//	waits       nothing; the number is that of the waits that were wrong
+//	waits       nothing; the answer is the number of wrong waits
 func serveUpstream(args []string) (func(order string) (string, error), error) {
 	l, err := net.Listen("tcp", args[0])
 	if err != nil {
@@ -91,7 +91,7 @@ func serveUpstream(args []string) (func(order string) (string, error), error) {
 	}, err
 }
 
-// goodByHTTP2 answers all requests as the conduct good does.
+// goodByHTTP2 is the conduct good over HTTP/2.
 func goodByHTTP2(l net.Listener) {
 	var p http.Protocols
 	p.SetUnencryptedHTTP2(true)
@@ -102,7 +102,7 @@ func goodByHTTP2(l net.Listener) {
 	})}).Serve(l)
 }
 
-// newExchange begins after the time that the client asks for.
+// newExchange waits first if the client wants it.
 func newExchange(s *server, c net.Conn, q *http.Request) *exchange {
 	if wait, err := time.ParseDuration(q.Header.Get(fieldWait)); err == nil {
 		time.Sleep(wait)
@@ -147,7 +147,7 @@ func (s *server) obey(line string) error {
 	return nil
 }
 
-// resize sets how many connections beside one may wait to be accepted: listen(2) may be called again for that.
+// resize changes the backlog of the listening socket by calling listen(2) again.
 func (s *server) resize(n int) error {
 	raw, err := s.l.SyscallConn()
 	if err != nil {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -16,7 +14,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// engine is a redis-server of our own on loopback. Nothing of it is kept on disk.
+// engine is a redis-server on loopback that keeps nothing on disk.
 type engine struct {
 	bed     *rig.Bed
 	program string
@@ -25,53 +23,42 @@ type engine struct {
 	client  *redis.Client // of this program; the proxies have their own
 }
 
-// silence is the client library's log: what it cannot reach is told by errors.
+// silence is the log of the client library. Errors are handled where they occur.
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
 func init() { redis.SetLogger(silence{}) }
 
-// startEngine starts one.
+// startEngine starts an engine.
 func startEngine(bed *rig.Bed, program string) (*engine, error) {
-	own, err := rig.OwnAddresses(1)
-	if err != nil {
-		return nil, err
-	}
-	e := &engine{bed: bed, program: program, addr: own[0]}
+	e := &engine{bed: bed, program: program, addr: rig.OwnAddresses(1)[0]}
 	e.client = redis.NewClient(&redis.Options{Addr: e.addr, PoolSize: 1, MaxRetries: -1, DialTimeout: 500 * time.Millisecond, ReadTimeout: 500 * time.Millisecond})
 	bed.Later(func() { _ = e.client.Close() })
 	return e, e.start()
 }
 
-// start starts the server, empty, where it was before.
+// start starts the server, empty, at its address.
 func (e *engine) start() error {
-	dir, err := e.bed.TempDir()
-	if err != nil {
-		return err
-	}
-	host, port, _ := strings.Cut(e.addr, ":")
-	child, err := rig.Start(exec.Command(e.program, "--bind", host, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no", "--maxmemory", "64mb"), nil)
+	p := rig.Redis(e.program)
+	p.Listen = e.addr
+	child, err := e.bed.StartPeer(p, "", nil)
 	if err != nil {
 		return fmt.Errorf("%w; on Debian: apt-get install redis-server", err)
 	}
-	e.child = child
-	e.bed.Later(child.Kill)
-	if err := child.AwaitPort(e.addr); err != nil {
-		return fmt.Errorf("%s: %w; it said:\n%s", e.program, err, child.Lines())
-	}
+	e.child = child.Child
 	return nil
 }
 
 func (e *engine) pause() error { return e.child.Signal(syscall.SIGSTOP) }
 func (e *engine) goOn() error  { return e.child.Signal(syscall.SIGCONT) }
 
-// sharing are the settings with which processes share by the engine.
+// sharing returns the settings for sharing through the engine.
 func (e *engine) sharing(scope string) []string {
 	return []string{"RETRYPROXY_SHARED=redis://" + e.addr + "/0?scope=" + scope}
 }
 
-// awaitListeners waits until n processes listen on each of so many channels.
+// awaitListeners waits until n processes listen on each channel.
 func (e *engine) awaitListeners(ctx context.Context, n, channels int) error {
 	return rig.Await(ctx, fmt.Sprintf("%d processes listening on %d channels of the engine", n, channels), 15*time.Second, func() bool {
 		names, err := e.client.PubSubChannels(ctx, "*").Result()
@@ -83,7 +70,7 @@ func (e *engine) awaitListeners(ctx context.Context, n, channels int) error {
 	})
 }
 
-// processed is how many commands the server has run since its start.
+// processed returns how many commands the server has run since its start.
 func (e *engine) processed(ctx context.Context) (n int, err error) {
 	stats, err := e.client.InfoMap(ctx, "stats").Result()
 	if err != nil {
@@ -92,8 +79,7 @@ func (e *engine) processed(ctx context.Context) (n int, err error) {
 	return strconv.Atoi(stats["Stats"]["total_commands_processed"])
 }
 
-// count counts what the engine was asked, second by second, until ctx ends. While it does not
-// answer, nothing is counted.
+// count counts the commands of each second until ctx ends, as long as the engine answers.
 func (e *engine) count(ctx context.Context, line *rig.Timeline) {
 	for before := -1; ctx.Err() == nil; rig.Sleep(ctx, time.Second) {
 		now, err := e.processed(ctx)
@@ -110,14 +96,14 @@ func (e *engine) count(ctx context.Context, line *rig.Timeline) {
 	}
 }
 
-// stock is what the engine keeps.
+// stock is what the engine stores.
 type stock struct {
 	Keys    int            `json:"keys"`
 	Forever int            `json:"without_expiry"`
 	Bytes   map[string]int `json:"bytes"` // MEMORY USAGE by key, of the first hundred
 }
 
-// mostKeys is how many keys are looked at.
+// mostKeys bounds the keys that are inspected.
 const mostKeys = 10_000
 
 func (e *engine) stock(ctx context.Context) (*stock, error) {

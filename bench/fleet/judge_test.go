@@ -20,7 +20,7 @@ func reached() *document {
 		Processes: 2,
 		Arms:      []*armResult{ok("alone", 400), ok("ratelimit", 5), broken},
 		Hold:      []pauseResult{{Until: 3}, {Until: 49}},
-		Cost:      []*costResult{{Name: "alone", To: "alone", Ratio: 9}, {Name: "shared", To: "alone", Ratio: 1.01}},
+		Cost:      []*costResult{{Name: "alone", To: "alone", Figures: rig.Figures{Ratio: 9}}, {Name: "shared", To: "alone", Figures: rig.Figures{Ratio: 1.01}}},
 	}
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,9 +30,18 @@ func program(t *testing.T) string {
 	return path
 }
 
-// small are the flags of a fleet of three and a rate limit of fifty.
-func small(program string, more ...string) []string {
-	return append([]string{"--proxy", program, "--proxies", "3", "--ratelimit", "50", "--burst", "10", "--clients", "120", "--for", "4s", "--settle", "1s"}, more...)
+// playSmall plays with a fleet of three and a rate limit of fifty.
+func playSmall(t *testing.T, out, progress io.Writer, args ...string) int {
+	t.Helper()
+	args = append([]string{"--proxy", program(t), "--short"}, args...)
+	return rig.Program(func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+		o, err := parse(args, stderr)
+		if err != nil {
+			return err
+		}
+		o.proxies, o.rateLimit, o.burst, o.clients, o.length, o.settle = 3, 50, 10, 120, 4*time.Second, time.Second
+		return o.run(ctx, args, stdout, stderr)
+	}).Run(t.Context(), "fleet", args, out, progress)
 }
 
 // read gives what --json has written, as it is and understood.
@@ -53,7 +64,7 @@ func TestASmallFleetAlone(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "fleet.json")
 	var out, progress bytes.Buffer
-	if code := rig.Program(run).Run(t.Context(), "fleet", small(program(t), "--parts", "alone", "--short", "--json", file, "--png", filepath.Join(dir, "fleet.png")), &out, &progress); code != rig.OK {
+	if code := playSmall(t, &out, &progress, "--parts", "alone", "--json", file, "--png", filepath.Join(dir, "fleet.png")); code != rig.OK {
 		t.Fatalf("exit code %d:\n%s%s", code, &out, &progress)
 	}
 	b, d := read(t, file)
@@ -79,7 +90,7 @@ func TestASmallFleetAlone(t *testing.T) {
 func TestTheCostPartRuns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "fleet.json")
 	var out, progress bytes.Buffer
-	if code := rig.Program(run).Run(t.Context(), "fleet", small(program(t), "--parts", "cost", "--short", "--json", file), &out, &progress); code != rig.OK {
+	if code := playSmall(t, &out, &progress, "--parts", "cost", "--json", file); code != rig.OK {
 		t.Fatalf("exit code %d:\n%s%s", code, &out, &progress)
 	}
 	b, d := read(t, file)
@@ -87,7 +98,7 @@ func TestTheCostPartRuns(t *testing.T) {
 		t.Fatalf("%s", b)
 	}
 	for _, c := range d.Cost {
-		if len(c.Each) != 1 || c.Median <= 0 || c.Ratio <= 0 {
+		if len(c.All) != 1 || c.Median <= 0 || c.Ratio <= 0 {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -99,7 +110,7 @@ func TestTheCostPartRuns(t *testing.T) {
 
 func TestArgumentsAreChecked(t *testing.T) {
 	for _, args := range [][]string{
-		{"--proxies", "0"}, {"--parts", "alone,nothing"}, {"--window", "day"}, {"--for", "2s"}, {"--pause", "1500ms"}, {"--clients", "20000"}, {"more"}, {"--unknown"},
+		{"--parts", "alone,nothing"}, {"--window", "day"}, {"--for", "2s"}, {"more"}, {"--unknown"},
 	} {
 		var errs bytes.Buffer
 		if code := rig.Program(run).Run(t.Context(), "fleet", args, &errs, &errs); code != rig.Usage {
@@ -107,7 +118,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 		}
 	}
 	var errs bytes.Buffer
-	if code := rig.Program(run).Run(t.Context(), "fleet", []string{"--parts", "alone", "--proxies", "1", "--proxy", "/nowhere"}, &errs, &errs); code != rig.Failed || !strings.Contains(errs.String(), "/nowhere") {
+	if code := rig.Program(run).Run(t.Context(), "fleet", []string{"--parts", "alone", "--proxy", "/nowhere"}, &errs, &errs); code != rig.Failed || !strings.Contains(errs.String(), "/nowhere") {
 		t.Errorf("exit code %d: %s", code, &errs)
 	}
 }

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// arm plays the load of all arms, makes what is to happen to the engine, and sums up the settled part.
-func (s *stage) arm(ctx context.Context, d *document, told *rig.Progress) error {
+// arm runs the load and the acts of an arm, and sums up the time after the first seconds.
+func (s *stage) arm(ctx context.Context) error {
 	length := s.o.length
 	if len(s.acts) > 0 { // takes twice as long, and longer if it is short
 		if length = s.o.settle + 2*(s.o.length-s.o.settle); s.o.short {
@@ -21,17 +20,17 @@ func (s *stage) arm(ctx context.Context, d *document, told *rig.Progress) error 
 	s.line.Begin()
 	s.up.set(s.o.newLimit(time.Now()))
 	run, stop := context.WithTimeout(ctx, length)
-	clients := s.o.crowd().Run(run, s.addrs(), s.line)
+	clients := s.o.crowd().Run(run, rig.Addrs(s.all), s.line)
 	defer func() { stop(); clients.Wait() }()
 	go func() {
-		for n := time.Second; s.until(run, n); n += time.Second {
-			told.Line("%s", s.lastSecond(length))
+		for n := time.Second; s.line.Until(run, n); n += time.Second {
+			s.progress.Printf("%s", s.lastSecond(length))
 		}
 	}()
 	if s.engine != nil {
 		go s.engine.count(run, s.line)
 	}
-	if !s.until(run, s.o.settle) {
+	if !s.line.Until(run, s.o.settle) {
 		return ctx.Err()
 	}
 	before, err := s.cpu()
@@ -43,7 +42,7 @@ func (s *stage) arm(ctx context.Context, d *document, told *rig.Progress) error 
 	if err := s.happen(run, length, r); err != nil {
 		return err
 	}
-	if s.engine != nil && s.until(run, length-300*time.Millisecond) {
+	if s.engine != nil && s.line.Until(run, length-300*time.Millisecond) {
 		if r.Stock, err = s.engine.stock(ctx); err != nil {
 			return fmt.Errorf("what the engine keeps: %w", err)
 		}
@@ -56,18 +55,18 @@ func (s *stage) arm(ctx context.Context, d *document, told *rig.Progress) error 
 	}
 	r.CPU = after - before
 	r.sumUp(s, from, to)
-	d.Arms = append(d.Arms, r)
+	s.d.Arms = append(s.d.Arms, r)
 	return err
 }
 
-// happen makes the arm's acts, each at its time.
+// happen performs the acts of the arm, each at its time.
 func (s *stage) happen(ctx context.Context, length time.Duration, r *armResult) error {
 	for i, a := range s.acts {
 		at := s.o.settle + time.Duration(a.at*float64(length-s.o.settle))
 		if i == 0 {
 			r.Periods = append(r.Periods, period{Name: "calm", From: s.o.settle.Seconds()})
 		}
-		if !s.until(ctx, at) {
+		if !s.line.Until(ctx, at) {
 			return ctx.Err()
 		}
 		if err := a.do(ctx, s.engine); err != nil {
@@ -85,15 +84,15 @@ type pauseResult struct {
 	Before float64 `json:"requests_a_second_before"`
 }
 
-// hold times how long it takes until all processes hold when one got a 429 with Retry-After. The
-// upstream has no rate limit: it says 429 to a single request and counts what comes within the pause
-// nevertheless. Only a process that the others told can know of it.
-func hold(ctx context.Context, s *stage, d *document, told *rig.Progress) error {
+// hold measures how long it takes until all processes hold their requests after one of them got a 429
+// with Retry-After. The upstream has no rate limit. It answers one request with 429 and counts the
+// requests that still arrive within the pause. The other processes can only know of the pause by sharing.
+func (s *stage) hold(ctx context.Context) error {
 	run, stop := context.WithCancel(ctx)
-	clients := s.o.crowd().Run(run, s.addrs(), s.line)
+	clients := s.o.crowd().Run(run, rig.Addrs(s.all), s.line)
 	defer func() { stop(); clients.Wait() }()
 	for n := range s.o.holds {
-		// Those held come back within a second after the pause.
+		// Held requests return within a second after the pause.
 		if !rig.Sleep(run, 3*time.Second) {
 			return ctx.Err()
 		}
@@ -108,29 +107,25 @@ func hold(ctx context.Context, s *stage, d *document, told *rig.Progress) error 
 			return err
 		}
 		p := pauseResult{float64(t.last.Sub(t.at).Microseconds()) / 1e3, t.others, float64(before)}
-		d.Hold = append(d.Hold, p)
-		told.Line("hold     pause %d of %d: all held after %.1f ms, %d requests came meanwhile (%.0f/s before)", n+1, s.o.holds, p.Until, p.Others, p.Before)
+		s.d.Hold = append(s.d.Hold, p)
+		s.progress.Printf("hold     pause %d of %d: all held after %.1f ms, %d requests came meanwhile (%.0f/s before)", n+1, s.o.holds, p.Until, p.Others, p.Before)
 	}
 	_, err := s.cpu()
 	return err
 }
 
-// costResult is the CPU time that a request costs a process, with and without sharing.
+// costResult is the CPU time in microseconds that a request costs a process.
 type costResult struct {
-	Name   string    `json:"name"`
-	Each   []float64 `json:"microseconds_per_request"` // by rounds
-	Median float64   `json:"median_microseconds"`
-	To     string    `json:"compared_to"` // the same without sharing
-	Ratio  float64   `json:"ratio"`       // to that, median of the ratios within the rounds
-	Low    float64   `json:"ratio_lowest"`
-	High   float64   `json:"ratio_highest"`
+	Name string `json:"name"`
+	To   string `json:"compared_to"` // the same without sharing
+	rig.Figures
 }
 
-// costNames are what is compared, each two with each other.
+// costNames are the processes that are compared, each pair with each other.
 var costNames = []string{"alone", "shared", "rate limit alone", "rate limit shared"}
 
-// cost loads one process after the other, as fast as it goes, and again.
-func cost(ctx context.Context, s *stage, d *document, told *rig.Progress) error {
+// cost loads one process after another at full speed, round after round.
+func (s *stage) cost(ctx context.Context) error {
 	e, err := startEngine(&s.Bed, s.o.engine)
 	if err != nil {
 		return err
@@ -149,29 +144,23 @@ func cost(ctx context.Context, s *stage, d *document, told *rig.Progress) error 
 		return err
 	}
 	each := map[string][]float64{}
-	for round := range s.o.rounds + 1 {
-		var parts []string
-		for i := range costNames {
-			name := costNames[(i+round)%len(costNames)]
-			us, err := s.turn(ctx, all[name])
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if parts = append(parts, fmt.Sprintf("%s %.1f", name, us)); round > 0 { // the first one is for connections and buffers
-				each[name] = append(each[name], us)
-			}
+	err = rig.Rounds(s.o.rounds, costNames, func(round int, name string) error {
+		us, err := s.turn(ctx, all[name])
+		if err == nil && round >= 0 {
+			each[name] = append(each[name], us)
+			s.progress.Printf("cost     round %d of %d: %s %.1f µs per request", round+1, s.o.rounds, name, us)
 		}
-		told.Line("cost     round %d of %d: %s µs per request", round, s.o.rounds, strings.Join(parts, ", "))
-	}
+		return err
+	})
 	for i, name := range costNames {
-		c := &costResult{Name: name, Each: each[name], Median: rig.Median(each[name]), To: costNames[i&^1]}
-		c.Ratio, c.Low, c.High = rig.Ratios(each[name], each[c.To])
-		d.Cost = append(d.Cost, c)
+		c := &costResult{Name: name, To: costNames[i&^1], Figures: rig.Figures{All: each[name]}}
+		c.Conclude(each[c.To])
+		s.d.Cost = append(s.d.Cost, c)
 	}
-	return nil
+	return err
 }
 
-// turn is a process's CPU time per request in microseconds.
+// turn returns the CPU time of a process per request, in microseconds.
 func (s *stage) turn(ctx context.Context, p *rig.Proxy) (float64, error) {
 	before, err := p.CPU()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 func taken(q limit, from time.Time, n int, each time.Duration) int {
 	got := 0
 	for i := range n {
-		if q.take(from.Add(time.Duration(i) * each)) {
+		if q.take(from.Add(time.Duration(i)*each)) == 0 {
 			got++
 		}
 	}
@@ -30,7 +30,7 @@ func TestABucketGivesItsBurstAndThenItsRate(t *testing.T) {
 	if got := taken(b, at.Add(time.Hour), 1000, 0); got != 100 {
 		t.Errorf("%d after an hour, want the burst of 100", got)
 	}
-	if got := b.wait(at); got != 2*time.Millisecond {
+	if got := b.take(at.Add(time.Hour)); got != 2*time.Millisecond {
 		t.Errorf("an empty bucket asks for %v, want the 2 ms of a token", got)
 	}
 }
@@ -41,7 +41,7 @@ func TestSecondsCountAnewInEach(t *testing.T) {
 	if got := taken(q, at, 600, 0); got != 500 {
 		t.Errorf("%d at once, want 500", got)
 	}
-	if got := q.wait(at); got != 100*time.Millisecond {
+	if got := q.take(at); got != 100*time.Millisecond {
 		t.Errorf("%v to the next second", got)
 	}
 	if got := taken(q, at.Add(100*time.Millisecond), 600, 0); got != 500 {

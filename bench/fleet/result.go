@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/plot/picture"
@@ -24,7 +24,7 @@ type document struct {
 	Goals     []goal        `json:"goals"`
 }
 
-// armResult is what came of an arm. Its counts are those of the counted time.
+// armResult is the result of an arm. Its counts leave out the first seconds.
 type armResult struct {
 	Name         string         `json:"name"`
 	About        string         `json:"about"`
@@ -41,7 +41,7 @@ type armResult struct {
 	Seconds      []rig.Counts   `json:"seconds"`
 }
 
-// period is a part of an arm in which the engine was in one state.
+// period is the part of an arm between two acts on the engine.
 type period struct {
 	Name         string     `json:"name"`
 	From         float64    `json:"from_seconds"`
@@ -72,7 +72,7 @@ func (r *armResult) sumUp(s *stage, from, to time.Duration) {
 
 func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// goal is what was to be reached, and what was.
+// goal is a goal with the figure that was measured.
 type goal struct {
 	What string `json:"what"`
 	Goal string `json:"goal"`
@@ -94,14 +94,14 @@ type bounds struct {
 	cost         float64 // CPU time per request to that alone, at most; 0: only that it was measured
 }
 
-// What is wanted, and what a small machine with other work has to reach. What depends on no machine,
-// such as that no request fails, is the same in both.
+// The goals on a quiet machine, and those that a small and busy one must reach. Goals that do not depend
+// on the machine, such as no failed request, are the same for both.
 var (
 	wanted   = bounds{aloneLimited: 0.20, limited: 0.01, good: 0.97, hold: 50, commands: 110, cost: 1.02}
 	generous = bounds{aloneLimited: 0.10, limited: 0.05, good: 0.70, hold: 500, commands: 110}
 )
 
-// judge compares everything that was measured with its goal.
+// judge compares the figures with the goals.
 func (d *document) judge(short bool) {
 	b := wanted
 	if short {
@@ -138,7 +138,7 @@ func (d *document) judge(short bool) {
 	}
 }
 
-// judgeArm are the goals that depend on no machine.
+// judgeArm adds the goals that do not depend on the machine.
 func (d *document) judgeArm(r *armResult, b *bounds) {
 	n := failed(r.Counts)
 	d.goal(n == 0 && len(r.Kinds) == 0, "failed requests, "+r.Name, "0", strings.TrimSuffix(fmt.Sprint(n, " ", r.Kinds), " map[]"))
@@ -165,81 +165,71 @@ func (d *document) untilHeld() (all []float64) {
 
 func percent(share float64) string { return fmt.Sprintf("%.2f %%", 100*share) }
 
-// tell prints what was measured.
-func (d *document) tell(w io.Writer) {
+// print writes the figures and goals as tables.
+func (d *document) print(w io.Writer) {
 	d.Head(w)
 	fmt.Fprintf(w, "Rate limit of the upstream: %d requests/s.\n\n", d.RateLimit)
-	table := func(head string, rows []string) {
-		if len(rows) > 0 {
-			rig.Columns(w, append([]string{head}, rows...)...)
-		}
-	}
-	var rows []string
-	for _, r := range d.Arms {
+	table(w, "arm\tclients' requests\tsent\t429 at the upstream\tgood/s\tof rate limit\tsent per good\t429 to clients\tfailed\tlate\tp50\tp99\tCPU µs/request\tengine commands/s\tkeys", d.Arms, func(r *armResult) string {
 		c, engine := r.Counts, "\t\t"
 		if r.Stock != nil {
 			engine = fmt.Sprintf("\t%.0f\t%d", float64(c[commands])/r.Time, r.Stock.Keys)
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%d\t%d\t%.2f %%\t%.1f\t%.1f %%\t%.2f\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.0f", r.Name, requests(c), c[sent], 100*r.LimitedShare, float64(c[rig.Good])/r.Time, 100*r.GoodShare,
-			share(c[sent], c[rig.Good]), c[got429], failed(c), c[rig.Late], r.P50, r.P99, float64(r.CPU.Microseconds())/float64(max(1, requests(c))))+engine)
-	}
-	table("arm\tclients' requests\tsent\t429 at the upstream\tgood/s\tof rate limit\tsent per good\t429 to clients\tfailed\tlate\tp50\tp99\tCPU µs/request\tengine commands/s\tkeys", rows)
+		return fmt.Sprintf("%s\t%d\t%d\t%.2f %%\t%.1f\t%.1f %%\t%.2f\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.0f", r.Name, requests(c), c[sent], 100*r.LimitedShare, float64(c[rig.Good])/r.Time, 100*r.GoodShare,
+			share(c[sent], c[rig.Good]), c[got429], failed(c), c[rig.Late], r.P50, r.P99, float64(r.CPU.Microseconds())/float64(max(1, requests(c)))) + engine
+	})
 	for _, r := range d.Arms {
 		if r.Stock != nil {
-			fmt.Fprintf(w, "The engine keeps for %s:", r.Name)
-			for _, key := range slices.Sorted(maps.Keys(r.Stock.Bytes)) {
-				fmt.Fprintf(w, " %s %d bytes;", key, r.Stock.Bytes[key])
-			}
-			fmt.Fprint(w, "\n\n")
+			fmt.Fprintf(w, "The engine keeps for %s, in bytes: %v\n\n", r.Name, r.Stock.Bytes)
 		}
-		rows = nil
-		for _, p := range r.Periods {
+		table(w, r.Name+"\tfrom\tto\tgood/s\tof rate limit\t429 at the upstream\t429 to clients\tfailed\tlate\tengine commands/s", r.Periods, func(p period) string {
 			c, took := p.Counts, p.To-p.From
-			rows = append(rows, fmt.Sprintf("%s\t%.1f s\t%.1f s\t%.1f\t%.1f %%\t%.2f %%\t%d\t%d\t%d\t%.0f", p.Name, p.From, p.To,
-				float64(c[rig.Good])/took, 100*p.GoodShare, 100*p.LimitedShare, c[got429], failed(c), c[rig.Late], float64(c[commands])/took))
-		}
-		table(r.Name+"\tfrom\tto\tgood/s\tof rate limit\t429 at the upstream\t429 to clients\tfailed\tlate\tengine commands/s", rows)
-	}
-	rows = nil
-	for i, p := range d.Hold {
-		rows = append(rows, fmt.Sprintf("%d\t%.1f ms\t%d\t%.0f", i+1, p.Until, p.Others, p.Before))
+			return fmt.Sprintf("%s\t%.1f s\t%.1f s\t%.1f\t%.1f %%\t%.2f %%\t%d\t%d\t%d\t%.0f", p.Name, p.From, p.To,
+				float64(c[rig.Good])/took, 100*p.GoodShare, 100*p.LimitedShare, c[got429], failed(c), c[rig.Late], float64(c[commands])/took)
+		})
 	}
 	if len(d.Hold) > 0 {
-		rows = append(rows, fmt.Sprintf("median\t%.1f ms\t\t", rig.Median(d.untilHeld())))
+		fmt.Fprintf(w, "All held after %.1f ms, the median of these pauses:\n", rig.Median(d.untilHeld()))
 	}
-	table("pause\tall held after\trequests meanwhile\trequests/s before", rows)
-	rows = nil
-	for _, c := range d.Cost {
-		rows = append(rows, fmt.Sprintf("%s\t%.2f\t%s\t%.3f\t%.3f\t%.3f", c.Name, c.Median, c.To, c.Ratio, c.Low, c.High))
-	}
-	table("one process\tCPU µs/request\tto\tratio\tlowest\thighest", rows)
+	table(w, "all held after\trequests meanwhile\trequests/s before", d.Hold, func(p pauseResult) string {
+		return fmt.Sprintf("%.1f ms\t%d\t%.0f", p.Until, p.Others, p.Before)
+	})
+	table(w, "one process\tCPU µs/request\tto\tratio\tlowest\thighest", d.Cost, func(c *costResult) string {
+		return fmt.Sprintf("%s\t%.2f\t%s\t%.3f\t%.3f\t%.3f", c.Name, c.Median, c.To, c.Ratio, c.Low, c.High)
+	})
 	for _, g := range d.Goals {
 		fmt.Fprintf(w, "%s  %s: %s (goal: %s)\n", map[bool]string{true: "met   ", false: "MISSED"}[g.Met], g.What, g.Is, g.Goal)
 	}
 }
 
-// pictureSize is that of --png.
+// table writes a row for each of all, with its columns separated by tabs; nothing if there are none.
+func table[T any](w io.Writer, head string, all []T, row func(T) string) {
+	rows := []string{head}
+	for _, v := range all {
+		rows = append(rows, row(v))
+	}
+	if len(all) > 0 {
+		rig.Columns(w, rows...)
+	}
+}
+
+// pictureSize is the size of the picture.
 var pictureSize = picture.Size{Width: 1000, Height: 1200}
 
-// figure draws the arms over each other; nil without any.
+// figure draws all arms into the same panels. It returns nil if there are none.
 func (d *document) figure() *plot.Figure {
 	if len(d.Arms) == 0 {
 		return nil
 	}
-	f := &plot.Figure{Title: "Many processes, one rate limit"}
-	for _, panel := range []struct{ title, name string }{{"Good responses", rig.Good}, {"429s at the upstream", turnedAway}, {"Commands at the engine", commands}} {
-		p := plot.Panel{Title: panel.title, X: plot.Axis{Label: "time", Unit: plot.Seconds}, Y: plot.Axis{Label: "a second", Unit: plot.Count}}
-		for _, r := range d.Arms {
-			s := plot.Series{Name: r.Name}
-			for i, c := range r.Seconds {
-				s.X, s.Y = append(s.X, float64(i)+0.5), append(s.Y, float64(c[panel.name]))
-			}
-			p.Series = append(p.Series, s)
-			for _, q := range r.Periods[min(1, len(r.Periods)):] {
-				p.Marks = append(p.Marks, plot.Mark{At: q.From, Label: "engine " + q.Name})
-			}
+	var runs []draw.Run
+	var marks []plot.Mark
+	for _, r := range d.Arms {
+		runs = append(runs, draw.Run{Name: r.Name, Seconds: r.Seconds})
+		for _, q := range r.Periods[min(1, len(r.Periods)):] {
+			marks = append(marks, plot.Mark{At: q.From, Label: "engine " + q.Name})
 		}
-		f.Panels = append(f.Panels, p)
 	}
-	return f
+	panel := func(title, name string) draw.Panel {
+		return draw.Panel{Title: title, Label: "a second", Value: func(c rig.Counts) int { return c[name] }}
+	}
+	return draw.Seconds("Many processes, one rate limit", runs, marks, panel("Good responses", rig.Good), panel("429s at the upstream", turnedAway), panel("Commands at the engine", commands))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http"
 	"strings"
 	"time"
@@ -10,15 +11,15 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// part is something to play.
+// part is a part of the measurement.
 type part struct {
 	name     string
 	about    string
-	settings func(o *options) []string                                                  // of the proxies, besides those of sharing
-	shared   bool                                                                       // by an engine
-	atOnce   bool                                                                       // the upstream answers at once
-	acts     []act                                                                      // on the engine, in order
-	measure  func(ctx context.Context, s *stage, d *document, told *rig.Progress) error // nil: as an arm
+	settings func(o *options) []string                 // of the proxies, without those of sharing
+	shared   bool                                      // through an engine
+	atOnce   bool                                      // the upstream answers at once
+	acts     []act                                     // on the engine, in order
+	measure  func(s *stage, ctx context.Context) error // nil means (*stage).arm
 }
 
 // act is something that happens to the engine.
@@ -48,8 +49,8 @@ var parts = []part{
 		{0.56, "killed", func(_ context.Context, e *engine) error { e.child.Kill(); return nil }},
 		{0.76, "started again, empty", func(_ context.Context, e *engine) error { return e.start() }},
 	}},
-	{name: "hold", shared: true, settings: pausing, measure: hold},
-	{name: "cost", atOnce: true, measure: cost},
+	{name: "hold", shared: true, settings: pausing, measure: (*stage).hold},
+	{name: "cost", atOnce: true, measure: (*stage).cost},
 }
 
 func partNames() (names []string) {
@@ -59,42 +60,42 @@ func partNames() (names []string) {
 	return names
 }
 
-// stage is a part in flight.
+// stage is a part in progress.
 type stage struct {
 	rig.Bed
 	part
 	o      *options
+	d      *document
 	up     *upstream
 	engine *engine // nil: nothing is shared
 	all    []*rig.Proxy
 	line   *rig.Timeline
+
+	progress *log.Logger
 }
 
 // play plays a part.
-func (p part) play(ctx context.Context, o *options, d *document, told *rig.Progress) error {
-	s := &stage{part: p, o: o, line: rig.NewTimeline()}
+func (p part) play(ctx context.Context, o *options, d *document, progress *log.Logger) error {
+	s := &stage{part: p, o: o, d: d, line: rig.NewTimeline(), progress: progress}
 	defer s.End()
 	s.up = &upstream{answer: o.answer, limit: unlimited{}, line: s.line}
 	if p.atOnce {
 		s.up.answer = 0
 	}
-	var err error
-	if s.up.addr, err = s.Serve(s.up); err != nil {
-		return err
-	}
+	s.up.addr = s.Serve(s.up)
 	if p.measure == nil || p.shared {
 		if err := s.start(ctx); err != nil {
 			return err
 		}
 	}
 	if p.measure == nil {
-		return s.arm(ctx, d, told)
+		return s.arm(ctx)
 	}
-	return p.measure(ctx, s, d, told)
+	return p.measure(s, ctx)
 }
 
-// start starts the engine and the fleet, and has every process forward a request, so that none is at
-// its first when the clients begin.
+// start starts the engine and the fleet, and sends a first request through each process before the clients
+// begin.
 func (s *stage) start(ctx context.Context) (err error) {
 	var env []string
 	if s.settings != nil {
@@ -114,7 +115,7 @@ func (s *stage) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, addr := range s.addrs() {
+	for _, addr := range rig.Addrs(s.all) {
 		res, err := http.Get("http://" + addr + path)
 		if err != nil {
 			return fmt.Errorf("the first request: %w", err)
@@ -127,19 +128,12 @@ func (s *stage) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// startProxies starts processes that call the same upstream as outbound ones, though it is on loopback.
+// startProxies starts proxies with the defaults for outbound, although the upstream is on loopback.
 func (s *stage) startProxies(ctx context.Context, n int, settings ...string) ([]*rig.Proxy, error) {
 	return s.StartMany(ctx, rig.Spec{Program: s.o.proxy, Upstream: "http://" + s.up.addr, Env: append(settings, "RETRYPROXY_POSITION=outbound")}, n)
 }
 
-func (s *stage) addrs() (addrs []string) {
-	for _, p := range s.all {
-		addrs = append(addrs, p.Addr)
-	}
-	return addrs
-}
-
-// cpu is the time that all processes have run so far. A process that has ended is an error.
+// cpu returns the CPU time of all processes so far. It fails if one has ended.
 func (s *stage) cpu() (sum time.Duration, err error) {
 	for i, p := range s.all {
 		d, err := p.CPU()
@@ -154,12 +148,7 @@ func (s *stage) cpu() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// until waits for a time since the beginning; false if ctx ended before.
-func (s *stage) until(ctx context.Context, at time.Duration) bool {
-	return rig.Sleep(ctx, at-s.line.Since())
-}
-
-// lastSecond is what happened in it.
+// lastSecond describes the last second.
 func (s *stage) lastSecond(length time.Duration) string {
 	at := s.line.Since().Truncate(time.Second)
 	t := s.line.Sum(at-time.Second, at)
@@ -167,7 +156,7 @@ func (s *stage) lastSecond(length time.Duration) string {
 		s.name, at.Seconds(), length.Seconds(), t[rig.Good], t[turnedAway], 100*limitedShare(t), failed(t), t[commands])
 }
 
-// What is counted besides what a rig.Crowd counts.
+// Counts besides those of a rig.Crowd.
 const (
 	sent       = "sent"     // requests that came to the upstream
 	turnedAway = "limited"  // of them, answered 429
@@ -175,17 +164,17 @@ const (
 	got429     = rig.Bad + "429"
 )
 
-// failed are clients with neither 200 nor 429.
+// failed returns the number of responses other than 200 and 429, and of errors.
 func failed(c rig.Counts) int { return c.Kinds(rig.Bad) - c[got429] }
 
-// requests are those of clients that ended.
+// requests returns the number of requests that have ended.
 func requests(c rig.Counts) int { return c[rig.Good] + c.Kinds(rig.Bad) + c[rig.Late] }
 
 func limitedShare(c rig.Counts) float64 { return share(c[turnedAway], c[sent]) }
 
 func share(part, whole int) float64 { return float64(part) / float64(max(whole, 1)) }
 
-// kinds are the kinds of failures.
+// kinds returns the failures by kind.
 func kinds(c rig.Counts) map[string]int {
 	all := map[string]int{}
 	for name, n := range c {

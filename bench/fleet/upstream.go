@@ -64,11 +64,13 @@ func (u *upstream) admit(now time.Time) int {
 			t.others++
 		}
 	}
-	if u.line.Count(sent, 1); u.limit.take(now) {
+	u.line.Count(sent, 1)
+	wait := u.limit.take(now)
+	if wait == 0 {
 		return 0
 	}
 	u.line.Count(turnedAway, 1)
-	return retryAfter(u.limit.wait(now))
+	return retryAfter(wait)
 }
 
 // setTrap has the next request wait for pause, all others not at all, and counts which come nevertheless.
@@ -91,13 +93,12 @@ func (u *upstream) sprung() (arrivals, error) {
 
 // limit is what the upstream allows to all together. It is not safe for concurrent use.
 type limit interface {
-	// take reports whether one more request is within the limit at a time, which never goes back.
-	take(now time.Time) bool
-	// wait is how long one that was refused now must wait at least.
-	wait(now time.Time) time.Duration
+	// take takes one more request if that is within the limit at a time, which never goes back. Else it
+	// returns how long the request must wait.
+	take(now time.Time) time.Duration
 }
 
-// newLimit is that of the upstream, with all of it left.
+// newLimit returns the upstream's, with all of it left.
 func (o *options) newLimit(now time.Time) limit {
 	if o.window == "second" {
 		return &seconds{most: o.rateLimit}
@@ -105,29 +106,20 @@ func (o *options) newLimit(now time.Time) limit {
 	return newBucket(float64(o.rateLimit), float64(o.burst), now)
 }
 
-// bucket holds up to burst tokens and gets perSecond of them in a second, evenly: within any time t,
-// at most burst + t x perSecond requests.
-type bucket struct {
-	perSecond, burst, tokens float64
-	at                       time.Time // when tokens was right
+// bucket gets tokens evenly: within any time t, it allows at most capacity + t x rate requests.
+type bucket struct{ *rig.Bucket }
+
+func newBucket(rate, capacity float64, now time.Time) bucket {
+	return bucket{rig.NewBucket(rate, capacity, now)}
 }
 
-func newBucket(perSecond, burst float64, now time.Time) *bucket {
-	return &bucket{perSecond: perSecond, burst: burst, tokens: burst, at: now}
-}
-
-func (b *bucket) take(now time.Time) bool {
-	b.tokens = min(b.tokens+b.perSecond*now.Sub(b.at).Seconds(), b.burst)
-	b.at = now
-	if b.tokens < 1 {
-		return false
+func (b bucket) take(now time.Time) time.Duration {
+	b.Fill(now)
+	if wait := b.Until(1); wait > 0 {
+		return wait
 	}
-	b.tokens--
-	return true
-}
-
-func (b *bucket) wait(time.Time) time.Duration {
-	return time.Duration((1 - b.tokens) / b.perSecond * float64(time.Second))
+	b.Level--
+	return 0
 }
 
 // seconds counts anew in every second of the clock.
@@ -136,24 +128,21 @@ type seconds struct {
 	of          time.Time // the second that is counted
 }
 
-func (s *seconds) take(now time.Time) bool {
+func (s *seconds) take(now time.Time) time.Duration {
 	if of := now.Truncate(time.Second); !of.Equal(s.of) {
 		s.of, s.taken = of, 0
 	}
 	if s.taken == s.most {
-		return false
+		return s.of.Add(time.Second).Sub(now)
 	}
 	s.taken++
-	return true
+	return 0
 }
-
-func (s *seconds) wait(now time.Time) time.Duration { return s.of.Add(time.Second).Sub(now) }
 
 // unlimited allows everything.
 type unlimited struct{}
 
-func (unlimited) take(time.Time) bool          { return true }
-func (unlimited) wait(time.Time) time.Duration { return 0 }
+func (unlimited) take(time.Time) time.Duration { return 0 }
 
 // retryAfter is a wait in whole seconds, one at least.
 func retryAfter(wait time.Duration) int { return max(1, int(math.Ceil(wait.Seconds()))) }

@@ -28,16 +28,13 @@ func TestABodyOfTwoGiBIsStreamed(t *testing.T) {
 	var b rig.Bed
 	defer b.End()
 	var got atomic.Int64
-	upstream, err := b.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	upstream := b.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		got.Store(n)
 		w.Header().Set("Content-Type", jsonType)
 		w.Header().Set("X-Path", r.URL.Path)
 		fmt.Fprintf(w, `{"usage":{"prompt_tokens":10,"completion_tokens":1}}`)
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	p, err := b.Start(t.Context(), rig.Spec{Program: program, Upstream: "http://" + upstream, Env: []string{
 		"RETRYPROXY_PROFILE=llm", "RETRYPROXY_RATE_LIMIT_KEY=json:model", "RETRYPROXY_TOKEN_LIMIT=1000000000/m",
 		"RETRYPROXY_ROUTES=large", "RETRYPROXY_ROUTE_LARGE_MODEL=large", "RETRYPROXY_ROUTE_LARGE_UPSTREAM=http://" + upstream + "/large",

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"math/rand/v2"
 	"net/http"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/anthropics/anthropic-sdk-go"
@@ -12,13 +17,13 @@ import (
 	openaioption "github.com/openai/openai-go/v3/option"
 )
 
-// vendor is a vendor's client. It is safe for concurrent use. Both methods hand over content as it comes.
+// vendor is a vendor's client. It is safe for concurrent use. Both methods pass on content as it comes.
 type vendor interface {
 	whole(ctx context.Context, tokens int64, content func(string)) error
 	stream(ctx context.Context, tokens int64, content func(string)) error
 }
 
-// vendors are the clients by name, and the wire that each speaks. The address is the transport's affair.
+// vendors are the clients with the wires that they speak. The transport knows the address.
 var vendors = []struct {
 	name string
 	wire wire
@@ -28,7 +33,7 @@ var vendors = []struct {
 	{"anthropic-sdk-go", anthropicWire{}, newAnthropic},
 }
 
-// errNoContent is a response that was good and empty.
+// errNoContent is the error of a good response without content.
 var errNoContent = errors.New("no content")
 
 // response is what a client saw of a job.
@@ -37,7 +42,7 @@ type response struct {
 	err   error
 }
 
-// do has a vendor's client do a job.
+// do does a job with a vendor's client.
 func do(ctx context.Context, v vendor, j job, calm bool) (r response) {
 	start := time.Now()
 	how := v.whole
@@ -113,4 +118,97 @@ func (c anthropicClient) stream(ctx context.Context, tokens int64, content func(
 		content(stream.Current().Delta.Text)
 	}
 	return stream.Err()
+}
+
+// asking is the context key of an ask.
+type asking struct{}
+
+// ask is what a request's headers tell the provider.
+type ask struct {
+	job  int
+	calm bool
+}
+
+// asks returns a context whose requests are those of a job.
+func asks(ctx context.Context, j job, calm bool) context.Context {
+	return context.WithValue(ctx, asking{}, ask{j.number, calm})
+}
+
+// tee is an http.RoundTripper that records each body before the vendor's client reads it. It is safe for
+// concurrent use.
+type tee struct {
+	under http.RoundTripper
+	addrs []string // each request goes to one of them
+
+	mu  sync.Mutex // guards got
+	got map[string]body
+}
+
+func newTee(addrs ...string) *tee {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DisableCompression = true // it would change the bodies
+	t.Proxy = nil
+	t.MaxIdleConnsPerHost = 100
+	return &tee{under: t, addrs: addrs, got: map[string]body{}}
+}
+
+// RoundTrip reads the bodies of errors at once, because the vendors' clients do not read them before a retry.
+func (t *tee) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Host = t.addrs[rand.IntN(len(t.addrs))]
+	a := r.Context().Value(asking{}).(ask)
+	r.Header.Set(jobHeader, strconv.Itoa(a.job))
+	if a.calm {
+		r.Header.Set(calmHeader, "1")
+	}
+	res, err := t.under.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	id := res.Header.Get(responseHeader)
+	if id == "" { // a proxy's own, or a calm one
+		return res, nil
+	}
+	b := &teeBody{in: res.Body, keep: func(b body) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.got[id] = b
+	}}
+	res.Body = b
+	if res.StatusCode >= 400 {
+		text, err := io.ReadAll(b)
+		_ = b.Close()
+		if err != nil {
+			return nil, err
+		}
+		res.Body = io.NopCloser(bytes.NewReader(text))
+	}
+	return res, nil
+}
+
+// teeBody records what is read from it. It is not safe for concurrent use.
+type teeBody struct {
+	in   io.ReadCloser
+	text []byte
+	err  error
+	keep func(body) // nil: it is closed
+}
+
+func (b *teeBody) Read(p []byte) (n int, err error) {
+	if b.err == nil {
+		n, b.err = b.in.Read(p)
+		b.text = append(b.text, p[:n]...)
+	}
+	return n, b.err
+}
+
+// Close reads the rest first: clients stop at the last event, which may not be the last byte.
+func (b *teeBody) Close() error {
+	if b.keep == nil {
+		return nil
+	}
+	_, _ = io.Copy(io.Discard, b) // its error is kept
+	b.keep(body{b.text, b.err == io.EOF})
+	b.keep = nil
+	return b.in.Close()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,10 +42,11 @@ func TestMain(m *testing.M) {
 // every promise, and with RETRY_METHODS=any it does not.
 func TestEachBrokenPromiseIsFound(t *testing.T) {
 	t.Parallel()
-	o, err := parse([]string{"--proxy", program, "--short", "--errors", "0.25", "--rate", "14", "--tokens", "5600", "--pairs", "1"}, os.Stderr)
+	o, err := parse([]string{"--proxy", program, "--short"}, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.errors, o.rate, o.tokenLimit, o.pairs = 0.25, 14, 5600, 1
 	unsafe := *o
 	unsafe.set = []string{"RETRYPROXY_RETRY_METHODS=any", "RETRYPROXY_BACKOFF_BASE=50ms"}
 	cases := []struct {
@@ -92,9 +94,19 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 func TestRunPrintsATableAndWritesTheRows(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "llm.json")
-	args := []string{"--short", "--pairs", "1", "--rate", "5", "--proxy", program, "--through", "direct,retryproxy", "--json", file}
+	play := func(rate, errors float64) rig.Program {
+		return func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+			o, err := parse(args, stderr)
+			if err != nil {
+				return err
+			}
+			o.pairs, o.rate, o.errors = 1, rate, errors
+			return o.run(ctx, args, stdout, stderr)
+		}
+	}
+	args := []string{"--short", "--proxy", program, "--through", "direct,retryproxy", "--json", file}
 	var out, errs bytes.Buffer
-	if code := rig.Program(run).Run(t.Context(), "llm", args, &out, &errs); code != rig.OK {
+	if code := play(5, 0.05).Run(t.Context(), "llm", args, &out, &errs); code != rig.OK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	if lines := strings.Count(out.String(), "\n| "); lines != 2+8 { // header, rule, rows
@@ -104,8 +116,8 @@ func TestRunPrintsATableAndWritesTheRows(t *testing.T) {
 	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &d) != nil || len(d.Rows) != 8 || d.Rows[0].Good == 0 {
 		t.Errorf("%v %v", err, d)
 	}
-	unsafe := append(args, "--errors", "0.25", "--rate", "10", "--through", "retryproxy", "--set", "RETRYPROXY_RETRY_METHODS=any", "--set", "RETRYPROXY_BACKOFF_BASE=50ms")
-	if code := rig.Program(run).Run(t.Context(), "llm", unsafe, &out, &errs); code != rig.Failed || !strings.Contains(errs.String(), "billed twice") {
+	unsafe := append(args, "--through", "retryproxy", "--set", "RETRYPROXY_RETRY_METHODS=any", "--set", "RETRYPROXY_BACKOFF_BASE=50ms")
+	if code := play(10, 0.25).Run(t.Context(), "llm", unsafe, &out, &errs); code != rig.Failed || !strings.Contains(errs.String(), "billed twice") {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }
@@ -145,22 +157,6 @@ func TestFaultsComeInTurnAndAUsedUpAccountRemainsSo(t *testing.T) {
 	}
 }
 
-func TestABucketSaysWhenItHasEnough(t *testing.T) {
-	now := time.Now()
-	b := newBucket(10, now)
-	b.level = 0
-	if d := b.until(5); d != 500*time.Millisecond {
-		t.Errorf("%v until 5", d)
-	}
-	b.fill(now.Add(500 * time.Millisecond))
-	if d := b.until(5); d != 0 || b.full() != 500*time.Millisecond {
-		t.Errorf("%v until 5, %v until full", d, b.full())
-	}
-	if b.fill(now.Add(time.Hour)); b.level != 10 {
-		t.Errorf("level %v", b.level)
-	}
-}
-
 func TestTheLedgerKnowsABodyThatIsNotAsSent(t *testing.T) {
 	whole, short, cut := body{[]byte("words"), true}, body{[]byte("wor"), false}, body{[]byte("words"), false}
 	for name, tc := range map[string]struct {
@@ -189,7 +185,7 @@ func TestTheLedgerKnowsABodyThatIsNotAsSent(t *testing.T) {
 }
 
 func TestArgumentsAreChecked(t *testing.T) {
-	for _, args := range [][]string{{"--through", "nginx"}, {"--through", ""}, {"--load", "0s"}, {"--rate", "0"}, {"--tokens", "1"}, {"--requests", "0"}, {"--errors", "2"}, {"--sigma", "-1"}, {"--median", "-1s"}, {"--pairs", "0"}, {"more"}} {
+	for _, args := range [][]string{{"--through", "nginx"}, {"--through", ""}, {"--load", "0s"}, {"more"}} {
 		var errs bytes.Buffer
 		if code := rig.Program(run).Run(t.Context(), "llm", args, &errs, &errs); code != rig.Usage {
 			t.Errorf("%v: exit code %d, want %d", args, code, rig.Usage)

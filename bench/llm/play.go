@@ -10,13 +10,13 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// patience ends a job; nothing that works takes so long.
+// patience bounds a job, generously.
 const patience = time.Minute
 
 // defaultRetries is how often the vendors' clients retry by default.
 const defaultRetries = 2
 
-// play is one row while it is played: a provider, what stands in front of it, and clients.
+// play is a row in progress: a provider, what is in front of it, and clients.
 type play struct {
 	row
 	o        *options
@@ -35,12 +35,10 @@ func setUp(ctx context.Context, b *rig.Bed, o *options, client int, retries int,
 	p := &play{o: o, proxied: w.start != nil}
 	p.row = row{Client: v.name, Through: w.name, Retries: retries > 0, judged: w.judge, paced: w.paced, short: o.short}
 	p.provider = newProvider(v.wire, &o.fates, o.requestLimit, o.tokenLimit)
-	upstream, err := b.Serve(p.provider)
-	if err != nil {
-		return nil, err
-	}
+	upstream := b.Serve(p.provider)
 	addrs := []string{upstream}
 	if p.proxied {
+		var err error
 		if addrs, err = w.start(ctx, b, upstream); err != nil {
 			return nil, err
 		}
@@ -50,7 +48,7 @@ func setUp(ctx context.Context, b *rig.Bed, o *options, client int, retries int,
 	return p, nil
 }
 
-// compareLatency measures pairs of calm streams, by the way of the row and directly, one after the other.
+// compareLatency measures pairs of calm streams, one by the way of the row and one direct.
 func (p *play) compareLatency(ctx context.Context) error {
 	if !p.proxied {
 		return nil
@@ -76,10 +74,10 @@ func (p *play) compareLatency(ctx context.Context) error {
 	return nil
 }
 
-// warmUps open the connections: so many pairs for each proxy.
+// warmUps is how many pairs open the connections of each proxy.
 const warmUps = 4
 
-// arrivals are when jobs come: at random, in bursts of two seconds of five at twice the rate, else at a third of it.
+// arrivals returns when jobs come: at random, at twice the rate for two seconds of five, else at a third of it.
 func (o *options) arrivals() (all []time.Duration) {
 	r := rand.New(rand.NewPCG(o.seed, 1<<40))
 	for at := time.Duration(0); ; {
@@ -116,7 +114,7 @@ func (p *play) load(ctx context.Context) {
 	p.Seconds = time.Since(start).Seconds()
 }
 
-// take counts what became of a job.
+// take counts the result of a job.
 func (p *play) take(j job, a response) {
 	var r record
 	p.provider.ledger.note(j.number, func(known *record) { r = *known })
@@ -142,7 +140,7 @@ func (p *play) take(j job, a response) {
 
 const mostExamples = 5
 
-// conclude asks the provider's ledger. Call it when the clients are done.
+// conclude reads the provider's ledger. Call it when the clients are done.
 func (p *play) conclude() *row {
 	p.provider.open.Wait()
 	r, got := &p.row, p.tee.got
@@ -157,4 +155,87 @@ func (p *play) conclude() *row {
 		}
 	})
 	return r
+}
+
+// way is what stands between clients and the provider.
+type way struct {
+	name  string
+	judge bool // its rows must keep the promises
+	paced bool // it must use the rate limits and meet no 429s
+	once  bool // it has a row only for clients with their retries on
+	start func(ctx context.Context, b *rig.Bed, provider string) (addrs []string, err error)
+}
+
+const (
+	direct     = "direct"
+	haproxy    = "haproxy"
+	retryproxy = "retryproxy"
+	fleet      = "fleet"
+)
+
+// ways returns the ways of --through. direct has no start.
+func (o *options) ways() (all []way) {
+	for _, name := range o.through {
+		all = append(all, map[string]way{
+			direct:     {name: name},
+			haproxy:    {name: name, start: startHAProxy},
+			retryproxy: {name: name, judge: true, paced: true, start: o.startRetryproxy},
+			fleet:      {name: name, judge: true, paced: true, once: true, start: o.startFleet},
+		}[name])
+	}
+	return all
+}
+
+// spec has the settings that docs/how-to/llm.md recommends.
+func (o *options) spec(provider string, more ...string) rig.Spec {
+	env := append([]string{"RETRYPROXY_PROFILE=llm", "RETRYPROXY_RATE_LIMIT=auto", "RETRYPROXY_RATE_LIMIT_KEY=json:model"}, o.set...)
+	return rig.Spec{Program: o.proxy, Upstream: "http://" + provider, Env: append(env, more...)}
+}
+
+// startRetryproxy starts one process.
+func (o *options) startRetryproxy(ctx context.Context, b *rig.Bed, provider string) ([]string, error) {
+	p, err := b.Start(ctx, o.spec(provider))
+	if err != nil {
+		return nil, err
+	}
+	return []string{p.Addr}, nil
+}
+
+// startFleet starts many processes that share through a Redis of their own.
+func (o *options) startFleet(ctx context.Context, b *rig.Bed, provider string) ([]string, error) {
+	redis, err := b.StartPeer(rig.Redis("redis-server"), "", nil)
+	if err != nil {
+		return nil, err
+	}
+	all, err := b.StartMany(ctx, o.spec(provider, "RETRYPROXY_POSITION=outbound", "RETRYPROXY_SHARED=redis://"+redis.Addr+"/0"), o.processes)
+	if err != nil {
+		return nil, err
+	}
+	return rig.Addrs(all), nil
+}
+
+// haproxyConfig retries what HAProxy can retry without the risk of a second bill. HAProxy cannot retry a 429,
+// and it does not wait before it retries a 503.
+const haproxyConfig = `global
+  maxconn 4000
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 600s
+  timeout server 600s
+  option forwardfor
+  retries 3
+  retry-on conn-failure 503
+  http-reuse safe
+listen llm
+  bind {listen}
+  server s1 {upstream}
+`
+
+func startHAProxy(_ context.Context, b *rig.Bed, provider string) ([]string, error) {
+	p, err := b.StartPeer(rig.Peer{Program: haproxy, Args: []string{"-db", "-q", "-f"}, Config: haproxyConfig}, provider, nil)
+	if err != nil {
+		return nil, err
+	}
+	return []string{p.Addr}, nil
 }

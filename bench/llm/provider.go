@@ -13,14 +13,14 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// The headers by which the clients of this program and the provider understand each other.
+// Headers between the clients of this program and the provider.
 const (
 	jobHeader      = "X-Job"  // number of the job
 	calmHeader     = "X-Calm" // no limits, no faults, and a short generation: to measure latency
 	responseHeader = "X-Response-Id"
 )
 
-// calmGeneration is the time for the first content of a calm job.
+// calmGeneration is the time until the first content of a calm job.
 const calmGeneration = 10 * time.Millisecond
 
 // provider is a vendor's API for one account. It is an http.Handler.
@@ -31,15 +31,15 @@ type provider struct {
 	open   sync.WaitGroup // responses that are being sent
 
 	mu               sync.Mutex // guards the buckets
-	requests, tokens *bucket
+	requests, tokens *rig.Bucket
 }
 
 func newProvider(w wire, f *fates, requests, tokens float64) *provider {
 	now := time.Now()
-	return &provider{wire: w, fates: f, ledger: newLedger(), requests: newBucket(requests, now), tokens: newBucket(tokens, now)}
+	return &provider{wire: w, fates: f, ledger: newLedger(), requests: rig.NewBucket(requests, requests, now), tokens: rig.NewBucket(tokens, tokens, now)}
 }
 
-// question is what both wires have in common.
+// question is what requests of both wires have in common.
 type question struct {
 	Stream              bool `json:"stream"`
 	MaxTokens           int  `json:"max_tokens"`
@@ -71,7 +71,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.respond(r.Context(), s, j, p.fates.of(number, attempt))
 }
 
-// calm sends a stream at once.
+// calm sends a stream without limits and faults.
 func (p *provider) calm(w http.ResponseWriter, ctx context.Context) {
 	w.Header().Set("Content-Type", eventStream)
 	s := &sending{w: w}
@@ -124,7 +124,7 @@ func (p *provider) respond(ctx context.Context, s *sending, j job, f fate) {
 	s.write(whole)
 }
 
-// pieces is in how many events the content of a stream comes.
+// pieces is the number of events with content in a stream.
 const pieces = 8
 
 // stream sends the first content after a quarter of the time for the generation.
@@ -179,12 +179,12 @@ func (p *provider) admit(h http.Header, tokens int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.requests.fill(now)
-	p.tokens.fill(now)
-	wait := max(p.requests.until(1), p.tokens.until(float64(tokens)))
+	p.requests.Fill(now)
+	p.tokens.Fill(now)
+	wait := max(p.requests.Until(1), p.tokens.Until(float64(tokens)))
 	if wait == 0 {
-		p.requests.level--
-		p.tokens.level -= float64(tokens)
+		p.requests.Level--
+		p.tokens.Level -= float64(tokens)
 		p.ledger.enter(func(e *entries) {
 			if !e.ended {
 				e.tokens += tokens
@@ -224,7 +224,7 @@ type sending struct {
 	broken bool // text is not all
 }
 
-// askUntil notes that the next attempt of the job must not come before.
+// askUntil records that the next attempt of the job must not come before until.
 func (s *sending) askUntil(until time.Time) {
 	s.ledger.note(s.number, func(r *record) { r.notBefore = until })
 }

@@ -7,11 +7,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// wire is how a vendor's API says things. What is text is JSON or whole events.
+// wire is the format of a vendor's API. Strings are JSON or whole events.
 type wire interface {
-	limits(h http.Header, requests, tokens *bucket, now time.Time)
+	limits(h http.Header, requests, tokens *rig.Bucket, now time.Time)
 	usedUp(h http.Header, until time.Time) (said time.Time) // the rate limit asks to wait, and no Retry-After
 	refuse(h http.Header, why fault, wait time.Duration) (status int, body string)
 	whole(tokens int) string
@@ -26,10 +28,10 @@ const (
 	jsonType    = "application/json"
 )
 
-// seconds is wait in whole seconds, never less.
+// seconds returns wait in seconds, rounded up.
 func seconds(wait time.Duration) string { return strconv.Itoa(int(math.Ceil(wait.Seconds()))) }
 
-// milliseconds is wait in whole milliseconds, never less.
+// milliseconds returns wait in milliseconds, rounded up.
 func milliseconds(wait time.Duration) int64 {
 	return int64((wait + time.Millisecond - 1) / time.Millisecond)
 }
@@ -37,11 +39,11 @@ func milliseconds(wait time.Duration) int64 {
 // openAIWire is the wire of Chat Completions.
 type openAIWire struct{}
 
-func (openAIWire) limits(h http.Header, requests, tokens *bucket, _ time.Time) {
-	for name, b := range map[string]*bucket{"requests": requests, "tokens": tokens} {
-		h.Set("x-ratelimit-limit-"+name, strconv.Itoa(int(b.capacity)))
-		h.Set("x-ratelimit-remaining-"+name, strconv.Itoa(int(b.level)))
-		h.Set("x-ratelimit-reset-"+name, (time.Duration(milliseconds(b.full())) * time.Millisecond).String())
+func (openAIWire) limits(h http.Header, requests, tokens *rig.Bucket, _ time.Time) {
+	for name, b := range map[string]*rig.Bucket{"requests": requests, "tokens": tokens} {
+		h.Set("x-ratelimit-limit-"+name, strconv.Itoa(int(b.Capacity)))
+		h.Set("x-ratelimit-remaining-"+name, strconv.Itoa(int(b.Level)))
+		h.Set("x-ratelimit-reset-"+name, (time.Duration(milliseconds(b.Until(b.Capacity))) * time.Millisecond).String())
 	}
 }
 
@@ -99,11 +101,11 @@ func (openAIWire) errorEvent(wait time.Duration) string {
 // anthropicWire is the wire of Messages.
 type anthropicWire struct{}
 
-func (anthropicWire) limits(h http.Header, requests, tokens *bucket, now time.Time) {
-	for name, b := range map[string]*bucket{"requests": requests, "tokens": tokens} {
-		h.Set("anthropic-ratelimit-"+name+"-limit", strconv.Itoa(int(b.capacity)))
-		h.Set("anthropic-ratelimit-"+name+"-remaining", strconv.Itoa(int(b.level)))
-		h.Set("anthropic-ratelimit-"+name+"-reset", wholeSecond(now.Add(b.full())).Format(time.RFC3339))
+func (anthropicWire) limits(h http.Header, requests, tokens *rig.Bucket, now time.Time) {
+	for name, b := range map[string]*rig.Bucket{"requests": requests, "tokens": tokens} {
+		h.Set("anthropic-ratelimit-"+name+"-limit", strconv.Itoa(int(b.Capacity)))
+		h.Set("anthropic-ratelimit-"+name+"-remaining", strconv.Itoa(int(b.Level)))
+		h.Set("anthropic-ratelimit-"+name+"-reset", wholeSecond(now.Add(b.Until(b.Capacity))).Format(time.RFC3339))
 	}
 }
 
@@ -170,5 +172,5 @@ func (anthropicWire) errorEvent(time.Duration) string {
 	return "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"
 }
 
-// words is a text of so many tokens.
+// words returns a text of so many tokens.
 func words(tokens int) string { return strings.Repeat("word ", tokens) }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
@@ -15,9 +16,9 @@ const (
 	ours    = "retryproxy"
 )
 
-// peers retry what they can, reuse connections and forward the client's address, as retryproxy does
-// by default. nginx has the upstream twice, since it retries only to another server. Its workers
-// run as another user if root starts it.
+// peers are configured to retry what they can, reuse connections and forward the client's address, as
+// retryproxy does by default. nginx has the upstream twice because it only retries on another server.
+// If root starts nginx, its workers run as another user.
 var peers = map[string]rig.Peer{
 	haproxy: {Program: haproxy, Args: []string{"-db", "-q", "-f"}, Config: `global
   nbthread 1
@@ -50,8 +51,8 @@ http { access_log off; keepalive_requests 1000000000; keepalive_timeout 600s; cl
 `},
 }
 
-// begin starts one of the proxies on a bed and does not wait. Who asks the admin listener of
-// retryproxy whether it is ready makes it larger.
+// begin starts one of the proxies and does not wait. It does not ask retryproxy's admin listener for
+// readiness, because that would add to its memory.
 func (s *stage) begin(b *rig.Bed, name string, cores []int, env ...string) (*rig.Proxy, error) {
 	if name == ours {
 		return b.Start(s.ctx, rig.Spec{Program: s.proxy, Upstream: "http://" + s.upstream, Cores: cores, Env: append(env, s.env...), Now: true})
@@ -73,34 +74,30 @@ func (s *stage) proxyOn(b *rig.Bed, name string, cores []int, env ...string) (*r
 	return p, nil
 }
 
-// inTurn starts all proxies and gives each its turn in every round; another one begins each time.
-// The first round, which makes connections and fills buffers, is -1.
+// inTurn starts all proxies and gives each a turn in every round; see rig.Rounds.
 func (s *stage) inTurn(r *result, turn func(round int, name string, p *rig.Proxy) error) error {
 	var b rig.Bed
 	defer b.End()
-	all, order := map[string]*rig.Proxy{}, s.proxies()
-	for _, name := range order {
+	all := map[string]*rig.Proxy{}
+	for _, name := range s.proxies() {
 		p, err := s.proxyOn(&b, name, s.cores.One)
 		if err != nil {
 			return err
 		}
 		all[name] = p
 	}
-	for round := -1; round < s.rounds; round++ {
-		for _, name := range order {
-			if err := turn(round, name, all[name]); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+	return rig.Rounds(s.rounds, s.proxies(), func(round int, name string) error {
+		err := turn(round, name, all[name])
+		if round >= 0 && name == ours {
+			s.progress.Printf("%s: round %d of %d: %s", r.Case, round+1, s.rounds, r.last())
 		}
-		order = append(order[1:], order[0])
-		s.told.Line("%s: round %d of %d: %s", r.Case, round+1, s.rounds, r.last())
-	}
-	return nil
+		return err
+	})
 }
 
-// to is load for what listens at addr.
+// to returns load with its URL at addr.
 func (s *stage) to(load rig.Load, addr string) *rig.Load {
-	load.URL, load.For, load.Cores = "http://"+addr+load.URL, s.slice+time.Duration(load.Connections/1000)*time.Second, s.cores.Load // many take longer to be made
+	load.URL, load.For, load.Cores = "http://"+addr+load.URL, slice+time.Duration(load.Connections/1000)*time.Second, s.cores.Load // many take longer to be made
 	return &load
 }
 
@@ -139,9 +136,9 @@ func (s *stage) latency(r *result) error {
 	})
 }
 
-// scaling compares retryproxy on two cores with itself on one. If the load has no cores of its own
-// then, throughput tells nothing, and what two cores could do follows from the CPU time that a
-// request takes on each: 2 x one / two.
+// scaling compares retryproxy on two cores with retryproxy on one. If the load has to share the two
+// cores, throughput means nothing. Then the factor is computed from the CPU time per request:
+// 2 x one / two.
 func (s *stage) scaling(r *result) error {
 	var b rig.Bed
 	defer b.End()
@@ -171,7 +168,7 @@ func (s *stage) scaling(r *result) error {
 		if r.add(ours, 2*us[0]/us[1]); s.cores.Beside {
 			r.of(ours).All[len(r.of(ours).All)-1] = rate[1] / rate[0]
 		}
-		s.told.Line("%s: %s", r.Case, r.last())
+		s.progress.Printf("%s: %s", r.Case, r.last())
 	}
 	return nil
 }
@@ -196,11 +193,65 @@ func (s *stage) startToAnswer(name string) (time.Duration, error) {
 	began := time.Now()
 	p, err := s.begin(&b, name, s.cores.One)
 	for err == nil && time.Since(began) < 15*time.Second {
-		if rig.AnswersOK(p.Addr, "/small") {
+		if c, err := ask(p.Addr); err == nil {
+			_ = c.Close()
 			return time.Since(began), nil
 		}
 		time.Sleep(200 * time.Microsecond)
 		err = errors.Join(p.Alive(), s.ctx.Err())
 	}
 	return 0, errors.Join(err, errors.New("no response"))
+}
+
+// testCase is one kind of work with its goal.
+type testCase struct {
+	name    string
+	work    string
+	unit    string
+	goal    string
+	measure func(s *stage, r *result) error
+	met     func(r *result) bool
+}
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+var cases = []testCase{
+	{"get", "small GET, 64 connections", "us CPU", "<= 0.90 of HAProxy and below nginx", cost(rig.Load{URL: "/small", Connections: 64}),
+		func(r *result) bool { return r.ratio() <= 0.90 && r.belowNginx() }},
+	{"distinct", "small GET, 64 connections, no two heads alike", "us CPU", "below HAProxy's", cost(rig.Load{URL: "/distinct", Connections: 64, Distinct: true}),
+		func(r *result) bool { return r.ratio() < 1 }},
+	{"latency", "small GET, 1 connection: p50 above going directly", "us", "<= HAProxy's", (*stage).latency,
+		func(r *result) bool { return r.ratio() <= 1 }},
+	{"post16k", "POST 16 KiB, 64 connections", "us CPU", "<= 0.75 of HAProxy", cost(rig.Load{URL: "/sink", Connections: 64, Method: "POST", BodyBytes: 16 * kib}),
+		func(r *result) bool { return r.ratio() <= 0.75 }},
+	{"get1m", "GET 1 MiB, 16 connections", "us CPU", "<= 0.80 of HAProxy", cost(rig.Load{URL: "/bytes/1048576", Connections: 16}),
+		func(r *result) bool { return r.ratio() <= 0.80 }},
+	{"put16m", "PUT 16 MiB, 4 connections", "us CPU", "<= 0.80 of HAProxy", cost(rig.Load{URL: "/sink", Connections: 4, Method: "PUT", BodyBytes: 16 * mib}),
+		func(r *result) bool { return r.ratio() <= 0.80 }},
+	// 512 connections, so that the proxy stays as busy as HAProxy while some of them wait: HAProxy
+	// retries at once, and wakeups of an idle processor are expensive.
+	{"fail10", "10 % of answers 503, 512 connections", "us CPU", "<= 1.1 of HAProxy; failed at most 3 x 0.1^4", cost(rig.Load{URL: "/fail/10", Connections: 512}),
+		func(r *result) bool { return r.ratio() <= 1.1 && r.failedShare() <= 3e-4 }},
+	{"rest", "memory at rest, after one request", "MiB PSS", "<= 9 MiB",
+		memory(func(s *stage, p *rig.Proxy) (float64, error) { n, err := s.atRest(p); return float64(n) / mib, err }),
+		func(r *result) bool { return r.ours() <= 9 }},
+	{"idle", "memory per idle keep-alive connection", "KiB PSS", "<= 5 KiB",
+		memory(func(s *stage, p *rig.Proxy) (float64, error) {
+			return s.perConnection(p, 4000, func() (net.Conn, error) { return ask(p.Addr) }, func() error { return nil })
+		}),
+		func(r *result) bool { return r.ours() <= 5 }},
+	{"waiting", "memory per request waiting in backoff (budget and outage handling off)", "KiB PSS", "<= 12 KiB",
+		memory(func(s *stage, p *rig.Proxy) (float64, error) {
+			return s.perConnection(p, s.waiting, func() (net.Conn, error) { return send(p.Addr, "/busy/60") }, func() error { return s.awaitWaiting(p) })
+		}, "RETRYPROXY_BUDGET_RATIO=off", "RETRYPROXY_BREAKER=off", "RETRYPROXY_CONCURRENCY_LIMIT=off", "RETRYPROXY_REQUEST_TIMEOUT=3m"),
+		func(r *result) bool { return r.ours() <= 12 }},
+	{"start", "start to first proxied request", "ms", "<= 30 ms", (*stage).start,
+		func(r *result) bool { return r.ours() <= 30 }},
+	{"cores", "small GET, 256 connections, throughput of two cores over one", "x", ">= 1.8", (*stage).scaling,
+		func(r *result) bool { return r.ours() >= 1.8 }},
+	{instructions, "small GET, 64 connections, under valgrind", "user instructions", "counted", (*stage).instructions,
+		func(r *result) bool { return r.ours() > 0 }},
 }

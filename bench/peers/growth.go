@@ -11,7 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/plot"
 )
 
-// axis is something that may grow.
+// axis is something that grows.
 type axis struct {
 	name, label string
 	values      []int
@@ -39,7 +39,7 @@ var axes = []axis{
 
 var bodies = []int{0, kib, 16 * kib, 256 * kib, mib, 16 * mib, 64 * mib}
 
-// forBody is how many connections keep the proxy busy without the bodies filling the memory of the load.
+// forBody returns how many connections keep the proxy busy without filling the memory with bodies.
 func forBody(bytes int) int {
 	switch {
 	case bytes <= 16*kib:
@@ -50,8 +50,7 @@ func forBody(bytes int) int {
 	return 4
 }
 
-// manyRoutes writes a settings file with n routes by path: an environment of 10 000 would be too long
-// for the kernel.
+// manyRoutes writes a settings file with n routes by path. 10 000 routes would be too long for the environment.
 func manyRoutes(n int, dir string) ([]string, error) {
 	var names []string
 	var b strings.Builder
@@ -63,7 +62,7 @@ func manyRoutes(n int, dir string) ([]string, error) {
 	return []string{"RETRYPROXY_CONFIG_FILE=" + dir + "/routes.env"}, os.WriteFile(dir+"/routes.env", []byte(b.String()), 0o600)
 }
 
-// growth is what one axis brought.
+// growth is the result of an axis.
 type growth struct {
 	Name   string  `json:"name"`
 	Label  string  `json:"label"`
@@ -79,7 +78,7 @@ type point struct {
 	Failed float64 `json:"failed_share,omitempty"`
 }
 
-// grow goes along all axes that were asked for.
+// grow measures the axes of --growth.
 func (s *stage) grow(d *document) error {
 	for _, a := range axes {
 		if !slices.Contains(s.growth, a.name) {
@@ -99,7 +98,7 @@ func (s *stage) grow(d *document) error {
 	return nil
 }
 
-// point measures fresh processes at one value of an axis.
+// point measures new processes at one value of an axis.
 func (s *stage) point(a *axis, n int, r *result) error {
 	var b rig.Bed
 	defer b.End()
@@ -108,18 +107,15 @@ func (s *stage) point(a *axis, n int, r *result) error {
 		mine.peers = nil
 	}
 	if a.env != nil {
-		dir, err := b.TempDir()
-		if err != nil {
-			return err
-		}
-		if mine.env, err = a.env(n, dir); err != nil {
+		var err error
+		if mine.env, err = a.env(n, b.TempDir()); err != nil {
 			return err
 		}
 	}
 	return cost(a.load(n))(&mine, r)
 }
 
-func (g *growth) tell(w io.Writer) {
+func (g *growth) print(w io.Writer) {
 	fmt.Fprintf(w, "\nCPU time per request in microseconds, median of the rounds; the ratio is the median of those within a round.\n\n| %s | retryproxy | HAProxy | ratio |\n| ---: | ---: | ---: | ---: |\n", g.Label)
 	for _, p := range g.Points {
 		failed, peer := "", " | "
@@ -133,8 +129,7 @@ func (g *growth) tell(w io.Writer) {
 	}
 }
 
-// figure draws a panel for each axis; the scale of values is logarithmic if they span more than two
-// powers of ten.
+// figure draws a panel for each axis. Values above 100 have a logarithmic scale.
 func (d *document) figure() *plot.Figure {
 	f := &plot.Figure{Title: "CPU time of a request", Columns: 2}
 	for _, g := range d.Growths {
@@ -151,7 +146,7 @@ func (d *document) figure() *plot.Figure {
 	return f
 }
 
-// series leaves zero out if the scale has none.
+// series returns a series. It leaves out zero on a logarithmic scale.
 func (g *growth) series(name string, log bool, of func(*point) float64) plot.Series {
 	s := plot.Series{Name: name}
 	for i := range g.Points {

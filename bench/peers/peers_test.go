@@ -84,7 +84,7 @@ func TestDocument(t *testing.T) {
 	d := &document{Results: []*result{r}}
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "peers.json")
-	d.tell(&out)
+	d.print(&out)
 	var files draw.Files
 	f := &rig.Flags{FlagSet: flag.NewFlagSet("peers", flag.ContinueOnError)}
 	files.Flags(f)
@@ -106,7 +106,7 @@ func TestDocument(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, bad := range []string{"--cases=none", "--growth=colour", "--peers=caddy", "--rounds=0", "--slice=1ms", "--waiting=0", "--connections=100000", "more"} {
+	for _, bad := range []string{"--cases=none", "--growth=colour", "--peers=caddy", "--rounds=0", "--waiting=0", "more"} {
 		var said bytes.Buffer
 		if code := rig.Program(run).Run(t.Context(), "peers", []string{bad}, &said, &said); code != rig.Usage || said.Len() == 0 {
 			t.Errorf("%s: exit code %d, %q", bad, code, &said)
@@ -146,7 +146,7 @@ func TestEveryAxisIsDrawnAndTold(t *testing.T) {
 		t.Error(err)
 	}
 	var out bytes.Buffer
-	d.tell(&out)
+	d.print(&out)
 	for _, a := range axes {
 		if !strings.Contains(out.String(), "| "+a.label+" | retryproxy |") {
 			t.Errorf("nothing is told of %s:\n%s", a.name, &out)

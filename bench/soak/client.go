@@ -14,12 +14,11 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// mostPatience is how long a client waits for the headers of its response, and again for each piece
-// of the body. It is longer than all timeouts of the proxy together.
+// mostPatience is how long a client waits for response headers, and for each piece of a body. It is
+// longer than all timeouts of the proxy together.
 const mostPatience = 15 * time.Second
 
-// client sends one request after the other, over a connection that it keeps as long as the proxy
-// lets it.
+// client sends one request after another over a persistent connection.
 type client struct {
 	*soak
 	proxy    string        // address
@@ -30,12 +29,12 @@ type client struct {
 	in   *bufio.Reader
 }
 
-// mostPipelined bounds the requests sent in one go.
+// mostPipelined bounds the requests that are pipelined.
 const mostPipelined = 4
 
-// run sends requests until ctx ends; the one in flight is ended.
+// run sends requests until ctx ends. It then closes the connection.
 func (c *client) run(ctx context.Context) {
-	defer c.hangUp(false)
+	defer c.disconnect(false)
 	for ctx.Err() == nil {
 		batch := []*plan{c.plan()}
 		rig.Sleep(ctx, batch[0].think)
@@ -52,7 +51,7 @@ func (c *client) run(ctx context.Context) {
 	}
 }
 
-// dial makes the connection if there is none.
+// dial connects unless there is a connection. It reports whether there is one.
 func (c *client) dial() bool {
 	if c.conn != nil {
 		return true
@@ -69,8 +68,8 @@ func (c *client) dial() bool {
 	return true
 }
 
-// hangUp ends the connection, by a reset if asked for.
-func (c *client) hangUp(reset bool) {
+// disconnect closes the connection, with a reset if wanted.
+func (c *client) disconnect(reset bool) {
 	if c.conn == nil {
 		return
 	}
@@ -81,8 +80,8 @@ func (c *client) hangUp(reset bool) {
 	c.conn = nil
 }
 
-// exchange sends a request, or some at once, and reads and judges the responses in order. A request
-// behind a response that ends the connection was not taken.
+// exchange sends one request or several pipelined ones, and judges the responses. If a response ends the
+// connection, the requests behind it were not accepted.
 func (c *client) exchange(batch []*plan) {
 	if !c.dial() {
 		return
@@ -104,17 +103,16 @@ func (c *client) exchange(batch []*plan) {
 		}
 		c.close(r, end)
 	}
-	// A request that is not whole cannot be followed by another. A response that came before that
-	// leaves it a moment.
+	// No request can follow one that is not whole. After an early response, the rest gets a moment.
 	if end.left || !first.lasts() || c.conn != nil && (!w.over(100*time.Millisecond) || w.err != nil) {
-		c.hangUp(end.left && first.id%2 == 0)
+		c.disconnect(end.left && first.id%2 == 0)
 	}
 	if limit := 3 * c.patience; !w.over(limit) {
 		c.violation("stuck write", "a request could not be sent in %v", limit)
 	}
 }
 
-// receive waits for the response to a request and has it judged, unless the client leaves before.
+// receive reads the response to a request and judges it, unless the client leaves first.
 func (c *client) receive(r *record, w *upload) ending {
 	c.Count(sent, 1)
 	switch r.plan.conduct {
@@ -134,8 +132,8 @@ func (c *client) receive(r *record, w *upload) ending {
 	return end
 }
 
-// waitSeen waits until the request is at the upstream, and a little longer. If it does not get
-// there, there will be a response.
+// waitSeen waits until the request has reached the upstream, and a little longer. It reports whether it
+// has. Otherwise the proxy responds by itself.
 func (c *client) waitSeen(r *record) bool {
 	select {
 	case <-r.seen:
@@ -146,12 +144,12 @@ func (c *client) waitSeen(r *record) bool {
 	}
 }
 
-// reply is what a client got for its request.
+// reply is the response as a client sees it.
 type reply struct {
-	resp    *http.Response // nil: no headers at all
+	resp    *http.Response // nil if no headers came
 	interim []int          // 1xx statuses before it, without 100
-	attempt int            // the upstream's attempt that it is for; -1: none, the proxy's own
-	text    string         // the body if it is the proxy's own
+	attempt int            // the attempt that the upstream responded to; -1 for the proxy's own response
+	text    string         // the body of the proxy's own response
 	wrong   string         // how the body differs from what the upstream sent
 	n       int64          // bytes of body
 	err     error          // what ended it early
@@ -159,7 +157,7 @@ type reply struct {
 	took    time.Duration
 }
 
-// read reads the response to a request and hangs up if it ends the connection.
+// read reads the response to a request. It disconnects if the response ends the connection.
 func (c *client) read(p *plan, w *upload) *reply {
 	got := &reply{attempt: -1}
 	defer func() { got.took = time.Since(w.begun) }()
@@ -168,7 +166,7 @@ func (c *client) read(p *plan, w *upload) *reply {
 		switch {
 		case err != nil:
 			got.err = err
-			c.hangUp(false)
+			c.disconnect(false)
 			return got
 		case resp.StatusCode < 200:
 			c.readInterim(p, w, got, resp)
@@ -182,7 +180,7 @@ func (c *client) read(p *plan, w *upload) *reply {
 	c.readBody(p, w, got)
 	c.Count(readBytes, got.n)
 	if !got.left && (got.err != nil || got.resp.Close || p.close) {
-		c.hangUp(false)
+		c.disconnect(false)
 	}
 	return got
 }
@@ -209,7 +207,7 @@ func (c *client) readInterim(p *plan, w *upload, got *reply, resp *http.Response
 	}
 }
 
-// readBody reads the body: the proxy's own as a text, the upstream's against what it must be.
+// readBody reads the body. It compares one from the upstream with what was sent.
 func (c *client) readBody(p *plan, w *upload, got *reply) {
 	defer got.resp.Body.Close()
 	var in io.Reader = got.resp.Body

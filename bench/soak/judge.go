@@ -11,7 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// verdict judges one reply by what its request was and by what the upstream did.
+// verdict judges a reply by its request and by what the upstream did.
 type verdict struct {
 	*soak
 	p    *plan
@@ -55,11 +55,11 @@ func (v *verdict) refused() {
 	}
 }
 
-// inFlight is a size of upload beyond which bytes may be in flight when the proxy answers early and
-// closes, which resets the connection.
+// inFlight is how large an upload must be to have bytes in flight when the proxy responds early and closes.
+// They turn the close into a reset.
 const inFlight = 16 << 10
 
-// silent judges that there are no response headers at all.
+// silent judges that no response headers came.
 func (v *verdict) silent() {
 	early := func(a attempt) bool { return a.early || a.act.kind == resetsEarly } // it may have ended before the upload did
 	switch {
@@ -71,13 +71,13 @@ func (v *verdict) silent() {
 	}
 }
 
-// wholeAfter reports whether the upstream responded to an attempt after number n in full. On a busy
-// machine the proxy may have stopped waiting for it: that takes at least its timeout.
+// wholeAfter reports whether the upstream sent a whole response to an attempt after number n. It is false
+// if the proxy may have timed out.
 func (v *verdict) wholeAfter(n int) bool {
 	return v.got.took < attemptTimeout && slices.ContainsFunc(v.seen[min(n+1, len(v.seen)):], func(a attempt) bool { return a.whole })
 }
 
-// own judges a response of the proxy itself, or of nobody.
+// own judges a response that is not from the upstream. It must be the proxy's own.
 func (v *verdict) own() {
 	got, status := v.got, v.got.resp.StatusCode
 	reason := got.resp.Header.Get("X-Retryproxy-Reason")
@@ -103,7 +103,7 @@ func (v *verdict) own() {
 	}
 }
 
-// relayed judges a response of the upstream.
+// relayed judges a response from the upstream.
 func (v *verdict) relayed(a *act) {
 	got := v.got
 	v.headers(a)
@@ -111,7 +111,7 @@ func (v *verdict) relayed(a *act) {
 	case got.left:
 	case got.wrong != "":
 		v.bad("response body changed", "attempt %d: %s", got.attempt, got.wrong)
-	case got.err != nil: // it looks cut off, so it must have been
+	case got.err != nil: // it must have been cut off
 		if early := a.early && v.p.body.size > 0; a.kind != cuts && !early && v.p.conduct != cutsUpload {
 			v.bad("whole response looks cut", "attempt %d, %s, after %d of %d bytes and %v: %v", got.attempt, a.framing, got.n, a.body.size, got.took, got.err)
 		}
@@ -157,7 +157,7 @@ func (v *verdict) headers(a *act) {
 	}
 }
 
-// story is what the upstream did, for a violation.
+// story describes what the upstream did, for violations.
 func (v *verdict) story() string {
 	var all []string
 	for _, a := range v.seen {
@@ -166,17 +166,15 @@ func (v *verdict) story() string {
 	return strings.Join(all, "; ")
 }
 
-// slack is how many goroutines and descriptors more than at the beginning are no leak: the runtime
-// starts some of its own.
+// slack is how many more goroutines and descriptors are no leak. The runtime has some of its own.
 const slack = 3
 
-// idle reports whether the level is that of a proxy without work, as before the run.
+// idle reports whether the level is that of an idle proxy, as before the run.
 func idle(l, before rig.Level) bool {
 	return l.Connections+l.InFlight+l.Waiting == 0 && l.RetryBuffer == 0 && !l.Above(before, slack)
 }
 
-// checkCounts compares the proxy's counts with what was sent, and with each other, once nothing is in
-// flight.
+// checkCounts compares the proxy's counts with what was sent, and with each other. Nothing may be in flight.
 func (s *soak) checkCounts(m rig.Series) {
 	requests, tried, wrong := m.Sum("requests_total"), m.Sum("attempts_total"), float64(s.Counted(malformed))
 	for _, c := range []struct {

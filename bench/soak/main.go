@@ -1,15 +1,33 @@
+// Command soak runs retryproxy for a while in front of an upstream that fails in every way, with
+// many clients that misbehave as well, and checks every byte and every count.
+//
+//	go run ./bench/soak --for 60s --proxy bin/retryproxy
+//
+// The proxy is the real program with short timeouts; clients and upstream live in this process. What
+// a request says, what its client does in the middle of it, and what the upstream does with each
+// attempt follow from a seed and the request's number (plan.go). So both ends know what the
+// other must have sent. A run is without violation if
+//
+//   - every response that looks whole is, byte by byte, what the upstream sent to an attempt for this
+//     request, and what it cut off looks cut off;
+//   - every request body arrives whole, or visibly cut if the client cut it;
+//   - malformed requests are refused and never forwarded, and what is not idempotent is sent once;
+//   - the proxy's own errors are sent only if there was no response;
+//   - the sums of outcomes, of requests and of what was sent are the same, and attempts add up;
+//   - at the end goroutines, descriptors, connections and retry buffer are back at their idle level,
+//     and the proxy ends with exit code 0 on SIGTERM.
+//
+// Exit codes: 0 without violation, 1 with, 2 for wrong arguments.
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"maps"
+	"log"
 	"net"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,16 +89,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	bed := &rig.Bed{}
 	defer bed.End()
-	dir, err := bed.TempDir()
-	if err != nil {
-		return err
-	}
+	logFile := bed.TempDir() + "/log"
 	upstream, end, err := s.start(false)
 	if err != nil {
 		return err
 	}
 	bed.Later(end)
-	p, err := bed.Start(ctx, rig.Spec{Program: program, Upstream: "http://" + upstream, Env: settings, Log: dir + "/log"})
+	p, err := bed.Start(ctx, rig.Spec{Program: program, Upstream: "http://" + upstream, Env: settings, Log: logFile})
 	if err != nil {
 		return err
 	}
@@ -89,11 +104,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	began := time.Now()
-	s.load(ctx, p, clients, lasts, rig.NewProgress(stderr))
+	s.load(ctx, p, clients, lasts, log.New(stderr, "", 0))
 	fmt.Fprintf(stdout, "seed %d: %d requests in %.0f s (%.0f/s)\n", s.seed, s.Counted(sent), time.Since(began).Seconds(), float64(s.Counted(sent))/time.Since(began).Seconds())
 	end()
 	s.conclude(p, before, stdout)
-	s.checkLog(dir + "/log")
+	s.checkLog(logFile)
 	if s.N() == 0 {
 		fmt.Fprintln(stdout, "no violation")
 		return nil
@@ -103,10 +118,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // load lets the clients work until the time is over, or the proxy ends, and waits for their end.
-func (s *soak) load(ctx context.Context, p *rig.Proxy, clients int, lasts time.Duration, shown *rig.Progress) {
+func (s *soak) load(ctx context.Context, p *rig.Proxy, clients int, lasts time.Duration, progress *log.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
-	defer shown.End()
 	var all sync.WaitGroup
 	for i := range clients {
 		c := &client{soak: s, proxy: p.Addr, from: net.IPv4(127, 1, byte(i>>8), byte(i)), patience: mostPatience}
@@ -123,7 +137,7 @@ func (s *soak) load(ctx context.Context, p *rig.Proxy, clients int, lasts time.D
 	all.Go(func() {
 		for began := time.Now(); rig.Sleep(ctx, time.Second); {
 			m := s.scrape(p)
-			shown.Line("%3.0fs  %d requests  cut %d  retry buffer %.1f MiB  goroutines %.0f  violations %d", time.Since(began).Seconds(),
+			progress.Printf("%3.0fs  %d requests  cut %d  retry buffer %.1f MiB  goroutines %.0f  violations %d", time.Since(began).Seconds(),
 				s.Counted(sent), s.Counted(cutRight), m.Sum("retry_buffer_bytes")/mib, m["go_goroutines"], s.N())
 		}
 	})
@@ -155,20 +169,7 @@ func (s *soak) conclude(p *rig.Proxy, before rig.Level, w io.Writer) {
 		s.violation("end of the proxy", "%s; it said:\n%s", how, p.Said())
 	}
 	fmt.Fprintf(w, "idle before: %+v\nidle after:  %+v\n", before, after)
-	printCounts(w, "counted", s.Counts())
-	printCounts(w, "outcomes", m.By("outcomes_total", "outcome"))
-	printCounts(w, "retries", m.By("retries_total", "reason"))
-}
-
-// printCounts prints those above 0, the largest first.
-func printCounts[N int64 | float64](w io.Writer, title string, counts map[string]N) {
-	fmt.Fprint(w, title)
-	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Compare(counts[b], counts[a]) }) {
-		if counts[name] > 0 {
-			fmt.Fprintf(w, ", %s %.0f", name, float64(counts[name]))
-		}
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "counted %v\noutcomes %v\nretries %v\n", s.Counts(), m.By("outcomes_total", "outcome"), m.By("retries_total", "reason"))
 }
 
 func (s *soak) checkLog(file string) {

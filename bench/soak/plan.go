@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// conduct is what a client does with its request.
+// conduct is how a client behaves during its request.
 type conduct string
 
 const (
@@ -20,22 +20,22 @@ const (
 	breaksRules  conduct = "sends what must be refused" // see rules
 )
 
-// conducts are those of one client in a hundred each.
+// conducts are the unusual ones. Each happens in one request of a hundred.
 var conducts = []conduct{leaves, leavesMidway, cutsUpload, readsSlowly, writesSlowly, breaksRules}
 
-// plan is a request and what its client does. It follows from seed and id.
+// plan is a request and the behavior of its client. It follows from seed and id.
 type plan struct {
 	id      uint64
 	method  string
-	unsafe  bool // takes the route on which every method is retried
+	unsafe  bool // uses the route that retries every method
 	keyed   bool // carries an Idempotency-Key
 	minor   int  // HTTP/1.0 or 1.1
 	close   bool // asks for the connection to end
 	expect  bool // Expect: 100-continue
 	body    body
 	conduct conduct
-	when    float64       // of what the conduct does, in [0, 1)
-	broken  *rule         // by breaksRules
+	when    float64       // when the conduct shows, in [0, 1)
+	broken  *rule         // for breaksRules
 	think   time.Duration // before the request
 }
 
@@ -45,7 +45,7 @@ func one(r *rand.Rand, in int) bool { return r.IntN(in) == 0 }
 
 func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 
-// source draws what of request id.
+// source returns a source of randomness for one purpose (what) of request id.
 func source(seed, id, what uint64) *rand.Rand { return rand.New(rand.NewPCG(seed^what<<48, id)) }
 
 func newPlan(seed, id uint64) *plan {
@@ -77,18 +77,17 @@ func newPlan(seed, id uint64) *plan {
 	return p
 }
 
-// mayHaveBody reports whether the method carries a body as a rule.
+// mayHaveBody reports whether requests with this method usually have a body.
 func (p *plan) mayHaveBody() bool {
 	return p.method == "POST" || p.method == "PUT" || p.method == "PATCH"
 }
 
-// mayRetry reports whether the policy may retry the request after a failure of any kind.
+// mayRetry reports whether the proxy may retry the request after any failure.
 func (p *plan) mayRetry() bool {
 	return p.unsafe || p.keyed || p.method != "POST" && p.method != "PATCH"
 }
 
-// pipelines reports whether the request may be sent before the response to the one before it: it is
-// plain, small and whole.
+// pipelines reports whether the request may be pipelined.
 func (p *plan) pipelines() bool {
 	return p.conduct == behaves && p.minor == 1 && !p.close && !p.expect && p.body.size <= small
 }
@@ -98,7 +97,7 @@ func (p *plan) lasts() bool {
 	return p.conduct == behaves || p.conduct == readsSlowly || p.conduct == writesSlowly
 }
 
-// path of the request; the route follows from it.
+// path returns the path, which selects the route.
 func (p *plan) path() string {
 	if p.unsafe {
 		return "/unsafe/thing"
@@ -106,7 +105,7 @@ func (p *plan) path() string {
 	return "/plain/thing"
 }
 
-// newSize draws a body size: most are small, none is above 2 MiB.
+// newSize returns a random body size. Most are small; the largest is 2 MiB.
 func newSize(r *rand.Rand) int64 {
 	k := r.IntN(100)
 	for _, c := range []struct {
@@ -120,15 +119,15 @@ func newSize(r *rand.Rand) int64 {
 	return 2 << 20
 }
 
-// rule is a rule of HTTP, or a limit, and a request that breaks it. The proxy
-// must answer with one of the statuses and close, and send nothing upstream.
+// rule is a rule of HTTP, or a limit, with a request that breaks it. The proxy must respond with one of
+// the statuses, close the connection, and forward nothing.
 type rule struct {
 	name   string
-	head   string // @ stands for the fields that name the request
+	head   string // @ stands for the header that names the request
 	status []int
 }
 
-// rules that clients break, a few of those that bench/conformance tries. Every head is sent whole.
+// rules are those that clients break. bench/conformance has many more.
 var rules = []rule{
 	{"length and chunked", "POST /plain/x HTTP/1.1\r\nHost: soak.test\r\n@Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{400}},
 	{"bare LF", "GET /plain/x HTTP/1.1\nHost: soak.test\n@\n", []int{400}},
@@ -139,11 +138,149 @@ var rules = []rule{
 	{"other route's path", "GET /plain/../unsafe/x HTTP/1.1\r\nHost: soak.test\r\n@\r\n", []int{400}},
 }
 
-// text is the request that breaks the rule.
+// text returns the request that breaks the rule.
 func (r *rule) text(id uint64) string {
 	end := "\n"
 	if strings.Contains(r.head, "\r\n") {
 		end = "\r\n"
 	}
 	return strings.ReplaceAll(r.head, "@", fmt.Sprintf("%s: %d%s", fieldID, id, end))
+}
+
+// kind is how the upstream responds to an attempt.
+type kind string
+
+const (
+	responds    kind = "a whole response"
+	cuts        kind = "a response cut in its body"
+	resets      kind = "a reset once the request was read"
+	resetsEarly kind = "a reset before its body was read"
+	cutsHead    kind = "a part of response headers"
+	malforms    kind = "no HTTP response" // see malformedHeads
+	stalls      kind = "nothing for longer than any timeout"
+)
+
+// framing is how a response marks its end.
+type framing string
+
+const (
+	byLength  framing = "Content-Length"
+	byChunks  framing = "chunked"
+	byClose   framing = "until close"
+	byHTTP10  framing = "HTTP/1.0" // with a length, closed after it
+	noContent framing = "no body"  // 204 or 304
+)
+
+var framings = []framing{byLength, byLength, byLength, byChunks, byChunks, byChunks, byClose, byHTTP10}
+
+// aftermath is what happens to the connection after a whole response.
+type aftermath string
+
+const (
+	keeps          aftermath = ""
+	closesSaid     aftermath = "Connection: close, and it does"
+	closesSilently aftermath = "closes the idle connection a little later"
+	saysMore       aftermath = "sends a response that nobody asked for"
+	says408        aftermath = "sends an unasked 408 a little later and closes"
+	closesAtOnce   aftermath = "closes without having said so"
+)
+
+var aftermaths = []aftermath{keeps, closesSaid, closesSilently, saysMore, says408, closesAtOnce}
+
+// act is what the upstream does with an attempt. It follows from seed, id and the number of the attempt.
+type act struct {
+	kind     kind
+	status   int
+	framing  framing
+	body     body
+	early    bool // responds before it has read the request's body
+	interim  []int
+	delay    time.Duration // before the response
+	trickles bool          // sends the body in small pieces, with pauses
+	after    aftermath
+	cutAt    float64 // for cuts: which part of the body is sent
+	asReset  bool    // the cut is a reset, not a close
+	retry    string  // Retry-After: seconds, "date", or empty
+	nonsense string  // for malforms
+}
+
+// block is how many consecutive requests share a burst.
+const block = 400
+
+// burst returns the failure that most requests of a block meet. Half of the blocks have none.
+func burst(seed, id uint64) (failure int, on bool) {
+	r := source(seed, id/block, 2)
+	return r.IntN(len(failures)), one(r, 2)
+}
+
+// failures happen alone and in bursts. Without a kind, they are whole responses.
+var failures = []act{
+	{status: 503}, {status: 503, retry: "0"}, {status: 503, retry: "1"}, {status: 503, retry: "date"},
+	{status: 429}, {status: 429, retry: "1"}, {status: 429, retry: "3600"}, {status: 500}, {status: 502}, {status: 504},
+	{kind: resets}, {kind: resetsEarly}, {kind: cutsHead}, {kind: malforms}, {status: 404}, {status: 501},
+}
+
+// newAct returns what the upstream does with attempt n of request id. The first attempt is 0.
+func newAct(seed, id uint64, n int) act {
+	r := source(seed, id, 16+uint64(n))
+	failure, bursting := burst(seed, id)
+	rate := 8
+	if bursting {
+		rate = 60
+	}
+	a := act{status: 200}
+	if n < 6 && r.IntN(100) < rate {
+		if !bursting || one(r, 4) {
+			failure = r.IntN(len(failures))
+		}
+		a = failures[failure]
+	}
+	if a.kind == "" {
+		a.kind = responds
+	}
+	size := newSize(r)
+	if a.status != 200 && !one(r, 8) {
+		size = min(size, 2000) // most failing responses are small enough to hold
+	}
+	a.framing = pick(r, framings)
+	if a.status == 200 && one(r, 20) {
+		a.framing, a.status, size = noContent, pick(r, []int{204, 304}), 0
+	}
+	a.body = body{seed: seed, id: id, side: responseSide + uint64(n), size: size, chunked: a.framing == byChunks}
+	a.body.trailer = a.body.chunked && one(r, 3)
+	a.early = one(r, 15)
+	a.trickles = one(r, 40)
+	a.nonsense = pick(r, malformedHeads)
+	if one(r, 25) {
+		a.interim = pick(r, [][]int{{102}, {103}, {103, 103}, {102, 103}})
+	}
+	if one(r, 20) {
+		a.delay = time.Duration(r.IntN(200)) * time.Millisecond
+	}
+	if one(r, 6) && a.framing != byClose { // any further bytes would belong to the body
+		a.after = pick(r, aftermaths)
+	}
+	if a.kind == responds && size > 1 && one(r, 30) {
+		a.kind, a.cutAt = cuts, r.Float64()
+		a.asReset = a.framing == byClose || one(r, 2) // a close would be the proper end
+	}
+	if a.kind == responds && one(r, 1500) {
+		a.kind = stalls
+	}
+	return a
+}
+
+// has reports whether the act sends the headers of a valid response.
+func (a *act) has() bool { return a.kind == responds || a.kind == cuts }
+
+// bodyless reports whether no body follows the response headers.
+func (a *act) bodyless(method string) bool { return method == "HEAD" || a.framing == noContent }
+
+// malformedHeads must be retried and never forwarded. bench/conformance has many more.
+var malformedHeads = []string{
+	"garbage\r\n\r\n",
+	"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+	"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
+	"HTTP/1.1 200 OK\r\nX-A: b\r\n folded\r\nContent-Length: 0\r\n\r\n",
+	"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// soak is what clients, upstream and judge share: the requests in flight, what is counted of them,
-// and the violations. It is safe for concurrent use.
+// soak is what clients, upstream and judge share: requests, counts and violations. It is safe for
+// concurrent use.
 type soak struct {
 	rig.Findings
 	seed  uint64
@@ -19,7 +19,7 @@ type soak struct {
 
 	mu      sync.Mutex // guards what follows
 	records map[uint64]*record
-	ended   []*record // those of records that ended, in that order
+	ended   []*record // the records that have ended, in that order
 }
 
 // What is counted.
@@ -42,26 +42,26 @@ func newSoak(seed uint64) *soak { return &soak{seed: seed, records: map[uint64]*
 // violation adds a finding of this kind.
 func (s *soak) violation(kind, format string, a ...any) { s.Add(kind+": "+format, a...) }
 
-// plan draws the next request.
+// plan returns the next request.
 func (s *soak) plan() *plan { return newPlan(s.seed, s.drawn.Add(1)) }
 
-// record is what both ends know of one request. Its client makes it before the request is sent.
+// record is what client and upstream know about a request. The client makes it before it sends the request.
 type record struct {
 	plan   *plan
 	opened time.Time
-	seen   chan struct{} // closed when the first attempt's headers came
+	seen   chan struct{} // closed when the headers of the first attempt arrive
 
 	mu       sync.Mutex // guards what follows
-	attempts []attempt  // in the order in which their headers came
+	attempts []attempt  // in the order of arrival
 	end      ending
 }
 
-// attempt is one request that came to the upstream, and what was done about it.
+// attempt is an attempt at the upstream.
 type attempt struct {
 	act    act
-	number int  // that the proxy gave it, from 1; the headers of two may come in any order
-	whole  bool // the whole response was written, as far as one can know
-	early  bool // it was written before the request's body had come
+	number int  // the proxy's number for it, from 1; attempts may arrive in any order
+	whole  bool // the whole response was written
+	early  bool // the response was written before the request's body had arrived
 }
 
 // ending is how a request ended for its client.
@@ -69,15 +69,14 @@ type ending struct {
 	at    time.Time     // zero: not yet
 	took  time.Duration // from the first byte sent
 	left  bool          // the client did not wait for the response
-	reply string        // for a violation
+	reply string        // describes the response, for violations
 }
 
-// excuses reports whether an attempt may come now. After the response it may if it was sent before:
-// the proxy gave up waiting for it, which takes at least its timeout, and the upstream is only now
-// reading.
+// excuses reports whether an attempt may arrive now. After the response, it may if the proxy sent it
+// before and gave up waiting, which takes at least its timeout.
 func (d ending) excuses() bool { return d.at.IsZero() || d.left || d.took >= attemptTimeout }
 
-// snapshot copies what the upstream saw so far.
+// snapshot returns a copy of the attempts so far.
 func (r *record) snapshot() []attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,15 +90,14 @@ func (r *record) note(n int, change func(*attempt)) {
 	change(&r.attempts[n])
 }
 
-// rejectedBefore reports whether each attempt before n was answered 429: the upstream said that it
-// had not begun the work.
+// rejectedBefore reports whether each attempt before n got a 429. Then the upstream has not begun the work.
 func (r *record) rejectedBefore(n int) bool {
 	return !slices.ContainsFunc(r.snapshot()[:n], func(a attempt) bool {
 		return !a.act.has() || a.act.status != http.StatusTooManyRequests
 	})
 }
 
-// number notes the number that the proxy gave attempt n, and reports whether no other one had it.
+// number records the proxy's number for attempt n. It reports whether no other attempt has that number.
 func (r *record) number(n, number int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,11 +115,11 @@ func (s *soak) open(p *plan) *record {
 	return r
 }
 
-// lingers is how long a request is remembered after its end. It is longer than the proxy may take to
-// find out that a client left.
+// lingers is how long a record is kept after the end of its request. The proxy notices within that time
+// that a client has left.
 const lingers = 10 * time.Second
 
-// close ends a request: its client has its response, or left, or does not want what it asked for.
+// close ends a request: its client has the response, or has left.
 func (s *soak) close(r *record, end ending) {
 	end.at = time.Now()
 	end.left = end.left || r.plan.conduct == cutsUpload
@@ -137,8 +135,7 @@ func (s *soak) close(r *record, end ending) {
 	}
 }
 
-// arrived notes the headers of an attempt and returns its number. If nobody can be waiting for it,
-// known is false.
+// arrived records an attempt and returns its number. known is false if no client can be waiting for it.
 func (s *soak) arrived(id uint64) (r *record, n int, known bool) {
 	s.mu.Lock()
 	r = s.records[id]

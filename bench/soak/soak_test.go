@@ -178,7 +178,7 @@ func TestAResetThatTheWriterIsTold(t *testing.T) {
 			if !c.dial() {
 				t.Fatal(c.All())
 			}
-			defer c.hangUp(false)
+			defer c.disconnect(false)
 			w := &upload{patience: c.patience, rest: func(conn io.Writer) error {
 				for range 1000 {
 					if _, err := conn.Write([]byte("more")); err != nil {

@@ -5,15 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// stage is one run: the server, what stands before it, the clients.
+// stage is a run in progress.
 type stage struct {
 	rig.Bed
 	o       *options
@@ -21,34 +23,25 @@ type stage struct {
 	addr    string // of the server
 	proxies []*rig.Proxy
 
-	line *rig.Timeline
-
-	mu     sync.Mutex // guards server
-	server *rig.Worker
+	line   *rig.Timeline
+	server atomic.Pointer[rig.Worker] // its process
 
 	stopped, resumed time.Duration // when the outage began and ended
 }
 
-// atServer counts the most requests that the server had, as far as it could tell.
+// atServer counts the maximum of concurrent requests that the server reports.
 const atServer = "server at once"
 
-// play plays one run. A run cut short by ctx is an error.
-func play(ctx context.Context, way string, o *options, seed uint64, told *rig.Progress) (*runResult, error) {
-	own, err := rig.OwnAddresses(1)
-	if err != nil {
-		return nil, err
-	}
-	s := &stage{o: o, way: way, addr: own[0], line: rig.NewTimeline()}
+// play plays one run. It fails if ctx ends.
+func play(ctx context.Context, way string, o *options, seed uint64, progress *log.Logger) (*runResult, error) {
+	s := &stage{o: o, way: way, addr: rig.OwnAddresses(1)[0], line: rig.NewTimeline()}
 	defer s.End()
 	if err := errors.Join(s.startServer(), s.startProxies(ctx)); err != nil {
 		return nil, err
 	}
-	addrs := []string{s.addr}
-	if len(s.proxies) > 0 {
-		addrs = nil
-	}
-	for _, p := range s.proxies {
-		addrs = append(addrs, p.Addr)
+	addrs := rig.Addrs(s.proxies)
+	if len(addrs) == 0 {
+		addrs = []string{s.addr}
 	}
 	s.line.Begin()
 	run, stop := context.WithTimeout(ctx, o.storm.Length)
@@ -57,11 +50,12 @@ func play(ctx context.Context, way string, o *options, seed uint64, told *rig.Pr
 	var others sync.WaitGroup
 	others.Go(func() { s.askServer(run) })
 	others.Go(func() {
-		for n := time.Second; s.until(run, n); n += time.Second {
-			told.Line("%s", s.tell(n))
+		for n := time.Second; s.line.Until(run, n); n += time.Second {
+			progress.Printf("%s", s.second(n))
 		}
 	})
-	if err = s.outage(run); err == nil {
+	err := s.outage(run)
+	if err == nil {
 		<-run.Done()
 	}
 	for _, p := range s.proxies {
@@ -69,19 +63,12 @@ func play(ctx context.Context, way string, o *options, seed uint64, told *rig.Pr
 	}
 	stop()
 	clients.Wait()
-	s.current().Kill() // a stopped one answers no more
+	s.server.Load().Kill() // it may be stopped
 	others.Wait()
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
 	return newRunResult(s, seed), nil
-}
-
-// current is the server's process.
-func (s *stage) current() *rig.Worker {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.server
 }
 
 func (s *stage) startServer() error {
@@ -90,13 +77,11 @@ func (s *stage) startServer() error {
 		return err
 	}
 	w, err := s.StartRole(roleServer, nil, nil, s.addr, string(server))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.server = w
+	s.server.Store(w)
 	return err
 }
 
-// startProxies starts what the way needs, with its default settings.
+// startProxies starts the proxies of the way, with default settings.
 func (s *stage) startProxies(ctx context.Context) (err error) {
 	switch s.way {
 	case "direct":
@@ -110,8 +95,8 @@ func (s *stage) startProxies(ctx context.Context) (err error) {
 	return err
 }
 
-// haproxyConfig is the configuration of a way: haproxy-retry retries all that HAProxy can repeat;
-// haproxy-tuned has a limit that fits the server besides.
+// haproxyConfig returns the configuration of a way. haproxy-retry retries all that HAProxy can retry.
+// haproxy-tuned also has a limit that fits the server.
 func haproxyConfig(way string, o *options) string {
 	more, limit := "", ""
 	if o.abort {
@@ -140,14 +125,14 @@ defaults
 // outage waits for its time, begins it and ends it.
 func (s *stage) outage(ctx context.Context) error {
 	begin, end := s.o.outageAt()
-	if !s.until(ctx, begin) {
+	if !s.line.Until(ctx, begin) {
 		return ctx.Err()
 	}
 	s.stopped = s.line.Since()
 	if err := s.begin(); err != nil {
 		return err
 	}
-	down := s.until(ctx, end)
+	down := s.line.Until(ctx, end)
 	if err := s.resume(); err != nil {
 		return fmt.Errorf("end of the outage: %w", err)
 	}
@@ -160,11 +145,11 @@ func (s *stage) outage(ctx context.Context) error {
 func (s *stage) begin() (err error) {
 	switch s.o.outage {
 	case "kill":
-		s.server.Kill()
+		s.server.Load().Kill()
 	case "503":
-		_, err = s.server.Order("503")
+		_, err = s.server.Load().Order("503")
 	default:
-		err = s.server.Signal(syscall.SIGSTOP)
+		err = s.server.Load().Signal(syscall.SIGSTOP)
 	}
 	return err
 }
@@ -174,30 +159,25 @@ func (s *stage) resume() (err error) {
 	case "kill":
 		return s.startServer()
 	case "503":
-		_, err = s.server.Order("200")
+		_, err = s.server.Load().Order("200")
 	default:
-		err = s.server.Signal(syscall.SIGCONT)
+		err = s.server.Load().Signal(syscall.SIGCONT)
 	}
 	return err
 }
 
-// until waits for a time since the begin.
-func (s *stage) until(ctx context.Context, at time.Duration) bool {
-	return rig.Sleep(ctx, at-s.line.Since())
-}
-
-// askServer asks for the server's load until ctx ends. A stopped server answers once it goes on.
+// askServer asks for the server's load until ctx ends. A stopped server answers later.
 func (s *stage) askServer(ctx context.Context) {
 	for rig.Sleep(ctx, rig.Tick) {
-		if answer, err := s.current().Ask("load", time.Hour); err == nil {
+		if answer, err := s.server.Load().Ask("load", time.Hour); err == nil {
 			n, _ := strconv.Atoi(answer)
 			s.line.Count(atServer, n)
 		}
 	}
 }
 
-// tell is what happened in the second that ends at at.
-func (s *stage) tell(at time.Duration) string {
+// second describes the second that ends at at.
+func (s *stage) second(at time.Duration) string {
 	phase := "after"
 	if begin, end := s.o.outageAt(); at <= begin {
 		phase = "peace"

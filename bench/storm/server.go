@@ -51,7 +51,7 @@ func serve(args []string) (func(order string) (string, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{Handler: w, ErrorLog: log.New(io.Discard, "", 0)} // accept fails while no descriptors are left
+	server := &http.Server{Handler: w, ErrorLog: log.New(io.Discard, "", 0)} // it logs when descriptors run out
 	for _, l := range listeners {
 		go func() { _ = server.Serve(l) }()
 	}
@@ -68,8 +68,8 @@ func serve(args []string) (func(order string) (string, error), error) {
 	}, nil
 }
 
-// listenWide opens so many listeners on one port that the kernel accepts backlog connections,
-// whatever the system's limit for a single one.
+// listenWide opens enough listeners on one port for the kernel to accept backlog connections, whatever the
+// system's limit for one listener.
 func listenWide(addr string) (all []net.Listener, err error) {
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
@@ -91,8 +91,8 @@ func listenWide(addr string) (all []net.Listener, err error) {
 	return all, nil
 }
 
-// work is the requests that the server has. One goroutine looks at those that are due, so that
-// twenty thousand of them cost little more than a handful.
+// work is the requests in progress. One goroutine checks those that are due, so that twenty thousand requests
+// cost little more than a few.
 type work struct {
 	o      sim.Server
 	reject atomic.Bool // answer 503
@@ -104,11 +104,11 @@ type work struct {
 
 // job is a request.
 type job struct {
-	began, look time.Time // when it came, and when it is looked at next
+	began, look time.Time // when it arrived, and when it is checked next
 	done        chan int  // the status
 }
 
-// begin takes a request on.
+// begin adds a request.
 func (w *work) begin(j *job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,12 +118,12 @@ func (w *work) begin(j *job) {
 	j.wait(&w.o, len(w.jobs), j.began)
 }
 
-// wait has the job looked at after look, or when it should be done if that is sooner.
+// wait schedules the next check of the job: after o.Look, or when it should be done if that is sooner.
 func (j *job) wait(o *sim.Server, atOnce int, now time.Time) {
 	j.look = now.Add(min(need(o, atOnce)-now.Sub(j.began), o.Look))
 }
 
-// turn looks at all that is due by now.
+// turn checks all jobs that are due.
 func (w *work) turn(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +148,7 @@ func (w *work) turn(now time.Time) {
 	w.jobs = kept
 }
 
-// load is the most requests at once since it was called before.
+// load returns the maximum of concurrent requests since the previous call.
 func (w *work) load() (most int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,7 +156,7 @@ func (w *work) load() (most int) {
 	return most
 }
 
-// ServeHTTP answers when the work is done, whether or not the client is still there.
+// ServeHTTP responds when the work is done, even if the client has left.
 func (w *work) ServeHTTP(rw http.ResponseWriter, _ *http.Request) {
 	j := &job{done: make(chan int, 1)}
 	w.begin(j)

@@ -59,7 +59,7 @@ func TestVerdict(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := judge(ticksOf(50*time.Second, c.after), 10*time.Second, 20*time.Second)
+			v := judge(recorded(ticksOf(50*time.Second, c.after)), 10*time.Second, 20*time.Second)
 			if v.Peace != 100 || v.PeaceFails != 0 {
 				t.Errorf("peace %v a second, %v failed; want 100, 0", v.Peace, v.PeaceFails)
 			}

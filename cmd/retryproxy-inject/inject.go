@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/retryproxy/retryproxy/internal/companion"
 	"github.com/retryproxy/retryproxy/internal/inject"
 )
 
@@ -42,11 +43,11 @@ func runInject(out *outside) error {
 		files = append(files, name)
 		return nil
 	})
-	if err := parse(f, injectUsage, out.Args, out.Stdout); err != nil {
+	if err := companion.Parse(f, injectUsage, out.Args, 0, out.Stdout); err != nil {
 		return err
 	}
 	if err := o.Check(); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return fmt.Errorf("%w: %w", companion.ErrUsage, err)
 	}
 	input, err := read(files, out.Stdin)
 	if err != nil {

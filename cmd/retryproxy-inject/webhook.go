@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/retryproxy/retryproxy/internal/companion"
 	"github.com/retryproxy/retryproxy/internal/inject"
 	"github.com/retryproxy/retryproxy/internal/webhook"
 	"github.com/retryproxy/retryproxy/proxy/certs"
@@ -30,14 +31,14 @@ func runWebhook(ctx context.Context, out *outside) error {
 	var files certs.Files
 	listen := f.String("listen", ":8443", "`address` to listen on")
 	f.StringVar(&files.Cert, "cert", "", "PEM `file` of the certificate, leaf first; the key is in the same file, or in the file beside it that ends in .key")
-	if err := parse(f, webhookUsage, out.Args[1:], out.Stdout); err != nil {
+	if err := companion.Parse(f, webhookUsage, out.Args[1:], 0, out.Stdout); err != nil {
 		return err
 	}
 	if err := o.Check(); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return fmt.Errorf("%w: %w", companion.ErrUsage, err)
 	}
 	if files.Cert == "" {
-		return fmt.Errorf("%w: --cert must be given", errUsage)
+		return fmt.Errorf("%w: --cert must be given", companion.ErrUsage)
 	}
 	log := slog.New(slog.NewJSONHandler(out.Stderr, nil))
 	s, err := webhook.New(o, files, log)

@@ -13,8 +13,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
+	"runtime"
 
+	"github.com/retryproxy/retryproxy/internal/companion"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/plot/picture"
 )
@@ -23,13 +24,6 @@ import (
 func main() {
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
-
-// The exit codes, as those of retryproxy.
-const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
-)
 
 const usage = `Usage: retryproxy-plot [--png FILE] [--svg FILE] [--size 900x540] [FILE]
 
@@ -53,34 +47,18 @@ type job struct {
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	j, err := parse(args, stdout)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		fmt.Fprintf(stderr, "retryproxy-plot: %v; see retryproxy-plot --help\n", err)
-		return exitUsage
-	case j.version:
-		fmt.Fprintf(stdout, "retryproxy-plot %s (%s)\n", version, goVersion())
-		return exitOK
+	case err == nil && j.version:
+		_, err = fmt.Fprintf(stdout, "retryproxy-plot %s (%s)\n", version, runtime.Version())
+	case err == nil:
+		err = j.do(stdin, stdout)
 	}
-	if err := j.do(stdin, stdout); err != nil {
-		fmt.Fprintln(stderr, "retryproxy-plot:", err)
-		return exitFailed
-	}
-	return exitOK
-}
-
-func goVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.GoVersion
-	}
-	return "go version unknown"
+	return companion.ExitCode("retryproxy-plot", err, stderr)
 }
 
 // parse parses the arguments. If help is requested, it prints it and returns flag.ErrHelp.
 func parse(args []string, stdout io.Writer) (*job, error) {
 	j := &job{size: picture.DefaultSize}
 	f := flag.NewFlagSet("retryproxy-plot", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	f.StringVar(&j.png, "png", "", "draw into this PNG `FILE`")
 	f.StringVar(&j.svg, "svg", "", "draw into this SVG `FILE`")
 	f.BoolVar(&j.version, "version", false, "print the version")
@@ -89,20 +67,14 @@ func parse(args []string, stdout io.Writer) (*job, error) {
 		j.size = size
 		return err
 	})
-	err := f.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stdout, usage)
-		f.SetOutput(stdout)
-		f.PrintDefaults()
-	}
-	if err != nil || j.version {
+	if err := companion.Parse(f, usage, args, 1, stdout); err != nil || j.version {
 		return j, err
 	}
-	if f.NArg() > 1 {
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(1))
-	}
 	j.input = f.Arg(0)
-	return j, j.check()
+	if err := j.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", companion.ErrUsage, err)
+	}
+	return j, nil
 }
 
 func (j *job) check() error {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/retryproxy/retryproxy/internal/companion"
 )
 
 const document = `{"other": [], "figure": {"title": "T", "panels": [{"x": {"unit": "count"}, "y": {"unit": "seconds", "log": true}, "series": [{"name": "waits", "x": [1, 2, 3], "y": [0.1, 0.2, 0.4]}]}]}}`
@@ -47,7 +49,7 @@ func TestDrawsBothFormatsOfTheSizeAskedFor(t *testing.T) {
 	dir := t.TempDir()
 	raster, vector := filepath.Join(dir, "a.png"), filepath.Join(dir, "a.svg")
 	code, stdout, stderr := plotted(t, document, "--png", raster, "--svg", vector, "--size", "700x401")
-	if code != exitOK || stdout != "" || stderr != "" {
+	if code != companion.ExitOK || stdout != "" || stderr != "" {
 		t.Fatalf("%d %q %q", code, stdout, stderr)
 	}
 	text := readFile(t, raster)
@@ -99,17 +101,17 @@ func TestWrongArguments(t *testing.T) {
 		"flag provided but not defined: -jp": {"--jp", "x"},
 		`unexpected argument "b"`:            {"--png", "-", "a", "b"},
 	} {
-		if code, stdout, stderr := plotted(t, document, args...); code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+		if code, stdout, stderr := plotted(t, document, args...); code != companion.ExitUsage || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%q: %d %q %q, expected %q", args, code, stdout, stderr, want)
 		}
 	}
 }
 
 func TestHelpAndVersion(t *testing.T) {
-	if code, stdout, stderr := plotted(t, "", "--help"); code != exitOK || stderr != "" || !strings.Contains(stdout, "Usage: retryproxy-plot") || !strings.Contains(stdout, "-png FILE") {
+	if code, stdout, stderr := plotted(t, "", "--help"); code != companion.ExitOK || stderr != "" || !strings.Contains(stdout, "Usage: retryproxy-plot") || !strings.Contains(stdout, "-png FILE") {
 		t.Errorf("%d %q %q", code, stdout, stderr)
 	}
-	if code, stdout, _ := plotted(t, "", "--version"); code != exitOK || !strings.HasPrefix(stdout, "retryproxy-plot dev (go") {
+	if code, stdout, _ := plotted(t, "", "--version"); code != companion.ExitOK || !strings.HasPrefix(stdout, "retryproxy-plot dev (go") {
 		t.Errorf("%d %q", code, stdout)
 	}
 }
@@ -125,7 +127,7 @@ func TestFailures(t *testing.T) {
 		"no such file":      {document, []string{"--png", nowhere}},
 		"open /nowhere.txt": {document, []string{"--png", "-", "/nowhere.txt"}},
 	} {
-		if code, stdout, stderr := plotted(t, c.stdin, c.args...); code != exitFailed || stdout != "" || !strings.HasPrefix(stderr, "retryproxy-plot: ") || !strings.Contains(stderr, want) {
+		if code, stdout, stderr := plotted(t, c.stdin, c.args...); code != companion.ExitFailed || stdout != "" || !strings.HasPrefix(stderr, "retryproxy-plot: ") || !strings.Contains(stderr, want) {
 			t.Errorf("%q: %d %q %q, expected %q", c.args, code, stdout, stderr, want)
 		}
 	}
@@ -140,7 +142,7 @@ func TestAFailedDrawingLeavesTheOldPicture(t *testing.T) {
 	}
 	panel := strings.TrimSuffix(strings.SplitN(document, `"panels": [`, 2)[1], `]}}`)
 	crowded := `{"figure": {"panels": [` + panel + strings.Repeat(","+panel, 11) + `]}}`
-	if code, _, stderr := plotted(t, crowded, "--png", path, "--size", "200x200"); code != exitFailed || !strings.Contains(stderr, "too small") {
+	if code, _, stderr := plotted(t, crowded, "--png", path, "--size", "200x200"); code != companion.ExitFailed || !strings.Contains(stderr, "too small") {
 		t.Errorf("%d %q", code, stderr)
 	}
 	if got := readFile(t, path); got != "old" {

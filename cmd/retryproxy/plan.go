@@ -11,7 +11,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/internal/pictures"
 	"github.com/retryproxy/retryproxy/internal/plan"
-	"github.com/retryproxy/retryproxy/internal/strategy"
 	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
 )
@@ -24,7 +23,8 @@ var planCommand = command{
 names the worst case. It sends nothing.
 
 --route takes strategy and limits of a route from the settings. --backoff takes
-strategies by name, each with options if needed, such as normal:base=1s:factor=1.5.
+strategies by name, each with options if needed, such as normal:base=1s:factor=1.5
+(docs/reference/settings.md lists them).
 Use both to compare. Without either, it shows the default strategy, or with --ratio
 the strategy ratio.
 
@@ -57,15 +57,15 @@ type planFlags struct {
 	pictures pictures.Wanted
 }
 
-// ofBackoff are the flags that apply to --backoff only.
-var ofBackoff = append([]string{"retries", "request-timeout"}, strategy.Keys()...)
+// ofBackoff are the flags that apply to strategies named by flags only.
+var ofBackoff = []string{"retries", "request-timeout"}
 
 func parsePlan(c *call) (*planFlags, error) {
-	p := planFlags{wish: plan.Wish{Options: map[string]string{}}}
+	var p planFlags
 	f := c.flags()
 	f.Var(&p.routes, "route", "plan these routes of the settings, `NAME[,NAME...]`; default is the route for all other requests")
 	f.Var((*list)(&p.wish.Backoffs), "backoff", "plan these strategies, `NAME[:option=value...][,NAME...]`; may be repeated")
-	p.strategyFlags(f)
+	f.Var((*list)(&p.wish.Ratios), "ratio", "plan the strategy ratio with these ratios of the wait to the time elapsed, `R[,R...]`; may be repeated")
 	f.IntVar(&p.wish.Retries, "retries", 10, "maximum number of retries of --backoff")
 	f.DurationVar(&p.wish.RequestTimeout, "request-timeout", 0, "time for all attempts and waits of --backoff; 0 means no limit")
 	f.DurationVar(&p.options.Attempt, "attempt", 0, "assumed duration of each failing attempt")
@@ -82,24 +82,6 @@ func parsePlan(c *call) (*planFlags, error) {
 		return nil, c.usage(f, err)
 	}
 	return &p, nil
-}
-
-// strategyFlags adds one flag for each option of a strategy.
-func (p *planFlags) strategyFlags(f *flag.FlagSet) {
-	for _, key := range strategy.Keys() {
-		note := func(value string) error {
-			p.wish.Options[key] = value
-			return nil
-		}
-		switch key {
-		case "ratio":
-			f.Var((*list)(&p.wish.Ratios), key, strategy.About(key)+"; `R[,R...]` compares several")
-		case "stay":
-			f.BoolFunc(key, strategy.About(key), note)
-		default:
-			f.Func(key, strategy.About(key), note)
-		}
-	}
 }
 
 // check returns an error for combinations of flags without meaning.
@@ -158,7 +140,8 @@ func runPlan(ctx context.Context, c *call) error {
 	case p.pictures.Any():
 		return nil
 	}
-	return plan.Text(c.stdout, p.view(false), terminal.Screen(c.stdout, c.getenv))
+	plan.Text(c.stdout, p.view(false), terminal.Screen(c.stdout, c.getenv))
+	return nil
 }
 
 func (p *planFlags) draw(ctx context.Context, c *call, plan *plan.Plan) error {
@@ -167,7 +150,7 @@ func (p *planFlags) draw(ctx context.Context, c *call, plan *plan.Plan) error {
 	}
 	ctx, stop := c.untilSignal(ctx)
 	defer stop()
-	return p.pictures.Draw(ctx, plan.Figure(p.view(true)), pictures.CommandLine("plan", c.args))
+	return p.pictures.Draw(ctx, plan.Figure(p.view(true)))
 }
 
 // candidates returns the routes, then the strategies named by flags.

@@ -31,7 +31,7 @@ retryproxy. --route adds a route of the settings.
 
 --backoff simulates every way that retries once with each of these strategies,
 written as for plan. --client-backoff sets what clients do after a failure: naive
-(again after --again), once (give up), or a strategy. A strategy that grows from the
+(again after 100 ms), once (give up), or a strategy. A strategy that grows from the
 wait before (normal, decorrelated) may end with :from=pause: then the first wait
 grows from the client's pause before the request.
 
@@ -59,8 +59,7 @@ func parseSimulate(c *call) (*simulateFlags, error) {
 	f.Var((*list)(&w.Backoffs), "backoff", "how long proxies wait between retries, `NAME[:option=value...][,NAME...]`; may be repeated")
 	f.Var(&clients, "client-backoff", "what clients do after a failure, `MANNER[,MANNER...]`: naive, once or a strategy; default naive")
 	f.StringVar(&w.Outage, "outage", w.Outage, "what happens to the server: "+strings.Join(simulate.Outages(), ", "))
-	s.timeFlags(f)
-	s.sizeFlags(f)
+	s.worldFlags(f)
 	f.Uint64Var(&w.Seed, "seed", w.Seed, "the same seed gives the same result")
 	f.StringVar(&s.show, "show", "", "good, errors, load or all; default good,load for text, all for pictures and JSON")
 	f.BoolVar(&s.json, "json", false, "print JSON, including the plot for retryproxy-plot")
@@ -85,7 +84,8 @@ func parseSimulate(c *call) (*simulateFlags, error) {
 	return &s, nil
 }
 
-func (s *simulateFlags) timeFlags(f *flag.FlagSet) {
+// worldFlags adds the flags of clients, server and outage.
+func (s *simulateFlags) worldFlags(f *flag.FlagSet) {
 	w := &s.wish
 	w.Length = 0
 	f.DurationVar(&w.Peace, "peace", w.Peace, "time before the outage")
@@ -93,20 +93,9 @@ func (s *simulateFlags) timeFlags(f *flag.FlagSet) {
 	f.DurationVar(&w.Length, "length", 0, "virtual time to simulate; default until a minute after the outage")
 	f.DurationVar(&w.Every, "every", w.Every, "mean of the exponential pause of a client after a good response")
 	f.DurationVar(&w.Patience, "patience", w.Patience, "time after which a client gives up a try")
-	f.DurationVar(&w.Again, "again", w.Again, "pause of a naive client before the next try")
 	f.DurationVar(&w.Base, "base", w.Base, "server: response time with few requests in progress")
-	f.DurationVar(&w.Look, "look", w.Look, "server: how often a request in progress checks the load")
-	f.DurationVar(&w.SlotFor, "timeout-queue", w.SlotFor, "haproxy: longest wait for a connection")
-}
-
-func (s *simulateFlags) sizeFlags(f *flag.FlagSet) {
-	w := &s.wish
 	f.IntVar(&w.Clients, "clients", w.Clients, "clients, each with one request at a time")
-	f.IntVar(&w.Free, "free", 0, "server: requests in progress that do not slow it down; 0 means 30 per thousand clients")
-	f.Float64Var(&w.Factor, "factor", w.Factor, "server: factor of the response time...")
-	f.Float64Var(&w.Step, "step", 0, "server: ...for each of this many further requests; 0 means 15 per thousand clients")
-	f.Float64Var(&w.Slower, "slower", w.Slower, "outage slow: factor of the response time")
-	f.IntVar(&w.Slots, "slots", 0, "haproxy: connections to the server; 0 means 30 per thousand clients")
+	f.IntVar(&w.Free, "free", 0, "server: requests in progress that do not slow it down, and connections of haproxy; 0 means 30 per thousand clients")
 	f.IntVar(&w.Proxies, "proxies", 0, "processes that share the clients; 0 means one per thousand")
 }
 
@@ -152,7 +141,7 @@ func runSimulate(ctx context.Context, c *call) error {
 	if s.pictures.Any() {
 		ctx, stop := c.untilSignal(ctx)
 		defer stop()
-		if err := s.pictures.Draw(ctx, done.Figure(rich), pictures.CommandLine("simulate", c.args)); err != nil {
+		if err := s.pictures.Draw(ctx, done.Figure(rich)); err != nil {
 			return err
 		}
 	}
@@ -162,7 +151,8 @@ func runSimulate(ctx context.Context, c *call) error {
 	case s.pictures.Any():
 		return nil
 	}
-	return done.Text(c.stdout, plain, terminal.Screen(c.stdout, c.getenv))
+	done.Text(c.stdout, plain, terminal.Screen(c.stdout, c.getenv))
+	return nil
 }
 
 // addRoutes adds the named routes, as proxies with their settings.

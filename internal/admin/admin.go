@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -85,14 +86,10 @@ func New(o Options) *Server {
 
 func logger(l *log.Logger) *log.Logger {
 	if l == nil {
-		return log.New(discard{}, "", 0)
+		return log.New(io.Discard, "", 0)
 	}
 	return l
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // addProfiles serves Go profiles to clients that may write, because a profile costs CPU.
 // net/http/pprof's own registration would serve them on the default mux and to anyone.

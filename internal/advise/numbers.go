@@ -1,7 +1,6 @@
 package advise
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -75,11 +74,4 @@ func atMost(share float64) string {
 		return "none"
 	}
 	return "at most " + percent(share)
-}
-
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

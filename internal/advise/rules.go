@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/text"
 )
 
 // adviser makes the proposals for one route. A rule may use the proposals of earlier rules.
@@ -120,7 +121,7 @@ func (a *adviser) requestTimeout() {
 		whole, hold = roundUp(a.request+a.now.QueueTimeout), ", after QUEUE_TIMEOUT ("+config.DurationText(a.now.QueueTimeout)+") for an upstream that is down"
 	}
 	a.propose("REQUEST_TIMEOUT", config.DurationText(whole), "%s of %s with the longest waits between them%s; %s of the requests took longer, bodies included",
-		plural(n, "attempt"), config.DurationText(a.attempt), hold, atMost(a.c.Request.beyond(whole)))
+		text.Plural(n, "attempt"), config.DurationText(a.attempt), hold, atMost(a.c.Request.beyond(whole)))
 }
 
 // The ratios of a budget. A smaller one would not last through a partial failure. A larger one than

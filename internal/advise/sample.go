@@ -182,55 +182,40 @@ func (s *Sample) since(before *Sample) (map[string]*Counts, error) {
 		if old == nil {
 			old = newCounts()
 		}
-		d := difference{}
-		out[name] = d.counts(now, old)
-		if d.fell { // a route that was removed and added again
+		var fell bool
+		if out[name], fell = now.minus(old); fell { // a route that was removed and added again
 			return nil, ErrRestarted
 		}
 	}
 	return out, nil
 }
 
-// difference records whether a count decreased, which never happens within one process.
-type difference struct{ fell bool }
-
-func (d *difference) of(now, old float64) float64 {
-	d.fell = d.fell || now < old
-	return now - old
-}
-
-func (d *difference) counts(now, old *Counts) *Counts {
-	return &Counts{
-		Outcomes:  d.labels(now.Outcomes, old.Outcomes),
-		Attempts:  d.of(now.Attempts, old.Attempts),
-		Good:      d.of(now.Good, old.Good),
-		Silent:    d.of(now.Silent, old.Silent),
-		Retries:   d.labels(now.Retries, old.Retries),
-		Would:     d.labels(now.Would, old.Would),
-		Faults:    d.of(now.Faults, old.Faults),
-		Hedges:    d.of(now.Hedges, old.Hedges),
-		Overtaken: d.of(now.Overtaken, old.Overtaken),
-		Attempt:   d.histogram(now.Attempt, old.Attempt),
-		Request:   d.histogram(now.Request, old.Request),
+// minus returns what was counted since old. fell reports whether a count decreased, which never
+// happens within one process.
+func (c *Counts) minus(old *Counts) (d *Counts, fell bool) {
+	of := func(now, old float64) float64 {
+		fell = fell || now < old
+		return now - old
 	}
-}
-
-func (d *difference) labels(now, old map[string]float64) map[string]float64 {
-	out := map[string]float64{}
-	for label, n := range now {
-		out[label] = d.of(n, old[label])
-	}
-	return out
-}
-
-func (d *difference) histogram(now, old Histogram) Histogram {
-	out := Histogram{Edges: now.Edges, Counts: make([]float64, len(now.Counts))}
-	for i, n := range now.Counts {
-		was := 0.0
-		if i < len(old.Counts) {
-			was = old.Counts[i]
+	labels := func(now, old map[string]float64) map[string]float64 {
+		out := map[string]float64{}
+		for label, n := range now {
+			out[label] = of(n, old[label])
 		}
-		out.Counts[i] = d.of(n, was)
+		return out
 	}
-	return out
+	histogram := func(now, old Histogram) Histogram {
+		out := Histogram{Edges: now.Edges, Counts: slices.Clone(now.Counts)}
+		for i := range min(len(now.Counts), len(old.Counts)) {
+			out.Counts[i] = of(now.Counts[i], old.Counts[i])
+		}
+		return out
+	}
+	d = &Counts{
+		Outcomes: labels(c.Outcomes, old.Outcomes), Retries: labels(c.Retries, old.Retries), Would: labels(c.Would, old.Would),
+		Attempts: of(c.Attempts, old.Attempts), Good: of(c.Good, old.Good), Silent: of(c.Silent, old.Silent),
+		Faults: of(c.Faults, old.Faults), Hedges: of(c.Hedges, old.Hedges), Overtaken: of(c.Overtaken, old.Overtaken),
+		Attempt: histogram(c.Attempt, old.Attempt), Request: histogram(c.Request, old.Request),
+	}
+	return d, fell
 }

@@ -1,22 +1,23 @@
 package advise
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
+	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/plot"
 )
 
 // Text writes the report for people: per route a line about its traffic, a line about the results
-// and costs of retries, and a table of proposals with their reasons. The error is that of w.
-func (r *Report) Text(w io.Writer, s plot.Screen) error {
-	p := &printer{w: w, screen: s}
+// and costs of retries, and a table of proposals with their reasons.
+func (r *Report) Text(w io.Writer, s plot.Screen) {
+	p := &printer{w, text.PaintOf(s), s.Width}
 	for _, note := range r.Notes {
-		p.wrappedIn("33", "note: ", note)
+		p.note("", note)
 	}
 	for i := range r.Routes {
 		if i > 0 || len(r.Notes) > 0 {
@@ -24,46 +25,30 @@ func (r *Report) Text(w io.Writer, s plot.Screen) error {
 		}
 		p.route(&r.Routes[i], r)
 	}
-	return p.err
 }
 
-// printer keeps the first error of its writer.
 type printer struct {
-	w      io.Writer
-	screen plot.Screen
-	err    error
+	w io.Writer
+	text.Paint
+	width int
 }
 
-func (p *printer) printf(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
-	}
+func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p.w, format, args...) }
+
+func (p *printer) note(indent, note string) {
+	p.printf("%s%s ", indent, p.Yellow("note:"))
+	p.wrap(len(indent+"note: "), note)
 }
 
-// in colours text on a terminal.
-func (p *printer) in(code, text string) string {
-	if !p.screen.Color {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
-}
-
-// wrapped prints text within the screen's width; further lines are indented under the first.
-func (p *printer) wrapped(lead, text string) { p.wrappedIn("", lead, text) }
-
-// wrappedIn is wrapped with a coloured lead.
-func (p *printer) wrappedIn(code, lead, text string) {
-	indent := utf8.RuneCountInString(lead)
+// wrap prints text within the screen's width. The cursor is at column indent, and further lines
+// begin there.
+func (p *printer) wrap(indent int, text string) {
 	used := indent
-	if code != "" {
-		lead = p.in(code, lead)
-	}
-	p.printf("%s", lead)
 	for i, word := range strings.Fields(text) {
 		wide := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
-		case used+1+wide > p.screen.Width:
+		case used+1+wide > p.width:
 			p.printf("\n%s", strings.Repeat(" ", indent))
 			used = indent
 		default:
@@ -77,14 +62,15 @@ func (p *printer) wrappedIn(code, lead, text string) {
 }
 
 func (p *printer) route(r *Route, all *Report) {
-	p.printf("%s: %s%d requests, %d attempts, %d of them failed, %s\n", p.in("1", "route "+r.Name), dryRun(r), r.Requests, r.Attempts, r.Failed, all.time())
-	p.wrapped("  ", r.Retries.text(r))
+	p.printf("%s: %s%d requests, %d attempts, %d of them failed, %s\n", p.Bold("route "+r.Name), dryRun(r), r.Requests, r.Attempts, r.Failed, all.time())
+	p.printf("  ")
+	p.wrap(2, r.Retries.text(r))
 	if len(r.Proposals) > 0 {
 		p.printf("\n")
 		p.table(r.Proposals)
 	}
 	for _, note := range r.Notes {
-		p.wrappedIn("33", "  note: ", note)
+		p.note("  ", note)
 	}
 }
 
@@ -120,25 +106,22 @@ func share(part, whole int64) float64 { return float64(part) / float64(max(1, wh
 // table prints the proposals, each with its reason below.
 func (p *printer) table(list []Proposal) {
 	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  SETTING\tNOW\tPROPOSED")
+	t := text.NewTable(&b)
+	t.Row("  SETTING", "NOW", "PROPOSED")
 	for i := range list {
-		now := list[i].Now
-		if now == "" {
-			now = "-"
-		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", list[i].Setting, now, list[i].Proposed)
+		t.Row("  "+list[i].Setting, cmp.Or(list[i].Now, "-"), list[i].Proposed)
 	}
-	_ = t.Flush() // a strings.Builder returns no error
+	t.Flush()
 	lines := strings.SplitAfter(b.String(), "\n")
 	p.printf("%s", lines[0])
 	for i := range list {
 		line := strings.TrimSuffix(lines[i+1], "\n")
 		if !list[i].Same() {
-			line = p.in("32", line)
+			line = p.Green(line)
 		}
 		p.printf("%s\n", line)
-		p.wrapped("    ", list[i].Why)
+		p.printf("    ")
+		p.wrap(4, list[i].Why)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package companion finds commands of the project that are separate programs, so that the sidecar
-// does not contain what only they need.
+// Package companion is about commands of the project that are separate programs, so that the
+// sidecar does not contain what only they need: how retryproxy finds them, and their frame.
 package companion
 
 import (

@@ -50,9 +50,9 @@ func Files() ([]File, error) {
 		{Path: "docs/reference/retryproxy.schema.json", Content: string(Schema())},
 		{Path: "docs/reference/retries.md", Part: "will my request be retried", Content: repeated},
 		{Path: "docs/reference/retry-after.md", Part: "headers that tell a wait", Content: WaitTable()},
-		{Path: "docs/how-to/llm.md", Part: "rate limits that are learnt", Content: LimitTable()},
+		{Path: "docs/reference/llm.md", Part: "rate limits that are learnt", Content: LimitTable()},
 		{Path: "docs/reference/retry-after.md", Part: "signs of a spent account", Content: SignTable()},
-		{Path: "docs/how-to/llm.md", Part: "the llm profile", Content: ProfileTable("llm")},
+		{Path: "docs/reference/llm.md", Part: "the llm profile", Content: ProfileTable("llm")},
 		{Path: chartSchema, Part: "names of settings, written by make docs", Content: ChartSettings()},
 	}, nil
 }

@@ -44,7 +44,7 @@ func markdown(header []string, rows [][]string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// LimitTable returns the table in docs/how-to/llm.md of headers from which limits are learned.
+// LimitTable returns the table in docs/reference/llm.md of headers from which limits are learned.
 func LimitTable() string {
 	kinds := [ratelimit.NumKinds]string{ratelimit.Requests: "requests", ratelimit.Tokens: "tokens", ratelimit.InputTokens: "input tokens", ratelimit.OutputTokens: "output tokens"}
 	models := map[ratelimit.Model]string{ratelimit.Refilling: "refilling", ratelimit.Windowed: "windowed"}
@@ -52,5 +52,5 @@ func LimitTable() string {
 	for _, r := range retryafter.LimitRows() {
 		rows = append(rows, []string{code(r.Remaining), kinds[r.Kind], models[r.Model], r.Source})
 	}
-	return markdown([]string{"What is left", "Counts", "Model", "Source"}, rows)
+	return markdown([]string{"Header with what is left", "Counts", "Renewal", "Source"}, rows)
 }

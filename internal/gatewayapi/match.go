@@ -22,9 +22,6 @@ type sameRequests struct{ host, path string }
 // everything is the path of a rule without matches.
 const everything = "/*"
 
-// maxConditions limits the conditions of a rule; the API allows 16 hosts and 64 matches.
-const maxConditions = 4096
-
 // maxAllConditions limits the conditions of all rules: two for each of the ten thousand rules that
 // maxValues is for. Without it, a list of host names would multiply with every rule of its file.
 const maxAllConditions = 2 * 10_000
@@ -39,10 +36,6 @@ func (c *converter) conditions(r *httpRoute, from *rule) []*condition {
 	if len(matches) == 0 {
 		matches = []match{{Object: from.Object}}
 		matches[0].unknown = nil
-	}
-	if len(hosts)*len(matches) > maxConditions {
-		c.wrong(from.place, "has more than %d host names times matches", maxConditions)
-		return nil
 	}
 	if c.made += len(hosts) * len(matches); c.made > maxAllConditions {
 		c.wrong(from.place, "the rules up to here have more than %d host names times matches", maxAllConditions)

@@ -13,26 +13,17 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 )
 
-// Options is what to inject. Start from Default. The annotations of a Pod template (see
-// Annotations) take precedence.
+// Options is what to inject; the flags describe each field. Start from Default. The annotations of a
+// Pod template take precedence.
 type Options struct {
 	Image      string
 	PullPolicy string // "" leaves it to Kubernetes
 	Kubernetes int    // minor version of the oldest cluster to support
 
-	// Inbound requests a sidecar in front of the application. This is also the default if nothing
-	// else is requested.
-	Inbound bool
-	// InboundPort is the application's port, by name or number. "" means the one that a Service in
-	// the same stream targets, or else the only one declared.
-	InboundPort string
-	// ServiceElsewhere means that a Service outside the input targets the sidecar's port or will do
-	// so.
+	Inbound          bool
+	InboundPort      string // the application's, by name or number
 	ServiceElsewhere bool
-	// LeadServices changes Services that target an application port without a name by number: they
-	// then target the sidecar's port. Pods without a sidecar do not serve that port, so use it when
-	// all Pods have one.
-	LeadServices bool
+	LeadServices     bool
 
 	OutboundEnv   []string    // variables of the application that hold URLs
 	OutboundHosts []HostAlias // names to point at loopback

@@ -52,17 +52,15 @@ func (w *Wanted) args() []string {
 }
 
 // Draw runs retryproxy-plot, which it looks for in the directory of this executable, then
-// in PATH. If it is missing, the error matches ErrNoCommand and explains how to continue:
-// again is the command line that prints the same figure as JSON. The command's output on
-// standard error becomes the error. Draw waits for its end.
-func (w *Wanted) Draw(ctx context.Context, f *plot.Figure, again []string) error {
+// in PATH. If it is missing, the error matches ErrNoCommand and explains how to continue. The
+// command's output on standard error becomes the error. Draw waits for its end.
+func (w *Wanted) Draw(ctx context.Context, f *plot.Figure) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
 	program, err := companion.Find(Command)
 	if err != nil {
-		return fmt.Errorf("%w beside this command or in PATH; install it with\n  go install github.com/retryproxy/retryproxy/cmd/%s@latest\nor run, where it is,\n  %s | %s",
-			ErrNoCommand, Command, shell(again), shell(append([]string{Command}, w.args()...)))
+		return fmt.Errorf("%w beside this command or in PATH; install it with\n  go install github.com/retryproxy/retryproxy/cmd/%s@latest\nor print with --json, and pipe that into %s where it is", ErrNoCommand, Command, Command)
 	}
 	figure, err := json.Marshal(map[string]*plot.Figure{"figure": f})
 	if err != nil {
@@ -78,20 +76,4 @@ func (w *Wanted) Draw(ctx context.Context, f *plot.Figure, again []string) error
 		return fmt.Errorf("%s: %w", program, err)
 	}
 	return nil
-}
-
-// shell quotes a command line for pasting.
-func shell(args []string) string {
-	quoted := make([]string, len(args))
-	for i, a := range args {
-		quoted[i] = a
-		if a == "" || strings.ContainsFunc(a, needsQuotes) {
-			quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(quoted, " ")
-}
-
-func needsQuotes(r rune) bool {
-	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=:,./+@%", r)
 }

@@ -52,10 +52,7 @@ type Wish struct {
 	Backoffs []string
 	// Ratios make one strategy ratio each. They replace entries ratio in Backoffs without a ratio
 	// of their own; otherwise they are added at the end.
-	Ratios []string
-	// Options apply to every strategy that uses them and does not set its own.
-	Options map[string]string
-
+	Ratios         []string
 	Retries        int
 	RequestTimeout time.Duration
 }
@@ -63,7 +60,7 @@ type Wish struct {
 // spec is one strategy as written.
 type spec struct {
 	name    string
-	options map[string]string // options of its own
+	options map[string]string
 	label   string
 }
 
@@ -76,14 +73,12 @@ func Parse(w Wish) ([]Candidate, error) {
 	if len(specs) > MaxCandidates {
 		return nil, fmt.Errorf("%d strategies, expected at most %d", len(specs), MaxCandidates)
 	}
-	errs := []error{w.unused(specs)}
+	var errs []error
 	candidates := make([]Candidate, len(specs))
 	seen := map[string]bool{}
 	for i, s := range specs {
-		b, err := w.make(s)
-		if err != nil {
-			errs = append(errs, err)
-		}
+		b, err := s.make()
+		errs = append(errs, err)
 		if seen[s.label] {
 			errs = append(errs, fmt.Errorf("%s is given twice", s.label))
 		}
@@ -139,8 +134,8 @@ func parseSpec(text string) (spec, error) {
 	return s, nil
 }
 
-// make builds the strategy. An option of its own that it does not use is an error.
-func (w *Wish) make(s spec) (backoff.Strategy, error) {
+// make builds the strategy. An option that it does not use is an error.
+func (s *spec) make() (backoff.Strategy, error) {
 	if _, known := backoff.Describe(s.name); !known {
 		_, err := backoff.New(s.name, backoff.Options{})
 		return nil, err
@@ -148,34 +143,14 @@ func (w *Wish) make(s spec) (backoff.Strategy, error) {
 	var o backoff.Options
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(s.options)) {
-		if strategy.About(key) != "" && !strategy.Uses(s.name, key) {
+		if slices.Contains(strategy.Keys(), key) && !strategy.Uses(s.name, key) {
 			errs = append(errs, fmt.Errorf("%s does not use %s", s.name, key))
 			continue
 		}
 		errs = append(errs, strategy.Set(&o, key, s.options[key]))
 	}
-	for _, key := range strategy.Keys() {
-		value, common := w.Options[key]
-		if _, own := s.options[key]; common && !own && strategy.Uses(s.name, key) {
-			errs = append(errs, strategy.Set(&o, key, value))
-		}
-	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.label, err)
 	}
 	return backoff.New(s.name, o)
-}
-
-// unused returns an error for a common option that no strategy uses.
-func (w *Wish) unused(specs []spec) error {
-	var errs []error
-	for _, key := range strategy.Keys() {
-		if _, given := w.Options[key]; !given {
-			continue
-		}
-		if !slices.ContainsFunc(specs, func(s spec) bool { return strategy.Uses(s.name, key) }) {
-			errs = append(errs, fmt.Errorf("none of these strategies uses %s; %s does", key, strings.Join(strategy.Users(key), ", ")))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -12,7 +12,7 @@ type Document struct {
 	ElapsedSeconds *float64       `json:"elapsed_seconds,omitempty"`
 	Seed           uint64         `json:"seed"`
 	Strategies     []strategyView `json:"strategies"`
-	RatioChanges   []changeView   `json:"ratio_changes,omitempty"`
+	RatioChanges   []Change       `json:"ratio_changes,omitempty"`
 	Figure         *plot.Figure   `json:"figure,omitempty"` // in the format of retryproxy-plot; absent without retries
 }
 
@@ -26,7 +26,7 @@ type strategyView struct {
 	Bounded   bool       `json:"bounded"` // false: 1 wait in 1000 is below its min and 1 above its max, and likewise for begins
 	Retries   []rowView  `json:"retries"`
 	WorstCase worstView  `json:"worst_case"`
-	AtElapsed *reachView `json:"at_elapsed,omitempty"`
+	AtElapsed *Reach     `json:"at_elapsed,omitempty"`
 	Ratio     *ratioView `json:"ratio,omitempty"`
 }
 
@@ -52,22 +52,6 @@ type worstView struct {
 	AmplificationBudget *float64 `json:"amplification_with_budget"` // null if the route has no budget
 }
 
-type reachView struct {
-	Endless   bool        `json:"more_retries_than_counted,omitempty"`
-	Retries   *spreadView `json:"retries,omitempty"`
-	LastBegan *spreadView `json:"last_began_seconds,omitempty"`
-	NextWait  *spreadView `json:"next_wait_seconds,omitempty"`
-	Noticed   *spreadView `json:"recovery_noticed_seconds,omitempty"`
-	Late      *spreadView `json:"late_seconds,omitempty"`
-}
-
-// spreadView is a distribution: 95 % of values are at least low, and 95 % at most high.
-type spreadView struct {
-	Mean float64 `json:"mean"`
-	Low  float64 `json:"low"`
-	High float64 `json:"high"`
-}
-
 // ratioView holds the closed forms, which ignore the cap.
 type ratioView struct {
 	FirstWaitSeconds float64  `json:"first_wait_seconds"`
@@ -76,28 +60,14 @@ type ratioView struct {
 	Tries            *float64 `json:"tries_until_elapsed,omitempty"`        // log_r(1 + (r-1) T/a)
 }
 
-type changeView struct {
-	From    string   `json:"from"`
-	To      string   `json:"to"`
-	LongRun float64  `json:"tries_factor_long_run"`
-	Within  *float64 `json:"tries_factor_until_elapsed,omitempty"`
-}
-
 // Document returns the plan with the figure that v describes.
 func (p *Plan) Document(v View) *Document {
-	d := &Document{AttemptSeconds: p.Options.Attempt.Seconds(), Seed: p.Options.Seed, Strategies: make([]strategyView, len(p.Lines))}
+	d := &Document{AttemptSeconds: p.Options.Attempt.Seconds(), Seed: p.Options.Seed, Strategies: make([]strategyView, len(p.Lines)), RatioChanges: p.Changes}
 	if p.Options.Elapsed > 0 {
 		d.ElapsedSeconds = new(p.Options.Elapsed.Seconds())
 	}
 	for i := range p.Lines {
 		d.Strategies[i] = p.viewLine(&p.Lines[i])
-	}
-	for _, c := range p.Changes {
-		view := changeView{From: c.From, To: c.To, LongRun: c.LongRun}
-		if c.Within > 0 {
-			view.Within = new(c.Within)
-		}
-		d.RatioChanges = append(d.RatioChanges, view)
 	}
 	if p.Drawable() {
 		d.Figure = p.Figure(v)
@@ -109,7 +79,7 @@ func (p *Plan) viewLine(l *Line) strategyView {
 	info, _ := backoff.Describe(l.Strategy)
 	v := strategyView{
 		Label: l.Label, Route: l.Route, Strategy: l.Strategy, Options: l.describe(), Formula: info.Formula, Source: info.Source,
-		Bounded: backoff.Bounded(l.Backoff), Retries: make([]rowView, len(l.Rows)), WorstCase: l.viewWorst(), AtElapsed: l.Reach.view(), Ratio: p.viewRatio(l),
+		Bounded: backoff.Bounded(l.Backoff), Retries: make([]rowView, len(l.Rows)), WorstCase: l.viewWorst(), AtElapsed: l.Reach, Ratio: p.viewRatio(l),
 	}
 	for i, row := range l.Rows {
 		v.Retries[i] = rowView{Retry: row.Retry, Wait: viewRange(row.Wait), Begins: viewRange(row.Total), Made: l.made(row)}
@@ -141,17 +111,6 @@ func (l *Line) budget() *budget.Config {
 		return new(budget.Default())
 	}
 	return l.Budget
-}
-
-func (r *Reach) view() *reachView {
-	switch {
-	case r == nil:
-		return nil
-	case r.Endless:
-		return &reachView{Endless: true}
-	}
-	view := func(s Spread) *spreadView { return &spreadView{s.Mean, s.Low, s.High} }
-	return &reachView{Retries: view(r.Retries), LastBegan: view(r.LastBegan), NextWait: view(r.NextWait), Noticed: view(r.Noticed), Late: view(r.Late)}
 }
 
 func (p *Plan) viewRatio(l *Line) *ratioView {

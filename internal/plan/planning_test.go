@@ -3,7 +3,6 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"flag"
 	"math"
 	"os"
@@ -33,9 +32,7 @@ func parse(t *testing.T, w Wish) []Candidate {
 func render(t *testing.T, p *Plan, v View, s plot.Screen) string {
 	t.Helper()
 	var b strings.Builder
-	if err := p.Text(&b, v, s); err != nil {
-		t.Fatal(err)
-	}
+	p.Text(&b, v, s)
 	return b.String()
 }
 
@@ -104,7 +101,7 @@ func TestRatioAsPublished(t *testing.T) {
 	near("r=1.1, last begun", d.AtElapsed.LastBegan.Mean, 960.172, 5e-4)
 	near("r=1.1, next wait at 1000", d.AtElapsed.NextWait.Mean, 97.017, 5e-4)
 	near("2 -> 1.1 in theory", all.RatioChanges[0].LongRun, 7.27, 5e-3)
-	near("2 -> 1.1 at 1000", *all.RatioChanges[0].Within, 5, 0.2)
+	near("2 -> 1.1 at 1000", all.RatioChanges[0].Within, 5, 0.2)
 }
 
 func TestParse(t *testing.T) {
@@ -115,12 +112,10 @@ func TestParse(t *testing.T) {
 		"nothing":             {Wish{}, []string{"full-jitter", "full-jitter base=100ms factor=2 max=32s"}},
 		"a list":              {Wish{Backoffs: []string{"none, fixed", "slots"}}, []string{"none", "none", "fixed", "fixed base=100ms", "slots", "slots base=10ms slots=10 reset max=32s"}},
 		"own options":         {Wish{Backoffs: []string{"fixed:base=3s"}}, []string{"fixed base=3s", "fixed base=3s"}},
-		"common options":      {Wish{Backoffs: []string{"fixed,none"}, Options: map[string]string{"base": "2s"}}, []string{"fixed", "fixed base=2s", "none", "none"}},
-		"own go first":        {Wish{Backoffs: []string{"fixed,fixed:base=3s"}, Options: map[string]string{"base": "2s"}}, []string{"fixed", "fixed base=2s", "fixed base=3s", "fixed base=3s"}},
 		"ratios alone":        {Wish{Ratios: []string{"1,0.5"}}, []string{"ratio 1", "ratio base=1s ratio=1 max=1h0m0s", "ratio 0.5", "ratio base=1s ratio=0.5 max=1h0m0s"}},
-		"ratios for ratio":    {Wish{Backoffs: []string{"ratio,none"}, Ratios: []string{"0.5"}, Options: map[string]string{"base": "2s"}}, []string{"none", "none", "ratio 0.5", "ratio base=2s ratio=0.5 max=1h0m0s"}},
+		"ratios for ratio":    {Wish{Backoffs: []string{"ratio,none"}, Ratios: []string{"0.5"}}, []string{"none", "none", "ratio 0.5", "ratio base=1s ratio=0.5 max=1h0m0s"}},
 		"a ratio of its own":  {Wish{Backoffs: []string{"ratio:ratio=3"}, Ratios: []string{"0.5"}}, []string{"ratio ratio=3", "ratio base=1s ratio=3 max=1h0m0s", "ratio 0.5", "ratio base=1s ratio=0.5 max=1h0m0s"}},
-		"extra and stay":      {Wish{Backoffs: []string{"slots:stay=true"}, Options: map[string]string{"extra": "5ms"}}, []string{"slots stay=true", "slots base=10ms slots=10 stay max=32s plus up to 5ms"}},
+		"extra and stay":      {Wish{Backoffs: []string{"slots:stay=true:extra=5ms"}}, []string{"slots stay=true extra=5ms", "slots base=10ms slots=10 stay max=32s plus up to 5ms"}},
 		"several of one kind": {Wish{Backoffs: []string{"normal:base=100ms:factor=2.7:max=10m,normal:base=1s:factor=1.5:max=5m"}}, []string{"normal base=100ms factor=2.7 max=10m", "normal base=100ms factor=2.7 jitter=0.1 max=10m0s", "normal base=1s factor=1.5 max=5m", "normal base=1s factor=1.5 jitter=0.1 max=5m0s"}},
 	} {
 		candidates, err := Parse(c.wish)
@@ -143,20 +138,19 @@ func TestParseRefuses(t *testing.T) {
 		wish Wish
 		want []string
 	}{
-		"unknown":               {Wish{Backoffs: []string{"bogus,fixed"}}, []string{`unknown backoff "bogus"; there is additive`}},
-		"empty":                 {Wish{Backoffs: []string{""}}, []string{`unknown backoff ""`}},
-		"no value":              {Wish{Backoffs: []string{"fixed:base"}}, []string{"expected NAME:option=value"}},
-		"an option twice":       {Wish{Backoffs: []string{"fixed:base=1s:base=2s"}}, []string{"base is given twice"}},
-		"a strategy twice":      {Wish{Backoffs: []string{"fixed,fixed"}}, []string{"fixed is given twice"}},
-		"unknown option":        {Wish{Backoffs: []string{"fixed:bass=1s"}}, []string{`unknown option "bass"`}},
-		"an option not used":    {Wish{Backoffs: []string{"fixed:jitter=0.1"}}, []string{"fixed does not use jitter"}},
-		"a common one not used": {Wish{Backoffs: []string{"fixed,none"}, Options: map[string]string{"jitter": "0.1"}}, []string{"none of these strategies uses jitter; normal does"}},
-		"not a value":           {Wish{Options: map[string]string{"base": "soon"}}, []string{"base=soon: expected a duration"}},
-		"out of range":          {Wish{Backoffs: []string{"normal:jitter=2"}}, []string{"jitter 2 is not within"}},
-		"base above max":        {Wish{Options: map[string]string{"base": "2s", "max": "1s"}}, []string{"base 2s is above max 1s"}},
-		"not a ratio":           {Wish{Ratios: []string{"1,half"}}, []string{"ratio half: ratio=half: expected a number"}},
-		"everything at once":    {Wish{Backoffs: []string{"bogus,fixed:jitter=0.1"}, Options: map[string]string{"slots": "3"}}, []string{"bogus", "fixed does not use jitter", "none of these strategies uses slots"}},
-		"too many":              {Wish{Ratios: []string{"1,2,3,4,5,6,7,8,9,10,11,12,13"}}, []string{"13 strategies, expected at most 12"}},
+		"unknown":            {Wish{Backoffs: []string{"bogus,fixed"}}, []string{`unknown backoff "bogus"; there is additive`}},
+		"empty":              {Wish{Backoffs: []string{""}}, []string{`unknown backoff ""`}},
+		"no value":           {Wish{Backoffs: []string{"fixed:base"}}, []string{"expected NAME:option=value"}},
+		"an option twice":    {Wish{Backoffs: []string{"fixed:base=1s:base=2s"}}, []string{"base is given twice"}},
+		"a strategy twice":   {Wish{Backoffs: []string{"fixed,fixed"}}, []string{"fixed is given twice"}},
+		"unknown option":     {Wish{Backoffs: []string{"fixed:bass=1s"}}, []string{`unknown option "bass"`}},
+		"an option not used": {Wish{Backoffs: []string{"fixed:jitter=0.1"}}, []string{"fixed does not use jitter"}},
+		"not a value":        {Wish{Backoffs: []string{"fixed:base=soon"}}, []string{"base=soon: expected a duration"}},
+		"out of range":       {Wish{Backoffs: []string{"normal:jitter=2"}}, []string{"jitter 2 is not within"}},
+		"base above max":     {Wish{Backoffs: []string{"full-jitter:base=2s:max=1s"}}, []string{"base 2s is above max 1s"}},
+		"not a ratio":        {Wish{Ratios: []string{"1,half"}}, []string{"ratio half: ratio=half: expected a number"}},
+		"everything at once": {Wish{Backoffs: []string{"bogus,fixed:jitter=0.1"}}, []string{"bogus", "fixed does not use jitter"}},
+		"too many":           {Wish{Ratios: []string{"1,2,3,4,5,6,7,8,9,10,11,12,13"}}, []string{"13 strategies, expected at most 12"}},
 	} {
 		_, err := Parse(c.wish)
 		for _, want := range c.want {
@@ -210,7 +204,7 @@ func TestReachCountsWhatAWalkFinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := func(v float64) Spread { return Spread{v, v, v} }
+	one := func(v float64) *Spread { return &Spread{v, v, v} }
 	for _, c := range []struct {
 		elapsed, attempt time.Duration
 		want             Reach
@@ -220,8 +214,8 @@ func TestReachCountsWhatAWalkFinds(t *testing.T) {
 		{9 * time.Second, time.Second, Reach{Retries: one(2), LastBegan: one(8), NextWait: one(3), Noticed: one(12), Late: one(3)}},
 		{time.Second, 0, Reach{Retries: one(0), LastBegan: one(0), NextWait: one(3), Noticed: one(3), Late: one(2)}},
 	} {
-		if got := reach(b, Options{Elapsed: c.elapsed, Attempt: c.attempt}); *got != c.want {
-			t.Errorf("%v: %+v, expected %+v", c, *got, c.want)
+		if got := reach(b, Options{Elapsed: c.elapsed, Attempt: c.attempt}); !reflect.DeepEqual(*got, c.want) {
+			t.Errorf("%v: not as expected", c)
 		}
 	}
 }
@@ -247,10 +241,10 @@ func TestReachOfARandomStrategy(t *testing.T) {
 	if !r.Random || r.Late.Low < 0 || r.Late.Low >= r.Late.Mean || r.Late.High <= r.Late.Mean || r.Late.High > 2 {
 		t.Errorf("%+v", r)
 	}
-	if again := reach(b, o); *again != *r {
-		t.Errorf("the same seed gave %+v, then %+v", r, again)
+	if again := reach(b, o); !reflect.DeepEqual(again, r) {
+		t.Error("the same seed gave something else")
 	}
-	if other := reach(b, Options{Elapsed: o.Elapsed, Seed: 4}); *other == *r {
+	if other := reach(b, Options{Elapsed: o.Elapsed, Seed: 4}); reflect.DeepEqual(other, r) {
 		t.Error("another seed gave the same")
 	}
 }
@@ -342,18 +336,6 @@ func TestDocumentOfARoute(t *testing.T) {
 	}
 }
 
-var errFull = errors.New("full")
-
-type full struct{}
-
-func (full) Write([]byte) (int, error) { return 0, errFull }
-
-func TestTextTellsOfAFailedWrite(t *testing.T) {
-	if err := Make(parse(t, Wish{Retries: 2}), Options{}).Text(full{}, View{Log: true}, plot.Screen{}); !errors.Is(err, errFull) {
-		t.Error(err)
-	}
-}
-
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0", 1500 * time.Microsecond: "1.5ms", 999 * time.Millisecond: "999ms", 1559 * time.Millisecond: "1.559s",
@@ -366,11 +348,11 @@ func TestSpan(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add("normal:base=1s:factor=1.5:max=5m,slots", "1,0.1", "5s")
-	f.Add("ratio", "1e-9", "1ns")
-	f.Add("decorrelated:factor=1000:max=8760h", "", "8760h")
-	f.Fuzz(func(t *testing.T, backoffs, ratio, base string) {
-		candidates, err := Parse(Wish{Backoffs: []string{backoffs}, Ratios: []string{ratio}, Options: map[string]string{"base": base}, Retries: 3})
+	f.Add("normal:base=1s:factor=1.5:max=5m,slots:base=5s", "1,0.1")
+	f.Add("ratio:base=1ns", "1e-9")
+	f.Add("decorrelated:base=8760h:factor=1000:max=8760h", "")
+	f.Fuzz(func(t *testing.T, backoffs, ratio string) {
+		candidates, err := Parse(Wish{Backoffs: []string{backoffs}, Ratios: []string{ratio}, Retries: 3})
 		if err != nil {
 			return
 		}

@@ -11,24 +11,30 @@ import (
 
 // Reach answers the inverse questions about a time T: how many retries were made until then, how
 // long is the current wait, and when does the next retry notice a recovery? It assumes that retries
-// are limited neither in number nor in time.
+// are limited neither in number nor in time. Times are in seconds.
 type Reach struct {
-	// Retries begun until T, inclusive.
-	Retries Spread
-	// LastBegan is when the last of them began, in seconds (0 for the first attempt), and NextWait
-	// is the wait after it.
-	LastBegan, NextWait Spread
-	// Noticed is when the first retry at or after T begins, in seconds: a recovery at T is noticed
-	// then. Late is the difference.
-	Noticed, Late Spread
 	// Endless means that more than maxSteps retries begin until T; then nothing else is set.
-	Endless bool
+	Endless bool `json:"more_retries_than_counted,omitempty"`
+	// Retries begun until T, inclusive.
+	Retries *Spread `json:"retries,omitempty"`
+	// LastBegan is when the last of them began (0 for the first attempt), and NextWait is the wait
+	// after it.
+	LastBegan *Spread `json:"last_began_seconds,omitempty"`
+	NextWait  *Spread `json:"next_wait_seconds,omitempty"`
+	// Noticed is when the first retry at or after T begins: a recovery at T is noticed then. Late is
+	// the difference.
+	Noticed *Spread `json:"recovery_noticed_seconds,omitempty"`
+	Late    *Spread `json:"late_seconds,omitempty"`
 	// Random means that the fields are means and quantiles of many draws.
-	Random bool
+	Random bool `json:"-"`
 }
 
 // Spread is a random number: its mean; 95 % of values are at least Low, and 95 % at most High.
-type Spread struct{ Mean, Low, High float64 }
+type Spread struct {
+	Mean float64 `json:"mean"`
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
 
 const (
 	walks     = 2000      // drawn if the strategy is random
@@ -104,12 +110,12 @@ func addUp(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-func spread(values []float64) Spread {
+func spread(values []float64) *Spread {
 	slices.Sort(values)
 	sum := 0.0
 	for _, v := range values {
 		sum += v
 	}
 	at := func(q float64) float64 { return values[int(math.Round(q*float64(len(values)-1)))] }
-	return Spread{Mean: sum / float64(len(values)), Low: at(quantile), High: at(1 - quantile)}
+	return &Spread{Mean: sum / float64(len(values)), Low: at(quantile), High: at(1 - quantile)}
 }

@@ -5,9 +5,7 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/plot"
@@ -15,12 +13,9 @@ import (
 )
 
 // Text writes the plan for people: a table per strategy, the plot, the worst cases and, if a time
-// was given, what happens until then. The error is that of w.
-func (p *Plan) Text(w io.Writer, v View, s plot.Screen) error {
-	out := &printer{w: w, bold: func(text string) string { return text }}
-	if s.Color {
-		out.bold = func(text string) string { return "\x1b[1m" + text + "\x1b[0m" }
-	}
+// was given, what happens until then.
+func (p *Plan) Text(w io.Writer, v View, s plot.Screen) {
+	out := &printer{w, text.PaintOf(s)}
 	for i := range p.Lines {
 		out.line(&p.Lines[i])
 	}
@@ -29,31 +24,24 @@ func (p *Plan) Text(w io.Writer, v View, s plot.Screen) error {
 	}
 	out.worst(p)
 	out.reach(p)
-	return out.err
 }
 
-// printer keeps the first error of its writer.
 type printer struct {
-	w    io.Writer
-	bold func(string) string
-	err  error
+	w io.Writer
+	text.Paint
 }
 
-func (p *printer) printf(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
-	}
-}
+func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p.w, format, args...) }
 
 // line prints a strategy's table.
 func (p *printer) line(l *Line) {
 	info, _ := backoff.Describe(l.Strategy)
-	p.printf("%s: %s\nwait = %s\n", p.bold(l.Label), l.describe(), info.Formula)
+	p.printf("%s: %s\nwait = %s\n", p.Bold(l.Label), l.describe(), info.Formula)
 	if len(l.Rows) == 0 {
 		p.printf("no retries\n\n")
 		return
 	}
-	p.table(l.table(), false)
+	text.Columns(p.w, l.table(), false)
 	if !backoff.Bounded(l.Backoff) {
 		p.printf("the waits have no maximum: 1 in 1000 is longer than the longest shown, and 1 in 1000 shorter than the shortest; likewise for when retries begin\n")
 	}
@@ -85,31 +73,9 @@ func (l *Line) table() [][]string {
 	return rows
 }
 
-// table prints cells two spaces apart, indented by two. They are right-aligned, except names in the
-// first column.
-func (p *printer) table(rows [][]string, names bool) {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, row := range rows {
-		var b strings.Builder
-		for i, cell := range row {
-			if width := widths[i]; names && i == 0 {
-				fmt.Fprintf(&b, "  %-*s", width, cell)
-			} else {
-				fmt.Fprintf(&b, "  %*s", width, cell)
-			}
-		}
-		p.printf("%s\n", b.String())
-	}
-}
-
 // worst prints the worst case of each strategy.
 func (p *printer) worst(plan *Plan) {
-	p.printf("%s\n", p.bold("At worst"))
+	p.printf("%s\n", p.Bold("At worst"))
 	for i := range plan.Lines {
 		l := &plan.Lines[i]
 		p.printf("  %s: at most %s, %s\n", l.Label, text.Plural(l.Worst.Attempts, "attempt"), l.inTime())
@@ -179,7 +145,7 @@ func (p *printer) reach(plan *Plan) {
 
 // recovery prints when each strategy notices a recovery.
 func (p *printer) recovery(plan *Plan, t time.Duration) {
-	p.printf("\n%s\n", p.bold(fmt.Sprintf("If the upstream recovers after %s, and retries continue until then", span(t))))
+	p.printf("\n%s\n", p.Bold(fmt.Sprintf("If the upstream recovers after %s, and retries continue until then", span(t))))
 	rows := [][]string{{"", "retries", "last begun at", "next wait", "noticed at", "late by"}}
 	random := false
 	for i := range plan.Lines {
@@ -187,7 +153,7 @@ func (p *printer) recovery(plan *Plan, t time.Duration) {
 		rows = append(rows, l.Reach.row(l.Label))
 		random = random || l.Reach.Random
 	}
-	p.table(rows, true)
+	text.Columns(p.w, rows, true)
 	if random {
 		p.printf("  (mean; in brackets, 95 %% of values are at least the first and 95 %% at most the second)\n")
 	}
@@ -198,7 +164,7 @@ func (r *Reach) row(label string) []string {
 		return []string{label, "over " + strconv.Itoa(maxSteps), "-", "-", "-", "-"}
 	}
 	row := []string{label, number(r.Retries, func(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) })}
-	for _, s := range []Spread{r.LastBegan, r.NextWait, r.Noticed, r.Late} {
+	for _, s := range []*Spread{r.LastBegan, r.NextWait, r.Noticed, r.Late} {
 		row = append(row, number(s, seconds))
 	}
 	return row
@@ -206,12 +172,12 @@ func (r *Reach) row(label string) []string {
 
 // number formats a spread to a hundredth of its width or better, since further digits are random. A
 // number that is not random is exact.
-func number(s Spread, text func(float64) string) string {
+func number(s *Spread, format func(float64) string) string {
 	if s.Low == s.High {
-		return text(s.Low)
+		return format(s.Low)
 	}
 	unit := math.Pow(10, math.Floor(math.Log10(s.High-s.Low))-1)
-	round := func(v float64) string { return text(math.Round(v/unit) * unit) }
+	round := func(v float64) string { return format(math.Round(v/unit) * unit) }
 	return fmt.Sprintf("%s (%s, %s)", round(s.Mean), round(s.Low), round(s.High))
 }
 
@@ -228,7 +194,6 @@ func (p *printer) ratio(l *Line, t time.Duration) {
 	}
 }
 
-// count returns "1 thing" or "2 things".
 func seconds(v float64) string { return span(time.Duration(math.Round(v * 1e9))) }
 
 // span formats a duration for a table: three digits below a second, milliseconds up to an hour,

@@ -31,7 +31,7 @@ type runView struct {
 	Peak        int          `json:"peak_at_once_after"`
 	Load        *float64     `json:"requests_per_good_answer"` // at the server; null without a good response
 	Proxy       *proxyView   `json:"proxy,omitempty"`          // null without a proxy
-	Seconds     []secondView `json:"seconds"`
+	Seconds     []sim.Second `json:"seconds"`
 }
 
 type proxyView struct {
@@ -43,13 +43,6 @@ type proxyView struct {
 	Retries   int            `json:"retries"`
 	Closed    map[string]int `json:"breaker_opened"` // by evidence
 	Bound     int            `json:"limit_bound"`    // how often overload bound a limit
-}
-
-type secondView struct {
-	Good   int `json:"good"`
-	Bad    int `json:"bad"`
-	Late   int `json:"late"`
-	AtOnce int `json:"at_once"`
 }
 
 // Document returns the simulation with the figure that v selects.
@@ -66,15 +59,12 @@ func (s *Simulation) Document(v View) *Document {
 }
 
 func (s *Simulation) view(l *Line) runView {
-	v := runView{Label: l.Label, Before: l.Before, During: l.During, After: l.After, Peak: l.Peak, Proxy: l.viewProxy()}
+	v := runView{Label: l.Label, Before: l.Before, During: l.During, After: l.After, Peak: l.Peak, Proxy: l.viewProxy(), Seconds: l.Result.Seconds}
 	if s.Wish.Outage != "none" {
 		v.GoodAgain, v.ErrorsUnder = secondsOf(l.Good), secondsOf(l.Errors)
 	}
 	if !math.IsInf(l.Load, 1) {
 		v.Load = &l.Load
-	}
-	for _, x := range l.Result.Seconds {
-		v.Seconds = append(v.Seconds, secondView(x))
 	}
 	return v
 }

@@ -8,21 +8,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/sim"
 )
 
 // Text writes the simulation for people: its description, a table with a row per run, and
-// the plot. The error is that of w.
-func (s *Simulation) Text(w io.Writer, v View, screen plot.Screen) error {
-	var b strings.Builder
-	b.WriteString(s.players())
-	b.WriteString("\n")
-	writeTable(&b, s.table())
-	b.WriteString("\n")
-	b.WriteString(s.Figure(v).Text(screen))
-	_, err := io.WriteString(w, b.String())
-	return err
+// the plot.
+func (s *Simulation) Text(w io.Writer, v View, screen plot.Screen) {
+	fmt.Fprintln(w, s.players())
+	text.Columns(w, s.table(), true)
+	fmt.Fprint(w, "\n"+s.Figure(v).Text(screen))
 }
 
 // players returns a description of the simulation.
@@ -32,10 +28,10 @@ func (s *Simulation) players() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d clients: a request each %v on average, given up after %v (seed %d)\n", w.Clients, w.Every, w.Patience, w.Seed)
 	fmt.Fprintf(&b, "The server answers after %v with up to %d at once, and %s times as long for each %s more\n",
-		w.Base, c.Server.Free, number(w.Factor), number(c.Server.Step))
+		w.Base, c.Server.Free, number(c.Server.Factor), number(c.Server.Step))
 	what := map[string]string{
 		"stop": "it is stopped", "kill": "it is killed, and its port refuses", "503": "it answers 503 to everything",
-		"slow": "every response takes " + number(w.Slower) + " times as long",
+		"slow": "every response takes " + number(slower) + " times as long",
 	}[w.Outage]
 	if what == "" {
 		fmt.Fprintf(&b, "For %v nothing goes wrong\n", w.Length)
@@ -61,23 +57,6 @@ func (s *Simulation) table() [][]string {
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-// writeTable aligns the first column to the left and the others to the right.
-func writeTable(b *strings.Builder, rows [][]string) {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], len(cell))
-		}
-	}
-	for _, row := range rows {
-		line := fmt.Sprintf("  %-*s", widths[0], row[0])
-		for i, cell := range row[1:] {
-			line += fmt.Sprintf("  %*s", widths[i+1], cell)
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
 }
 
 // number formats v with at least three significant digits.

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,20 +28,19 @@ type Wish struct {
 	// way.
 	ClientBackoffs []string
 
-	Outage         string // one of Outages
-	Peace, Down    time.Duration
-	Length         time.Duration // in total
-	Slower         float64       // outage slow: factor of the response times
-	Clients        int
-	Every          time.Duration
-	Patience       time.Duration
-	Again          time.Duration
-	Base, Look     time.Duration
-	Free           int
-	Factor, Step   float64
-	Proxies, Slots int
-	SlotFor        time.Duration
+	Outage      string // one of Outages
+	Peace, Down time.Duration
+	Length      time.Duration // in total
+	Clients     int
+	Every       time.Duration
+	Patience    time.Duration
+	Base        time.Duration
+	Free        int
+	Proxies     int
 }
+
+// slower is the factor of the response times during the outage slow.
+const slower = 10
 
 // Own is a proxy with the user's settings.
 type Own struct {
@@ -53,15 +53,14 @@ func Default() Wish {
 	c := sim.Default()
 	return Wish{
 		Seed: 1, Through: []string{"direct", "haproxy", "retryproxy"}, ClientBackoffs: []string{Naive},
-		Outage: "stop", Peace: c.Faults[0].At, Down: c.Faults[0].For, Length: c.Length, Slower: 10,
-		Clients: c.Clients.N, Every: c.Clients.Every, Patience: c.Clients.Patience, Again: c.Clients.RetryAfter,
-		Base: c.Server.Base, Look: c.Server.Look, Factor: c.Server.Factor, SlotFor: c.SlotFor,
+		Outage: "stop", Peace: c.Faults[0].At, Down: c.Faults[0].For, Length: c.Length,
+		Clients: c.Clients.N, Every: c.Clients.Every, Patience: c.Clients.Patience, Base: c.Server.Base,
 	}
 }
 
 // What clients do after a failure, in addition to the strategies.
 const (
-	Naive = "naive" // try again after Wish.Again, until there is a good response
+	Naive = "naive" // try again after 100 ms, until there is a good response
 	Once  = "once"  // continue as after a good response
 )
 
@@ -150,26 +149,16 @@ func (w *Wish) config() sim.Config {
 	c := sim.Default()
 	c.Seed, c.Length = w.Seed, w.Length
 	c.Scale(w.Clients)
-	c.Clients.Every, c.Clients.Patience, c.Clients.RetryAfter = w.Every, w.Patience, w.Again
-	c.Server.Base, c.Server.Look, c.Server.Factor = w.Base, w.Look, w.Factor
-	orGiven(&c.Server.Free, w.Free)
-	orGiven(&c.Server.Step, w.Step)
-	orGiven(&c.Slots, w.Slots)
-	orGiven(&c.Proxies, w.Proxies)
-	c.SlotFor = w.SlotFor
+	c.Clients.Every, c.Clients.Patience, c.Server.Base = w.Every, w.Patience, w.Base
+	c.Server.Free, c.Slots = cmp.Or(w.Free, c.Server.Free), cmp.Or(w.Free, c.Slots)
+	c.Proxies = cmp.Or(w.Proxies, c.Proxies)
 	c.SlotTimeout = c.SlotFor + w.Base
 	kind := map[string]sim.FaultKind{"stop": sim.Stop, "kill": sim.Kill, "503": sim.Reject, "slow": sim.Slower}
 	c.Faults = nil
 	if w.Outage != "none" {
-		c.Faults = []sim.Fault{{Kind: kind[w.Outage], At: w.Peace, For: w.Down, Times: w.Slower}}
+		c.Faults = []sim.Fault{{Kind: kind[w.Outage], At: w.Peace, For: w.Down, Times: slower}}
 	}
 	return c
-}
-
-func orGiven[T int | float64](field *T, given T) {
-	if given != 0 {
-		*field = given
-	}
 }
 
 // ways returns the requested ways, each that retries once per backoff.
@@ -283,16 +272,11 @@ func (w *Wish) validate() error {
 	need(slices.Contains(Outages(), w.Outage), "--outage: %q is none of %s", w.Outage, strings.Join(Outages(), ", "))
 	need(w.Clients >= 1 && w.Clients <= MaxClients, "--clients: expected 1 to %d", MaxClients)
 	need(w.Proxies >= 0 && w.Proxies <= w.Clients, "--proxies: expected 1 to as many as clients")
-	need(w.Free >= 0 && w.Slots >= 0, "--free and --slots: expected numbers above 0")
-	need(w.Factor >= 1 && w.Factor <= 100, "--factor: expected 1 to 100")
-	need(w.Step >= 0 && w.Step <= 1e9, "--step: expected a number above 0")
-	need(w.Slower > 0 && w.Slower <= 1e6, "--slower: expected a number above 0")
+	need(w.Free >= 0, "--free: expected a number above 0")
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{
-		{"every", w.Every}, {"patience", w.Patience}, {"again", w.Again}, {"base", w.Base}, {"look", w.Look}, {"timeout-queue", w.SlotFor},
-	} {
+	}{{"every", w.Every}, {"patience", w.Patience}, {"base", w.Base}} {
 		need(d.value >= time.Millisecond && d.value <= MaxLength, "--%s: expected 1ms to %v", d.name, MaxLength)
 	}
 	need(w.Peace >= time.Second && w.Down >= time.Second, "--peace and --down: expected 1s or more")

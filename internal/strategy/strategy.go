@@ -18,41 +18,36 @@ import (
 
 // option is one field of backoff.Options.
 type option struct {
-	key, about string
-	set        func(*backoff.Options, string) error
-	given      func(backoff.Options) bool
-	used       func(backoff.Info) bool // nil: used if the strategy's defaults set it
+	key   string
+	set   func(*backoff.Options, string) error
+	given func(backoff.Options) bool
 }
 
 // options are in the order in which they are written.
 var options = []option{
-	{key: "base", about: "first wait before jitter; of slots the slot time",
-		set:   duration(func(o *backoff.Options) *time.Duration { return &o.Base }),
-		given: func(o backoff.Options) bool { return o.Base != 0 }},
-	{key: "factor", about: "by how much each wait is longer than the one before",
-		set:   number(func(o *backoff.Options) *float64 { return &o.Factor }),
-		given: func(o backoff.Options) bool { return o.Factor != 0 }},
-	{key: "max", about: "longest wait",
-		set:   duration(func(o *backoff.Options) *time.Duration { return &o.Max }),
-		given: func(o backoff.Options) bool { return o.Max != 0 }},
-	{key: "jitter", about: "of normal: standard deviation as a fraction of the wait",
-		set:   number(func(o *backoff.Options) *float64 { return &o.Jitter }),
-		given: func(o backoff.Options) bool { return o.Jitter != 0 }},
-	{key: "spread", about: "of additive: longest random addition",
-		set:   duration(func(o *backoff.Options) *time.Duration { return &o.Spread }),
-		given: func(o backoff.Options) bool { return o.Spread != 0 }},
-	{key: "ratio", about: "of ratio: ratio of the wait to the time elapsed",
-		set:   number(func(o *backoff.Options) *float64 { return &o.Ratio }),
-		given: func(o backoff.Options) bool { return o.Ratio != 0 }},
-	{key: "slots", about: "of slots: ceiling of the slot number", set: setSlots,
-		given: func(o backoff.Options) bool { return o.Slots != 0 }},
-	{key: "stay", about: "of slots: stay at the ceiling instead of restarting", set: setStay,
-		given: func(o backoff.Options) bool { return o.Stay },
-		used:  func(i backoff.Info) bool { return i.Defaults.Slots != 0 }},
-	{key: "extra", about: "additional random wait up to this time, not limited by the cap",
-		set:   duration(func(o *backoff.Options) *time.Duration { return &o.Extra }),
-		given: func(o backoff.Options) bool { return o.Extra != 0 },
-		used:  func(backoff.Info) bool { return true }},
+	of("base", duration, func(o *backoff.Options) *time.Duration { return &o.Base }),
+	of("factor", number, func(o *backoff.Options) *float64 { return &o.Factor }),
+	of("max", duration, func(o *backoff.Options) *time.Duration { return &o.Max }),
+	of("jitter", number, func(o *backoff.Options) *float64 { return &o.Jitter }),
+	of("spread", duration, func(o *backoff.Options) *time.Duration { return &o.Spread }),
+	of("ratio", number, func(o *backoff.Options) *float64 { return &o.Ratio }),
+	of("slots", count, func(o *backoff.Options) *int { return &o.Slots }),
+	of("stay", yesOrNo, func(o *backoff.Options) *bool { return &o.Stay }),
+	of("extra", duration, func(o *backoff.Options) *time.Duration { return &o.Extra }),
+}
+
+func of[T comparable](key string, parse func(string) (T, error), field func(*backoff.Options) *T) option {
+	return option{
+		key: key,
+		set: func(o *backoff.Options, text string) error {
+			v, err := parse(text)
+			if err == nil {
+				*field(o) = v
+			}
+			return err
+		},
+		given: func(o backoff.Options) bool { return *field(&o) != *new(T) },
+	}
 }
 
 // Keys lists the options in the order in which they are written. The slice belongs to the caller.
@@ -64,14 +59,6 @@ func Keys() []string {
 	return keys
 }
 
-// About returns a short description of an option, "" if it does not exist.
-func About(key string) string {
-	if o := find(key); o != nil {
-		return o.about
-	}
-	return ""
-}
-
 // Uses reports whether the strategy with that name uses the option. Every strategy uses extra; an
 // unknown one uses nothing.
 func Uses(name, key string) bool {
@@ -80,8 +67,10 @@ func Uses(name, key string) bool {
 	switch {
 	case !known || o == nil:
 		return false
-	case o.used != nil:
-		return o.used(info)
+	case key == "extra":
+		return true
+	case key == "stay":
+		return info.Defaults.Slots != 0
 	}
 	return o.given(info.Defaults)
 }
@@ -124,42 +113,34 @@ func find(key string) *option {
 	return nil
 }
 
-func duration(field func(*backoff.Options) *time.Duration) func(*backoff.Options, string) error {
-	return func(o *backoff.Options, value string) error {
-		d, err := time.ParseDuration(value)
-		if err != nil || d <= 0 {
-			return errors.New("expected a duration above 0 with its unit, such as 250ms, 10s or 2m")
-		}
-		*field(o) = d
-		return nil
+func duration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, errors.New("expected a duration above 0 with its unit, such as 250ms, 10s or 2m")
 	}
+	return d, nil
 }
 
-func number(field func(*backoff.Options) *float64) func(*backoff.Options, string) error {
-	return func(o *backoff.Options, value string) error {
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(v > 0) {
-			return errors.New("expected a number above 0")
-		}
-		*field(o) = v
-		return nil
+func number(text string) (float64, error) {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v > 0) {
+		return 0, errors.New("expected a number above 0")
 	}
+	return v, nil
 }
 
-func setSlots(o *backoff.Options, value string) error {
-	n, err := strconv.Atoi(value)
+func count(text string) (int, error) {
+	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return errors.New("expected a whole number above 0")
+		return 0, errors.New("expected a whole number above 0")
 	}
-	o.Slots = n
-	return nil
+	return n, nil
 }
 
-func setStay(o *backoff.Options, value string) error {
-	v, err := strconv.ParseBool(value)
+func yesOrNo(text string) (bool, error) {
+	v, err := strconv.ParseBool(text)
 	if err != nil {
-		return errors.New("expected true or false")
+		return false, errors.New("expected true or false")
 	}
-	o.Stay = v
-	return nil
+	return v, nil
 }

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/terminal"
+	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
@@ -31,25 +33,39 @@ func (t Table) Row(cells ...string) {
 // Flush writes the table. Call it after the last row.
 func (t Table) Flush() { _ = t.w.Flush() } // errors of the writer are ignored
 
+// Columns writes a table of numbers: right-aligned columns, indented by two spaces. With names, the
+// first column is left-aligned.
+func Columns(w io.Writer, rows [][]string, names bool) {
+	width := 0
+	for _, row := range rows {
+		width = max(width, utf8.RuneCountInString(row[0]))
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range rows {
+		first := row[0]
+		if names {
+			first = fmt.Sprintf("%-*s", width, first)
+		}
+		fmt.Fprintln(t, first+"\t"+strings.Join(row[1:], "\t")+"\t")
+	}
+	_ = t.Flush() // errors of the writer are ignored
+}
+
 // Paint colours words: only on a terminal, and not if NO_COLOR is set (no-color.org).
-type Paint struct{ on bool }
+type Paint struct{ screen plot.Screen }
 
 // PaintFor returns the Paint for w.
 func PaintFor(w io.Writer, getenv func(string) string) Paint {
-	return Paint{terminal.Is(w) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
+	return Paint{terminal.Screen(w, getenv)}
 }
 
-func (p Paint) Red(s string) string    { return p.in("31", s) }
-func (p Paint) Yellow(s string) string { return p.in("33", s) }
-func (p Paint) Green(s string) string  { return p.in("32", s) }
-func (p Paint) Bold(s string) string   { return p.in("1", s) }
+// PaintOf returns the Paint for a screen.
+func PaintOf(s plot.Screen) Paint { return Paint{s} }
 
-func (p Paint) in(code, s string) string {
-	if !p.on {
-		return s
-	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
-}
+func (p Paint) Red(s string) string    { return p.screen.Paint("31", s) }
+func (p Paint) Yellow(s string) string { return p.screen.Paint("33", s) }
+func (p Paint) Green(s string) string  { return p.screen.Paint("32", s) }
+func (p Paint) Bold(s string) string   { return p.screen.Paint("1", s) }
 
 // JSON writes v indented, with a newline.
 func JSON(w io.Writer, v any) error {

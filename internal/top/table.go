@@ -118,7 +118,7 @@ func (d *drawing) row(row []cell, t *table) string {
 		if i >= t.left {
 			line.WriteString(pad)
 		}
-		line.WriteString(d.paint(c.color, c.text))
+		line.WriteString(d.screen.Paint(c.color, c.text))
 		if i < t.left && i < len(row)-1 {
 			line.WriteString(pad)
 		}

@@ -52,10 +52,10 @@ func (d *drawing) line(format string, args ...any) {
 func (d *drawing) legend() {
 	before := len(d.lines)
 	d.line("")
-	d.line("%s", d.paint(faint, "first try: good at once; recovered: failed first, good in the end; p50, p99: time that clients waited for headers; attempt: one send"))
+	d.line("%s", d.screen.Paint(faint, "first try: good at once; recovered: failed first, good in the end; p50, p99: time that clients waited for headers; attempt: one send"))
 	if d.strip {
 		m := d.marks()
-		d.line("%s", d.paint(faint, fmt.Sprintf("breaker, %g s a mark: %s closed, %s slow start, %s half-open, %s open", page.Step.Seconds(), m["closed"], m["slow_start"], m["half_open"], m["open"])))
+		d.line("%s", d.screen.Paint(faint, fmt.Sprintf("breaker, %g s a mark: %s closed, %s slow start, %s half-open, %s open", page.Step.Seconds(), m["closed"], m["slow_start"], m["half_open"], m["open"])))
 	}
 	if rows := d.size.Rows; rows > 0 && len(d.lines) > rows {
 		d.lines = d.lines[:before]
@@ -73,7 +73,6 @@ func (d *drawing) fit() string {
 
 // The colours (ECMA-48 SGR). They carry no information beyond the text.
 const (
-	plain  = ""
 	bold   = "1"
 	faint  = "2"
 	red    = "31"
@@ -81,16 +80,9 @@ const (
 	yellow = "33"
 )
 
-func (d *drawing) paint(code, s string) string {
-	if code == plain || !d.screen.Color {
-		return s
-	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
-}
-
 func (d *drawing) head(s *page.State) {
 	p := &s.Process
-	d.line("%s%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.paint(bold, "retryproxy"), at(s.Host), printable(s.Version), p.Position,
+	d.line("%s%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.screen.Paint(bold, "retryproxy"), at(s.Host), printable(s.Version), p.Position,
 		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.RetryBufferUsed), size(p.RetryBufferLimit))
 	if t := p.Tokens; t.Limit > 0 {
 		d.line("%d of %d tokens a minute used", t.Used, t.Limit)
@@ -98,10 +90,10 @@ func (d *drawing) head(s *page.State) {
 		d.line("%d tokens a minute used", t.Used)
 	}
 	if p.Draining {
-		d.line("%s", d.paint(yellow, "draining: it ends when the requests in flight have"))
+		d.line("%s", d.screen.Paint(yellow, "draining: it ends when the requests in flight have"))
 	}
 	if p.RetryPercent < 100 {
-		d.line("%s", d.paint(yellow, fmt.Sprintf("only %d %% of the retries are made (retry-percent)", p.RetryPercent)))
+		d.line("%s", d.screen.Paint(yellow, fmt.Sprintf("only %d %% of the retries are made (retry-percent)", p.RetryPercent)))
 	}
 }
 
@@ -178,7 +170,7 @@ func (d *drawing) breaker(u *page.Upstream) {
 	}
 	strip := ""
 	for _, state := range history {
-		strip += d.paint(breakerColor(state), marks[state])
+		strip += d.screen.Paint(breakerColor(state), marks[state])
 	}
 	over := strings.TrimSuffix((time.Duration(len(history)) * page.Step).String(), "0s")
 	d.lines = append(d.lines, clip(name+" over "+over+": "+strip, d.size.Columns, d.ellipsis()))

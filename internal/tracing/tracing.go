@@ -76,33 +76,6 @@ func withoutValues(kv []any) []any {
 	return kv
 }
 
-// carrier holds the two headers of W3C Trace Context.
-type carrier struct{ parent, state string }
-
-// Get implements propagation.TextMapCarrier.
-func (c *carrier) Get(key string) string {
-	switch key {
-	case "traceparent":
-		return c.parent
-	case "tracestate":
-		return c.state
-	}
-	return ""
-}
-
-// Set implements propagation.TextMapCarrier.
-func (c *carrier) Set(key, value string) {
-	switch key {
-	case "traceparent":
-		c.parent = value
-	case "tracestate":
-		c.state = value
-	}
-}
-
-// Keys implements propagation.TextMapCarrier.
-func (c *carrier) Keys() []string { return []string{"traceparent", "tracestate"} }
-
 // longestState is the maximum length of a tracestate that is kept while a span is queued:
 // the minimum of W3C Trace Context section 3.3.1.5. A longer one is dropped.
 const longestState = 512
@@ -116,15 +89,15 @@ func clientsContext(parent, state []byte) trace.SpanContext {
 	if len(state) > longestState {
 		state = nil
 	}
-	c := carrier{string(parent), string(state)}
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), &c))
+	c := propagation.MapCarrier{"traceparent": string(parent), "tracestate": string(state)}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), c))
 }
 
 // fields returns a span's context as the two headers.
 func fields(s trace.SpanContext) (parent, state string) {
-	var c carrier
-	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), s), &c)
-	return c.parent, c.state
+	c := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), s), c)
+	return c["traceparent"], c["tracestate"]
 }
 
 // wall converts times of a clock that was read at the start of the process, and has run

@@ -43,12 +43,6 @@ func (l look) line(width vg.Length) draw.LineStyle {
 	return draw.LineStyle{Color: l.color, Width: width, Dashes: l.dashes}
 }
 
-func (l look) see(alpha uint8) color.NRGBA {
-	c := l.color
-	c.A = alpha
-	return c
-}
-
 // path returns a series as points on a canvas.
 func path(c *draw.Canvas, g *gonum.Plot, xs, ys []float64) []vg.Point {
 	x, y := g.Transforms(c)
@@ -71,7 +65,9 @@ func (b band) Plot(c draw.Canvas, g *gonum.Plot) {
 	for i := len(low) - 1; i >= 0; i-- {
 		outline = append(outline, low[i])
 	}
-	c.FillPolygon(b.look.see(0x2a), outline)
+	pale := b.look.color
+	pale.A = 0x2a
+	c.FillPolygon(pale, outline)
 }
 
 // curve is the line of a series, with marked points if there are few.
@@ -83,11 +79,8 @@ type curve struct {
 func (l curve) Plot(c draw.Canvas, g *gonum.Plot) {
 	points := path(&c, g, l.series.X, l.series.Y)
 	style := l.look.line(lineWidth)
-	if l.series.Faint {
-		style.Width, style.Color = faintWidth, l.look.see(0x90)
-	}
 	c.StrokeLines(style, points)
-	if l.series.Faint || len(points) > manyPoints {
+	if len(points) > manyPoints {
 		return
 	}
 	for _, p := range points {

@@ -20,7 +20,7 @@ import (
 // small is large enough to show everything, and fast to draw.
 var small = Size{480, 300}
 
-// figure has everything that can be drawn: two panels, bands, a faint run, marks, and zeros on a
+// figure has everything that can be drawn: two panels, bands, marks, and zeros on a
 // logarithmic axis.
 func figure() *plot.Figure {
 	var x, wait, low, high []float64
@@ -35,7 +35,6 @@ func figure() *plot.Figure {
 			Series: []plot.Series{
 				{Name: "doubling", X: x, Y: wait, Low: low, High: high},
 				{Name: "zeros", X: x, Y: make([]float64, len(x))},
-				{Name: "zeros", X: x, Y: wait, Faint: true},
 			},
 			Marks: []plot.Mark{{At: 4, To: 6, Label: "outage"}, {At: -7, Label: "before"}, {At: 2, Label: "<&>"}},
 		}

@@ -18,14 +18,13 @@ import (
 
 // Lengths in points of 1/72 inch.
 const (
-	margin     = vg.Length(9)
-	titleSize  = vg.Length(12)
-	textSize   = vg.Length(9)
-	lineWidth  = vg.Length(1.6)
-	faintWidth = vg.Length(0.6)
-	sample     = vg.Length(18) // a line in the legend
-	gap        = vg.Length(14) // between entries of the legend, and between panels
-	header     = vg.Length(16) // above a panel
+	margin    = vg.Length(9)
+	titleSize = vg.Length(12)
+	textSize  = vg.Length(9)
+	lineWidth = vg.Length(1.6)
+	sample    = vg.Length(18) // a line in the legend
+	gap       = vg.Length(14) // between entries of the legend, and between panels
+	header    = vg.Length(16) // above a panel
 )
 
 // The approximate number of ticks of an axis, and how much of its length is free above the highest

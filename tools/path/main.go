@@ -10,7 +10,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -77,8 +76,6 @@ func Enter(file, function string) {
 `
 
 func main() {
-	calls := flag.Bool("calls", false, "list the entries in their order")
-	flag.Parse()
 	log.SetFlags(0)
 	dir, err := os.MkdirTemp("", "path")
 	check(err)
@@ -86,7 +83,7 @@ func main() {
 	inlined, err := inlinable()
 	check(err)
 	check(copyModule(dir, inlined))
-	report(request(dir), *calls)
+	report(request(dir))
 }
 
 func check(err error) {
@@ -233,13 +230,10 @@ func ask(c net.Conn) {
 }
 
 // report prints how often each file was entered.
-func report(entries []byte, calls bool) {
+func report(entries []byte) {
 	count := map[string]int{}
 	lines := strings.Split(strings.TrimSpace(string(entries)), "\n")
 	for _, line := range lines {
-		if calls {
-			fmt.Println(line)
-		}
 		count[strings.Fields(line)[1]]++
 	}
 	files := slices.SortedFunc(maps.Keys(count), func(a, b string) int { return cmp.Or(count[b]-count[a], cmp.Compare(a, b)) })

@@ -18,20 +18,21 @@ import (
 	"time"
 )
 
-// Bed is where a check runs. It ends all that was started on it. The zero Bed is ready for use.
+// Bed starts what a check needs and ends it afterwards. The zero value is ready for use. It is safe for
+// concurrent use.
 type Bed struct {
 	mu   sync.Mutex
 	undo []func()
 }
 
-// Later calls do when the Bed ends, the last first.
+// Later registers do for End. The last one registered is called first.
 func (b *Bed) Later(do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.undo = append(b.undo, do)
 }
 
-// End undoes all that was done on the Bed.
+// End ends everything that was started on the Bed.
 func (b *Bed) End() {
 	b.mu.Lock()
 	undo := b.undo
@@ -42,23 +43,30 @@ func (b *Bed) End() {
 	}
 }
 
-// TempDir returns a new directory, which is removed at the end. Programs that root starts may become
-// another user, so all may read it.
-func (b *Bed) TempDir() (string, error) {
+// TempDir returns a new directory, which is removed at the end. Every user may read it, because programs
+// that root starts may change their user.
+func (b *Bed) TempDir() string {
 	dir, err := os.MkdirTemp("", "bench-")
-	if err == nil {
-		b.Later(func() { _ = os.RemoveAll(dir) })
-		err = os.Chmod(dir, 0o755)
-	}
-	return dir, err
+	must(err)
+	b.Later(func() { _ = os.RemoveAll(dir) })
+	must(os.Chmod(dir, 0o755))
+	return dir
 }
 
-// Listen calls take for each connection to an address, in a goroutine of its own, and closes it then.
+// must panics if the machine has no directory or port for a check, as httptest.NewServer does.
+func must(err error) {
+	if err != nil {
+		panic("bench: " + err.Error())
+	}
+}
+
+// Listen listens at an address. It calls take for each connection, in a new goroutine, and then closes
+// the connection.
 func (b *Bed) Listen(addr string, take func(net.Conn)) (at string, err error) {
 	return b.Accept(addr, &Server{Take: take})
 }
 
-// Accept has s take the connections to an address.
+// Accept listens at an address for s.
 func (b *Bed) Accept(addr string, s *Server) (at string, err error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -69,17 +77,15 @@ func (b *Bed) Accept(addr string, s *Server) (at string, err error) {
 	return l.Addr().String(), nil
 }
 
-// Serve serves h on loopback.
-func (b *Bed) Serve(h http.Handler) (at string, err error) {
+// Serve starts an HTTP server on loopback.
+func (b *Bed) Serve(h http.Handler) (at string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
+	must(err)
 	s := &http.Server{Handler: h, DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0)}
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Serve(l) }()
 	b.Later(func() { _ = s.Close(); <-ended })
-	return l.Addr().String(), nil
+	return l.Addr().String()
 }
 
 // Impossible is the error of a check that this machine cannot run.
@@ -87,7 +93,8 @@ type Impossible struct{ Why string }
 
 func (i Impossible) Error() string { return "not possible here: " + i.Why }
 
-// WriteCertificate writes a self-signed certificate for ip, valid for a day until then, and its key.
+// WriteCertificate writes a self-signed certificate for ip and its key. It is valid for the day before
+// until.
 func WriteCertificate(file string, ip net.IP, until time.Time) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -22,7 +22,7 @@ func TestFindingsOfOneKindAreToldAFewTimes(t *testing.T) {
 		t.Errorf("the longest is %d", got)
 	}
 	all := f.All()
-	if len(all) != mostTold+3 || all[len(all)-1] != "a: 100 in all" || f.N() != 102 || !slices.Contains(f.Kinds(), "b") {
+	if len(all) != mostPerKind+3 || all[len(all)-1] != "a: 100 in all" || f.N() != 102 || !slices.Contains(f.Kinds(), "b") {
 		t.Errorf("%d: %q", f.N(), all)
 	}
 }
@@ -52,11 +52,7 @@ func TestARecorderKnowsTheBytesOfEachRequest(t *testing.T) {
 	}}
 	var b Bed
 	defer b.End()
-	at, err := b.Record(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.Dial("tcp", at)
+	c, err := net.Dial("tcp", b.Record(r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,5 +87,21 @@ func TestStatusesLeaveOutInterimOnes(t *testing.T) {
 	responses := "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n" + "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 404 x\r\nContent-Length: 2\r\n\r\nno"
 	if got := Statuses([]byte(responses), "HEAD", "POST"); !slices.Equal(got, []int{200, 404}) {
 		t.Error(got)
+	}
+}
+
+func TestABucketSaysWhenItHasEnough(t *testing.T) {
+	now := time.Now()
+	b := NewBucket(10, 10, now)
+	b.Level = 0
+	if d := b.Until(5); d != 500*time.Millisecond {
+		t.Errorf("%v until 5", d)
+	}
+	b.Fill(now.Add(500 * time.Millisecond))
+	if d := b.Until(5); d != 0 || b.Until(b.Capacity) != 500*time.Millisecond {
+		t.Errorf("%v until 5, %v until full", d, b.Until(b.Capacity))
+	}
+	if b.Fill(now.Add(time.Hour)); b.Level != 10 {
+		t.Errorf("level %v", b.Level)
 	}
 }

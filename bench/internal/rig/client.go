@@ -10,11 +10,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// Patient is a connection each of whose reads may take as long as Quiet.
+// Patient is a connection with a time limit, Quiet, for each read.
 type Patient struct {
 	net.Conn
 	Quiet time.Duration
@@ -25,12 +26,11 @@ func (p *Patient) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// mostQuiet is how long Exchange waits for the end, after its own.
+// mostQuiet is how long Exchange waits after it has ended its own side.
 const mostQuiet = 20 * time.Second
 
-// Exchange sends raw on a connection of its own and returns all that comes back. If the other side is
-// quiet for so long, it ends its own side: a proxy that waits for the rest of a body then has it.
-// port is its own.
+// Exchange sends raw over a new connection and returns all that comes back, and its own port. If nothing
+// comes for the time quiet, it ends its own side, so that a proxy does not wait for the rest of a body.
 func Exchange(addr string, raw []byte, quiet time.Duration) (all []byte, port string, err error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -56,7 +56,7 @@ func Exchange(addr string, raw []byte, quiet time.Duration) (all []byte, port st
 	}
 }
 
-// Statuses reads the final statuses of the responses to requests with these methods, and then to GETs.
+// Statuses returns the final statuses of responses to requests with these methods, and to GETs after them.
 func Statuses(responses []byte, methods ...string) (all []int) {
 	r := bufio.NewReader(bytes.NewReader(responses))
 	for {
@@ -75,7 +75,7 @@ func Statuses(responses []byte, methods ...string) (all []int) {
 	}
 }
 
-// KindOf is a short name of what went wrong.
+// KindOf returns a short name for an error.
 func KindOf(err error) string {
 	var timeout net.Error
 	switch {
@@ -91,7 +91,7 @@ func KindOf(err error) string {
 	return "other"
 }
 
-// Sleep reports whether d passed before ctx ended.
+// Sleep waits for d. It reports whether d passed before ctx ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -104,7 +104,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Await waits until it is so, and no longer than limit.
+// Await waits until so returns true, at most for limit.
 func Await(ctx context.Context, what string, limit time.Duration, so func() bool) error {
 	for end := time.Now().Add(limit); !so(); {
 		if time.Now().After(end) {
@@ -115,4 +115,15 @@ func Await(ctx context.Context, what string, limit time.Duration, so func() bool
 		}
 	}
 	return nil
+}
+
+// Parallel calls f with 0 to n-1, at most many at a time, and returns when all calls have returned.
+func Parallel(many, n int, f func(i int)) {
+	var all sync.WaitGroup
+	room := make(chan struct{}, many)
+	for i := range n {
+		room <- struct{}{}
+		all.Go(func() { defer func() { <-room }(); f(i) })
+	}
+	all.Wait()
 }

@@ -3,34 +3,39 @@ package rig
 import (
 	"context"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// What a Crowd counts of each request.
+// What a Crowd counts for each request.
 const (
 	Good = "good"  // 200 in time
-	Late = "late"  // nothing in time
-	Bad  = "bad: " // and a status or a kind of error
+	Late = "late"  // no response in time
+	Bad  = "bad: " // followed by a status or a kind of error
 )
 
-// Crowd are clients that have one request at a time each. After a good response a client pauses for
-// an exponential time.
+// Crowd is a number of clients. Each has one request at a time. After a good response it pauses for an
+// exponentially distributed time.
 type Crowd struct {
 	N        int
-	Every    time.Duration // mean of the pause; 0: none
-	Patience time.Duration // for a response
+	Every    time.Duration // mean of the pause; 0 means none
+	Patience time.Duration // how long a client waits for a response
 	Seed     uint64
-	Path     func(client int) string // of what a client asks for
-	// Again is the pause before the request is sent again, after failed+1 failures in a row; nil: it is not.
+	Path     func(client int) string // what a client requests
+	// Again returns the pause before a client sends its request again, after failed+1 failures in a row.
+	// If it is nil, the client goes on as after a good response.
 	Again func(r *rand.Rand, failed int) time.Duration
 }
 
-// Run runs the clients, shared out evenly among addrs, until ctx ends.
+// Run starts the clients, shared out evenly among addrs. They end with ctx.
 func (c *Crowd) Run(ctx context.Context, addrs []string, t *Timeline) *sync.WaitGroup {
 	var all sync.WaitGroup
 	for i := range c.N {
@@ -45,7 +50,8 @@ func (c *Crowd) Run(ctx context.Context, addrs []string, t *Timeline) *sync.Wait
 	return &all
 }
 
-// source spreads clients over the loopback network, so that no address runs out of ports.
+// source returns the address of a client. The clients are spread over the loopback network, so that no
+// address runs out of ports.
 func source(client int) net.IP {
 	client /= 20
 	return net.IPv4(127, 0, byte(1+client/200), byte(1+client%200))
@@ -61,8 +67,8 @@ func (c *Crowd) run(ctx context.Context, client *http.Client, url string, r *ran
 	}
 }
 
-// Try sends one request, counts what came of it, and reports whether that was a 200. A kept
-// connection that was closed meanwhile is replaced, as by every client library.
+// Try sends one request, counts its result, and reports whether the status was 200. If an idle
+// connection was closed, it uses another one, as every client library does.
 func (c *Crowd) Try(ctx context.Context, client *http.Client, url string, t *Timeline) bool {
 	began := time.Now()
 	status, err := c.get(ctx, client, url)
@@ -98,4 +104,131 @@ func (c *Crowd) get(ctx context.Context, client *http.Client, url string) (statu
 	defer res.Body.Close()
 	_, err = io.Copy(io.Discard, res.Body)
 	return res.StatusCode, err
+}
+
+// Tick is the resolution of a Timeline.
+const Tick = 100 * time.Millisecond
+
+// Counts are numbers by name. They add up, except that for a name that ends in " at once" the largest
+// number is kept.
+type Counts map[string]int
+
+// Add adds o to c.
+func (c Counts) Add(o Counts) {
+	for name, n := range o {
+		if strings.HasSuffix(name, " at once") {
+			c[name] = max(c[name], n)
+		} else {
+			c[name] += n
+		}
+	}
+}
+
+// Kinds returns the sum of the counts whose name has the prefix begin.
+func (c Counts) Kinds(begin string) (sum int) {
+	for name, n := range c {
+		if strings.HasPrefix(name, begin) {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// Timeline counts what happens in each Tick. It is safe for concurrent use.
+type Timeline struct {
+	made  time.Time
+	began atomic.Int64 // nanoseconds after made
+
+	mu    sync.Mutex // guards what follows
+	ticks []Counts
+	took  []time.Duration
+}
+
+// NewTimeline returns a Timeline that begins now.
+func NewTimeline() *Timeline { return &Timeline{made: time.Now()} }
+
+// Begin restarts the timeline. What was counted before stays in its first tick.
+func (t *Timeline) Begin() { t.began.Store(int64(time.Since(t.made))) }
+
+// Since returns the time since the begin.
+func (t *Timeline) Since() time.Duration {
+	return max(0, time.Since(t.made)-time.Duration(t.began.Load()))
+}
+
+// Until waits for a time since the begin. It reports whether it came before ctx ended.
+func (t *Timeline) Until(ctx context.Context, at time.Duration) bool { return Sleep(ctx, at-t.Since()) }
+
+// Count adds n to a name in the current tick.
+func (t *Timeline) Count(name string, n int) {
+	i := int(t.Since() / Tick)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.ticks) <= i {
+		t.ticks = append(t.ticks, Counts{})
+	}
+	t.ticks[i].Add(Counts{name: n})
+}
+
+// Took records how long a response took.
+func (t *Timeline) Took(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.took = append(t.took, d)
+}
+
+// Within returns the time within which this share of the responses arrived; 0 if there were none.
+func (t *Timeline) Within(share float64) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.took) == 0 {
+		return 0
+	}
+	all := slices.Sorted(slices.Values(t.took))
+	return all[min(int(share*float64(len(all))), len(all)-1)]
+}
+
+// Sum returns the sum of the ticks from from (inclusive) to to (exclusive).
+func (t *Timeline) Sum(from, to time.Duration) Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Sum(t.ticks, from, to)
+}
+
+// Total returns the sum of all ticks.
+func (t *Timeline) Total() Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Sum(t.ticks, 0, time.Duration(len(t.ticks))*Tick)
+}
+
+// Ticks returns a copy of the ticks of the first length.
+func (t *Timeline) Ticks(length time.Duration) []Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]Counts, length/Tick)
+	for i := range all {
+		if all[i] = (Counts{}); i < len(t.ticks) {
+			all[i] = maps.Clone(t.ticks[i])
+		}
+	}
+	return all
+}
+
+// Sum returns the sum of ticks from from (inclusive) to to (exclusive).
+func Sum(ticks []Counts, from, to time.Duration) Counts {
+	sum := Counts{}
+	first := max(0, min(int(from/Tick), len(ticks)))
+	for _, c := range ticks[first:max(first, min(int(to/Tick), len(ticks)))] {
+		sum.Add(c)
+	}
+	return sum
+}
+
+// Seconds returns the sums of ticks by whole seconds.
+func Seconds(ticks []Counts) (all []Counts) {
+	const perSecond = int(time.Second / Tick)
+	for i := 0; i+perSecond <= len(ticks); i += perSecond {
+		all = append(all, Sum(ticks, time.Duration(i)*Tick, time.Duration(i+perSecond)*Tick))
+	}
+	return all
 }

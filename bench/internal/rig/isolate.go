@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// CanMount returns why this machine has no mount namespace for us; nil means that it has.
+// CanMount returns an Impossible error if this machine has no mount namespaces.
 func CanMount() error {
 	if out, err := exec.Command("unshare", "--mount", "mount", "--bind", "/tmp", "/tmp").CombinedOutput(); err != nil {
 		return Impossible{fmt.Sprintf("no mount namespace: %s %v", strings.TrimSpace(string(out)), err)}
@@ -21,25 +21,25 @@ func CanMount() error {
 	return nil
 }
 
-// Mounting is a command line that runs a program, with more of its shell line, where a mount is made
-// that nobody else sees and that ends with it.
+// Mounting returns a command line that makes a private mount and then runs a program. more is appended to
+// the program's shell command.
 func Mounting(mount string, more ...string) []string {
 	return []string{"unshare", "--mount", "sh", "-c", mount + ` && exec "$@" ` + strings.Join(more, " "), "sh"}
 }
 
-// Answer is what a name server says of a name. The zero Answer is silence.
+// Answer is the answer of a name server. The zero value means no answer.
 type Answer struct {
 	IP    string
 	Fails bool // SERVFAIL
 }
 
-// NameServer answers questions for IPv4 addresses at ip, port 53. It returns the command line by way
-// of which a program asks this server and nobody else; dir keeps a file for it.
-func (b *Bed) NameServer(ip, dir string, answer func(name string) Answer) (by []string, err error) {
+// NameServer answers questions for IPv4 addresses at ip, port 53. It returns a command line that makes
+// a program ask this server and nobody else.
+func (b *Bed) NameServer(ip string, answer func(name string) Answer) (by []string, err error) {
 	if err := CanMount(); err != nil {
 		return nil, err
 	}
-	conf := filepath.Join(dir, "resolv.conf")
+	conf := filepath.Join(b.TempDir(), "resolv.conf")
 	if err := os.WriteFile(conf, []byte("nameserver "+ip+"\noptions timeout:1 attempts:2\n"), 0o644); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (b *Bed) NameServer(ip, dir string, answer func(name string) Answer) (by []
 	return Mounting("mount --bind " + conf + " /etc/resolv.conf"), nil
 }
 
-// replyTo is the reply to a question, which holds for a second; nil: none.
+// replyTo returns the reply to a question, with a TTL of a second; nil means no reply.
 func replyTo(question []byte, answer func(name string) Answer) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(question)
@@ -88,14 +88,14 @@ func replyTo(question []byte, answer func(name string) Answer) []byte {
 	return reply
 }
 
-// Group is a control group of our own with a memory limit, of version 2 if it has the memory
-// controller, else of version 1. It needs Linux and root.
+// Group is a control group with a memory limit. It is of version 2 if that has the memory controller, else
+// of version 1. It needs Linux and root.
 type Group struct {
 	dir     string
 	Version int
 }
 
-// NewGroup makes one, which is removed at the end.
+// NewGroup makes a Group, which is removed at the end.
 func (b *Bed) NewGroup(name string, limit int64) (*Group, error) {
 	var tried []string
 	for _, way := range []struct {
@@ -106,7 +106,7 @@ func (b *Bed) NewGroup(name string, limit int64) (*Group, error) {
 		err := os.Mkdir(g.dir, 0o755)
 		if err == nil {
 			b.Later(func() { _ = os.Remove(g.dir) })
-			// Without the controller there is no such file; in a tmpfs it must not be created.
+			// Without the controller there is no such file. A tmpfs would create it.
 			var f *os.File
 			if f, err = os.OpenFile(filepath.Join(g.dir, way.control), os.O_WRONLY, 0); err == nil {
 				_, err = f.WriteString(strconv.FormatInt(limit, 10))
@@ -121,22 +121,22 @@ func (b *Bed) NewGroup(name string, limit int64) (*Group, error) {
 	return nil, Impossible{"no cgroup with a memory limit: " + strings.Join(tried, "; ")}
 }
 
-// By is a command line that starts a program in the group.
+// By returns a command line that starts a program in the group.
 func (g *Group) By() []string {
 	return []string{"sh", "-c", `echo $$ >"` + g.dir + `/cgroup.procs" && exec "$@"`, "sh"}
 }
 
-// Peak is the most memory that its processes had, in bytes.
+// Peak returns the most memory that its processes had, in bytes.
 func (g *Group) Peak() (int64, error) {
 	return g.number([]string{"memory.max_usage_in_bytes", "memory.peak"}[g.Version-1], "")
 }
 
-// Kills is how many of its processes were killed for their memory.
+// Kills returns how many of its processes were killed for their memory.
 func (g *Group) Kills() (int64, error) {
 	return g.number([]string{"memory.oom_control", "memory.events"}[g.Version-1], "oom_kill ")
 }
 
-// number reads the number behind key in the line of a file that begins with it.
+// number returns the number that follows key at the beginning of a line of a file.
 func (g *Group) number(file, key string) (int64, error) {
 	b, err := os.ReadFile(filepath.Join(g.dir, file))
 	if err != nil {

@@ -6,25 +6,25 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// Load is work for wrk.
+// Load is a load that wrk sends.
 type Load struct {
 	URL         string
 	Connections int
 	For         time.Duration // whole seconds
-	Method      string        // "" = GET
+	Method      string        // "" means GET
 	BodyBytes   int
-	Headers     int  // request headers of 40 bytes besides the usual ones
+	Headers     int  // additional request headers, of 40 bytes
 	Distinct    bool // no two requests have the same query and X-Trace-Id
 	Cores       []int
 }
 
-// Result is what wrk saw.
+// Result is what wrk reports.
 type Result struct {
 	Requests     int
 	Failed       int // responses other than 2xx and 3xx
@@ -32,7 +32,7 @@ type Result struct {
 	P50          time.Duration
 }
 
-// script sets method and body; wrk has no flags for them.
+// script sets method and body, for which wrk has no flags, and prints the results for parseWrk.
 const script = `wrk.method = %q
 if %d > 0 then wrk.body = string.rep("x", %[2]d); wrk.headers["Content-Type"] = "application/octet-stream" end
 for i = 1, %[3]d do wrk.headers[string.format("X-Field-%%04d", i)] = "abcdefghijklmnopqrstuvwx" end
@@ -44,9 +44,13 @@ if %[4]t then
     return wrk.format(nil, wrk.path .. "?item=" .. n)
   end
 end
+done = function(summary, latency)
+  local e = summary.errors
+  print("result", summary.requests, e.status, e.connect + e.read + e.write + e.timeout, latency:percentile(50))
+end
 `
 
-// Send runs wrk once.
+// Send sends the load.
 func (l *Load) Send(ctx context.Context) (*Result, error) {
 	method := l.Method
 	if method == "" {
@@ -54,15 +58,12 @@ func (l *Load) Send(ctx context.Context) (*Result, error) {
 	}
 	var b Bed
 	defer b.End()
-	dir, err := b.TempDir()
-	if err != nil {
-		return nil, err
-	}
+	dir := b.TempDir()
 	if err := os.WriteFile(dir+"/load.lua", fmt.Appendf(nil, script, method, l.BodyBytes, l.Headers, l.Distinct), 0o600); err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "wrk", "-t1", "-c"+strconv.Itoa(l.Connections), "-d"+strconv.Itoa(max(1, int(l.For/time.Second)))+"s",
-		"--timeout", "60s", "--latency", "-s", dir+"/load.lua", l.URL)
+		"--timeout", "60s", "-s", dir+"/load.lua", l.URL)
 	var out []byte
 	if err := pinned(l.Cores, func() (err error) { out, err = cmd.CombinedOutput(); return err }); err != nil {
 		return nil, fmt.Errorf("wrk: %w: %s", err, out)
@@ -70,31 +71,18 @@ func (l *Load) Send(ctx context.Context) (*Result, error) {
 	return parseWrk(out)
 }
 
-var (
-	wrkRequests = regexp.MustCompile(`(\d+) requests in`)
-	wrkFailed   = regexp.MustCompile(`Non-2xx or 3xx responses: (\d+)`)
-	wrkErrors   = regexp.MustCompile(`Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)`)
-	wrkP50      = regexp.MustCompile(`\s50%\s+([\d.]+(us|ms|s|m))`)
-)
-
+// parseWrk reads what script prints.
 func parseWrk(out []byte) (*Result, error) {
-	m := wrkRequests.FindSubmatch(out)
-	if m == nil {
-		return nil, fmt.Errorf("wrk printed nothing that is understood: %s", out)
+	_, line, _ := strings.Cut(string(out), "\nresult")
+	r, errs, us := &Result{}, 0, 0.0
+	if _, err := fmt.Sscan(line, &r.Requests, &r.Failed, &errs, &us); err != nil {
+		return nil, fmt.Errorf("wrk printed no result: %s", out)
 	}
-	r := &Result{SocketErrors: wrkErrors.Match(out)}
-	r.Requests, _ = strconv.Atoi(string(m[1]))
-	if m := wrkFailed.FindSubmatch(out); m != nil {
-		r.Failed, _ = strconv.Atoi(string(m[1]))
-	}
-	if m := wrkP50.FindSubmatch(out); m != nil {
-		r.P50, _ = time.ParseDuration(string(m[1]))
-	}
+	r.SocketErrors, r.P50 = errs > 0, time.Duration(us*float64(time.Microsecond))
 	return r, nil
 }
 
-// Cost sends load, which must go to p, and returns the CPU time of p for each request in
-// microseconds, with what was sent.
+// Cost sends a load to p. It returns the CPU time of p per request, in microseconds.
 func (p *Proxy) Cost(ctx context.Context, load *Load) (float64, *Result, error) {
 	before, err := p.CPU()
 	if err != nil {
@@ -114,16 +102,16 @@ func (p *Proxy) Cost(ctx context.Context, load *Load) (float64, *Result, error) 
 	return (after - before).Seconds() * 1e6 / float64(sent.Requests), sent, nil
 }
 
-// Division is which cores are whose.
+// Division says who uses which cores.
 type Division struct {
 	One  []int // a proxy on one core
 	Two  []int // a proxy on two, if there are two
 	Load []int // upstream and wrk
-	// Beside: the load has cores of its own also beside a proxy on two.
+	// Beside is true if the load does not share cores with a proxy on two.
 	Beside bool
 }
 
-// Divide gives the proxy the first cores that this process may use, and the load the others.
+// Divide assigns the first cores of this process to the proxy and the others to the load.
 func Divide() Division {
 	all := Cores()
 	d := Division{One: all[:1], Two: all[:min(2, len(all))], Load: all, Beside: len(all) >= 4}
@@ -133,7 +121,7 @@ func Divide() Division {
 	return d
 }
 
-// Median is the middle of all, or the mean of its two middle ones; 0 of none.
+// Median returns the median; 0 if there are no values.
 func Median(all []float64) float64 {
 	if len(all) == 0 {
 		return 0
@@ -142,14 +130,39 @@ func Median(all []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// Ratios are the median, the least and the largest of a to b, each by its round.
-func Ratios(a, b []float64) (median, least, most float64) {
-	if len(a) == 0 || len(a) != len(b) {
-		return 0, 0, 0
+// Rounds gives each of names a turn in every round, in a rotating order. Round -1 opens connections and
+// fills buffers. It does not count.
+func Rounds(n int, names []string, turn func(round int, name string) error) error {
+	for round := -1; round < n; round++ {
+		for i := range names {
+			name := names[(i+round+1)%len(names)]
+			if err := turn(round, name); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
 	}
-	all := make([]float64, len(a))
-	for i := range all {
-		all[i] = a[i] / b[i]
+	return nil
+}
+
+// Figures are the results of one proxy.
+type Figures struct {
+	All    []float64 `json:"all"` // by rounds
+	Median float64   `json:"median"`
+	Ratio  float64   `json:"ratio,omitempty"` // to another proxy, the median of the ratios within the rounds
+	Low    float64   `json:"ratio_lowest,omitempty"`
+	High   float64   `json:"ratio_highest,omitempty"`
+}
+
+// Conclude sets the median and the ratios to another proxy. There are no ratios if that has another number
+// of figures.
+func (f *Figures) Conclude(to []float64) {
+	f.Median = Median(f.All)
+	if f.Ratio, f.Low, f.High = 0, 0, 0; len(f.All) == 0 || len(f.All) != len(to) {
+		return
 	}
-	return Median(all), slices.Min(all), slices.Max(all)
+	ratios := make([]float64, len(to))
+	for i := range to {
+		ratios[i] = f.All[i] / to[i]
+	}
+	f.Ratio, f.Low, f.High = Median(ratios), slices.Min(ratios), slices.Max(ratios)
 }

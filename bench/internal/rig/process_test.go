@@ -10,10 +10,7 @@ func TestOwnAddressesAreFreeAndDiffer(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8")
 	}
-	all, err := OwnAddresses(100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := OwnAddresses(100)
 	seen := map[string]bool{}
 	for _, a := range all {
 		l, err := net.Listen("tcp", a)

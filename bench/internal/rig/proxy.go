@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,19 +13,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
-// Spec says how retryproxy is started.
+// Spec says how to start retryproxy.
 type Spec struct {
 	Program       string
 	Upstream      string   // URL
-	Listen, Admin string   // host:port or unix:/path; "": addresses of its own
-	Env           []string // its settings; of two with the same name the last counts
-	By            []string // a command line that starts it, in the end by exec; nil: none
-	Log           string   // a file for what it prints; "": the last lines are kept
-	Cores         []int    // nil: any
+	Listen, Admin string   // host:port or unix:/path; "" means new addresses
+	Env           []string // settings; the last one of a name counts
+	By            []string // a command line that starts it with exec; may be nil
+	Log           string   // a file for its output; may be ""
+	Cores         []int    // may be nil
 	Now           bool     // Start does not wait until it is ready
 }
 
@@ -32,7 +32,7 @@ type Spec struct {
 type Proxy struct {
 	*Child
 	Addr, Admin string
-	Admins      *http.Client // for the admin listener, whatever the host of a URL; each request has a connection of its own
+	Admins      *http.Client // client of the admin listener, with a new connection for each request
 	log         string
 }
 
@@ -46,10 +46,7 @@ func Network(addr string) (network, address string) {
 
 // Start starts retryproxy and waits until it is ready. It is killed at the end.
 func (b *Bed) Start(ctx context.Context, s Spec) (*Proxy, error) {
-	own, err := OwnAddresses(2)
-	if err != nil {
-		return nil, err
-	}
+	own := OwnAddresses(2)
 	for i, addr := range []*string{&s.Listen, &s.Admin} {
 		if *addr == "" {
 			*addr = own[i]
@@ -77,38 +74,28 @@ func (b *Bed) Start(ctx context.Context, s Spec) (*Proxy, error) {
 	if s.Now {
 		return p, nil
 	}
-	if err := p.awaitReady(ctx); err != nil {
+	if err := p.await(ctx, func() error { _, _, err := p.Get("/readyz"); return err }); err != nil {
 		return nil, fmt.Errorf("the proxy is not ready: %w; it said:\n%s", err, p.Said())
 	}
 	return p, nil
 }
 
-// StartMany starts n of them at once.
+// StartMany starts n of them concurrently.
 func (b *Bed) StartMany(ctx context.Context, s Spec, n int) ([]*Proxy, error) {
 	all, errs := make([]*Proxy, n), make([]error, n)
-	var wait sync.WaitGroup
-	for i := range n {
-		wait.Go(func() { all[i], errs[i] = b.Start(ctx, s) })
-	}
-	wait.Wait()
+	Parallel(n, n, func(i int) { all[i], errs[i] = b.Start(ctx, s) })
 	return all, errors.Join(errs...)
 }
 
-func (p *Proxy) awaitReady(ctx context.Context) (err error) {
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
-		if _, _, err = p.Get("/readyz"); err == nil {
-			return nil
-		}
-		select {
-		case <-p.Exited:
-			return errors.New("it ended at once")
-		case <-time.After(20 * time.Millisecond):
-		}
+// Addrs returns the addresses of proxies.
+func Addrs(all []*Proxy) (addrs []string) {
+	for _, p := range all {
+		addrs = append(addrs, p.Addr)
 	}
-	return errors.Join(err, ctx.Err())
+	return addrs
 }
 
-// Get asks the admin listener; another status than 200 is an error.
+// Get sends a GET to the admin listener. A status other than 200 is an error.
 func (p *Proxy) Get(path string) (http.Header, []byte, error) {
 	res, err := p.Admins.Get("http://localhost" + path)
 	if err != nil {
@@ -131,32 +118,31 @@ func (p *Proxy) Scrape() (Series, error) {
 	return ReadSeries(string(text))
 }
 
-// Said is the last of what the process printed.
+// Said returns the last of what the process printed.
 func (p *Proxy) Said() string {
 	b, _ := os.ReadFile(p.log)
 	return p.Lines() + string(b[max(0, len(b)-8<<10):])
 }
 
-// Peer is another proxy, or any program that one file configures.
+// Peer is another proxy, or any program with one configuration file.
 type Peer struct {
 	Program string
-	Args    []string // before the file's name
-	Config  string   // {listen} ({host}, {port}), {upstream} and {dir} stand for the addresses and a directory of its own
+	Args    []string // before the name of the file
+	Config  string   // with {listen} ({host}, {port}), {upstream} and {dir}, a new directory
+	Listen  string   // "" means a new address
 	Now     bool     // StartPeer does not wait until it accepts connections
+}
+
+// Redis is a redis-server or valkey-server that keeps nothing on disk.
+func Redis(program string) Peer {
+	return Peer{Program: program, Config: "bind {host}\nport {port}\ndir {dir}\nsave \"\"\nappendonly no\nmaxmemory 64mb\n"}
 }
 
 // StartPeer starts a peer in front of an upstream address and waits until it accepts connections.
 func (b *Bed) StartPeer(p Peer, upstream string, cores []int) (*Proxy, error) {
-	dir, err := b.TempDir()
-	if err != nil {
-		return nil, err
-	}
-	own, err := OwnAddresses(1)
-	if err != nil {
-		return nil, err
-	}
-	host, port, _ := strings.Cut(own[0], ":")
-	text := strings.NewReplacer("{listen}", own[0], "{host}", host, "{port}", port, "{upstream}", upstream, "{dir}", dir).Replace(p.Config)
+	dir, own := b.TempDir(), cmp.Or(p.Listen, OwnAddresses(1)[0])
+	host, port, _ := strings.Cut(own, ":")
+	text := strings.NewReplacer("{listen}", own, "{host}", host, "{port}", port, "{upstream}", upstream, "{dir}", dir).Replace(p.Config)
 	if err := os.WriteFile(dir+"/config", []byte(text), 0o644); err != nil {
 		return nil, err
 	}
@@ -166,7 +152,7 @@ func (b *Bed) StartPeer(p Peer, upstream string, cores []int) (*Proxy, error) {
 	}
 	cmd := exec.Command(p.Program, args...)
 	cmd.Env = environ()
-	proxy := &Proxy{Addr: own[0]}
+	proxy := &Proxy{Addr: own}
 	if err := pinned(cores, func() (err error) { proxy.Child, err = Start(cmd, nil); return err }); err != nil {
 		return nil, err
 	}

@@ -5,37 +5,40 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
+	"time"
 
 	"github.com/retryproxy/retryproxy/plot"
 )
 
-// Document heads all that was measured: without machine, commit and versions a figure means nothing.
+// Document is the head of a report. Figures mean nothing without machine, commit and versions.
 type Document struct {
 	Args     []string     `json:"args"`
 	Commit   string       `json:"commit"`
 	Machine  string       `json:"machine"`
 	Programs []string     `json:"programs"`
-	Figure   *plot.Figure `json:"figure,omitempty"` // which retryproxy-plot can draw again
+	Figure   *plot.Figure `json:"figure,omitempty"` // for retryproxy-plot
 }
 
-// NewDocument heads what a run with these arguments measures of programs with these versions.
+// NewDocument returns the head for a run with these arguments and programs.
 func NewDocument(args []string, programs ...string) Document {
 	return Document{Args: args, Commit: Commit(), Machine: Describe(), Programs: programs}
 }
 
-// Head prints what the document says of the run.
+// Head writes the head.
 func (d *Document) Head(w io.Writer) {
 	fmt.Fprintf(w, "Machine: %s. Commit %s.\n%s.\n", d.Machine, d.Commit, strings.Join(d.Programs, ". "))
 }
 
-// WriteJSON writes all that was measured to a file; "" is none.
+// WriteJSON writes v to a file unless its name is "".
 func WriteJSON(file string, v any) error {
 	if file == "" {
 		return nil
@@ -47,7 +50,7 @@ func WriteJSON(file string, v any) error {
 	return os.WriteFile(file, append(b, '\n'), 0o666)
 }
 
-// Columns prints rows whose columns are separated by tabs.
+// Columns writes rows with tab-separated columns.
 func Columns(w io.Writer, rows ...string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, row := range rows {
@@ -57,7 +60,7 @@ func Columns(w io.Writer, rows ...string) {
 	fmt.Fprintln(w)
 }
 
-// Describe names system, kernel, processor and cores.
+// Describe returns system, kernel, processor and cores.
 func Describe() string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	text := fmt.Sprintf("%s/%s %s, ", runtime.GOOS, runtime.GOARCH, bytes.TrimSpace(kernel))
@@ -69,7 +72,7 @@ func Describe() string {
 	return text + fmt.Sprintf("%d cores", runtime.NumCPU())
 }
 
-// Commit is what the running program was built from; "unknown" without -buildvcs=true.
+// Commit returns the commit of the running program; "unknown" without -buildvcs=true.
 func Commit() string {
 	revision, changed := "unknown", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -85,7 +88,7 @@ func Commit() string {
 	return revision + changed
 }
 
-// Version is the first line that a program prints about itself; its name if it prints none.
+// Version returns the first line that a program prints; its name if it prints none.
 func Version(program string, args ...string) string {
 	out, err := exec.Command(program, args...).CombinedOutput()
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
@@ -95,47 +98,100 @@ func Version(program string, args ...string) string {
 	return line
 }
 
-// Progress shows one line at a time: in place on a terminal, else one after the other. It is safe
-// for concurrent use.
-type Progress struct {
-	mu      sync.Mutex
-	w       io.Writer
-	inPlace bool
-	open    bool // a line without its end is shown
+// mostPerKind bounds the findings of one kind that are kept as text.
+const mostPerKind = 10
+
+// Findings collects violations and counts. The zero value is ready for use. It is safe for concurrent
+// use.
+type Findings struct {
+	mu    sync.Mutex // guards what follows
+	n     int
+	kinds map[string]int
+	first []string
+
+	counts  map[string]int64
+	longest map[string]time.Duration
 }
 
-// NewProgress writes to w: in place if w is a terminal and neither NO_COLOR nor a dumb terminal
-// asks for plain text.
-func NewProgress(w io.Writer) *Progress { return &Progress{w: w, inPlace: isTerminal(w)} }
-
-func isTerminal(w io.Writer) bool {
-	f, isFile := w.(*os.File)
-	if !isFile || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return false
+// Add adds a violation. Its kind is the format up to the first colon.
+func (f *Findings) Add(format string, a ...any) {
+	kind, _, _ := strings.Cut(format, ":")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.kinds == nil {
+		f.kinds = map[string]int{}
 	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	f.n++
+	if f.kinds[kind]++; f.kinds[kind] <= mostPerKind {
+		f.first = append(f.first, fmt.Sprintf(format, a...))
+	}
 }
 
-// Line shows the state of things, in place of the previous line if it can.
-func (p *Progress) Line(format string, a ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	text := fmt.Sprintf(format, a...)
-	if !p.inPlace {
-		fmt.Fprintln(p.w, text)
-		return
+// Count adds n to what is counted under a name.
+func (f *Findings) Count(what string, n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.counts == nil {
+		f.counts = map[string]int64{}
 	}
-	fmt.Fprintf(p.w, "\r\x1b[K%s", text)
-	p.open = true
+	f.counts[what] += n
 }
 
-// End ends the line shown in place.
-func (p *Progress) End() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.open {
-		fmt.Fprintln(p.w)
-		p.open = false
+// Counted returns the count of a name.
+func (f *Findings) Counted(what string) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.counts[what]
+}
+
+// Counts returns a copy of all counts.
+func (f *Findings) Counts() map[string]int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.counts)
+}
+
+// AtLeast adds a violation if fewer than n were counted: a judge that saw too little proves nothing.
+func (f *Findings) AtLeast(n int64, what string) {
+	if got := f.Counted(what); got < n {
+		f.Add("only %d %s: nothing can be said", got, what)
 	}
+}
+
+// Longest records how long something took. It returns the longest time recorded under the name.
+func (f *Findings) Longest(what string, d time.Duration) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.longest == nil {
+		f.longest = map[string]time.Duration{}
+	}
+	f.longest[what] = max(f.longest[what], d)
+	return f.longest[what]
+}
+
+// N returns the number of violations.
+func (f *Findings) N() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}
+
+// Kinds returns the kinds of the violations, sorted.
+func (f *Findings) Kinds() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.kinds))
+}
+
+// All returns the first violations of each kind, and the totals of the kinds that had more.
+func (f *Findings) All() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := slices.Clone(f.first)
+	for _, kind := range slices.Sorted(maps.Keys(f.kinds)) {
+		if n := f.kinds[kind]; n > mostPerKind {
+			all = append(all, fmt.Sprintf("%s: %d in all", kind, n))
+		}
+	}
+	return all
 }

@@ -1,27 +1,26 @@
 package rig
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 )
 
-// The upstream of loads answers what the path of a request asks for:
+// The upstream of loads responds as the path says:
 //
 //	/small       a JSON object of 200 bytes
-//	/distinct    the same, with an X-Trace that no other response has
+//	/distinct    the same, with a different X-Trace each time
 //	/bytes/N     N bytes
-//	/sink        reads the body to its end, then says ok
-//	/fail/P      503 to P of 100 requests, drawn one by one from a fixed sequence, else ok
+//	/sink        ok, after the body
+//	/fail/P      503 to P percent of requests, in a fixed pseudo-random order, else ok
 //	/busy/S      503 with Retry-After: S
 //
-// It keeps connections open, costs little, and reads only what the proxies under test write.
+// It keeps connections open, takes little CPU, and parses only what the proxies under test send.
 
 const roleUpstream = "upstream"
 
@@ -31,31 +30,30 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		go (&Server{Take: func(c net.Conn) { _ = (&upstream{conn: c, buf: make([]byte, 64<<10)}).serve() }}).Accept(l)
+		go (&Server{Take: func(c net.Conn) { _ = newUpstream(c, 64<<10).serve() }}).Accept(l)
 		return func(string) (string, error) { return "", errors.New("it takes no orders") }, nil
 	})
 }
 
 // StartUpstream starts the upstream on some cores and returns its address.
 func (b *Bed) StartUpstream(cores []int) (addr string, err error) {
-	own, err := OwnAddresses(1)
-	if err != nil {
-		return "", err
-	}
-	_, err = b.StartRole(roleUpstream, nil, cores, own[0])
-	return own[0], err
+	addr = OwnAddresses(1)[0]
+	_, err = b.StartRole(roleUpstream, nil, cores, addr)
+	return addr, err
 }
 
 // upstream is one connection.
 type upstream struct {
 	conn net.Conn
-	buf  []byte
-	n    int // buf[:n] is read
+	in   *bufio.Reader
 	out  []byte
 }
 
+func newUpstream(c net.Conn, buffer int) *upstream {
+	return &upstream{conn: c, in: bufio.NewReaderSize(c, buffer)}
+}
+
 var (
-	headEnd = []byte("\r\n\r\n")
 	padding = bytes.Repeat([]byte("x"), 1<<20)
 	small   = response("200 OK", "", `{"id":1234567,"name":"hello world","tags":["a","b","c"],"pad":"`+strings.Repeat("x", 120)+`"}`)
 	plain   = response("200 OK", "", "ok")
@@ -73,57 +71,41 @@ func response(status, headers, body string) []byte {
 
 func (s *upstream) serve() error {
 	for {
-		head, err := s.head()
+		path, length, err := s.request()
 		if err != nil {
 			return err
 		}
-		path, length := target(head), contentLength(head)
-		s.n = copy(s.buf, s.buf[len(head):s.n])
-		for length > int64(s.n) {
-			length -= int64(s.n)
-			if s.n, err = s.conn.Read(s.buf); err != nil {
-				return err
-			}
+		if _, err := s.in.Discard(length); err != nil {
+			return err
 		}
-		s.n = copy(s.buf, s.buf[length:s.n])
 		if err := s.respond(path); err != nil {
 			return err
 		}
 	}
 }
 
-// head reads the next request headers, which lie in s.buf.
-func (s *upstream) head() ([]byte, error) {
+// request reads request headers, and returns the path without its query and the length of the body.
+func (s *upstream) request() (path string, length int, err error) {
 	for {
-		if i := bytes.Index(s.buf[:s.n], headEnd); i >= 0 {
-			return s.buf[:i+len(headEnd)], nil
+		line, err := s.in.ReadSlice('\n')
+		if err != nil {
+			return "", 0, err
 		}
-		if s.n == len(s.buf) {
-			return nil, io.ErrShortBuffer
-		}
-		n, err := s.conn.Read(s.buf[s.n:])
-		if s.n += n; n == 0 {
-			return nil, err
+		line = bytes.TrimRight(line, "\r\n")
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch {
+		case len(line) == 0:
+			return path, length, nil
+		case path == "":
+			_, target, _ := strings.Cut(string(line), " ")
+			path, _, _ = strings.Cut(target, " ")
+			path, _, _ = strings.Cut(path, "?")
+		case bytes.EqualFold(name, []byte("content-length")):
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return "", 0, err
+			}
 		}
 	}
-}
-
-func target(head []byte) string {
-	_, rest, _ := bytes.Cut(head, []byte(" "))
-	path, _, _ := bytes.Cut(rest, []byte(" "))
-	path, _, _ = bytes.Cut(path, []byte("?"))
-	return string(path)
-}
-
-func contentLength(head []byte) int64 {
-	const name = "\r\ncontent-length:"
-	i := bytes.Index(bytes.ToLower(head), []byte(name))
-	if i < 0 {
-		return 0
-	}
-	value, _, _ := bytes.Cut(head[i+len(name):], []byte("\r"))
-	n, _ := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
-	return n
 }
 
 func (s *upstream) respond(path string) error {
@@ -150,8 +132,7 @@ func (s *upstream) respond(path string) error {
 	return err
 }
 
-// fails reports whether draw number i is among the share percent that fail. It mixes i (splitmix64),
-// so that failures come as if by chance.
+// fails reports whether request i is among the percent that fail. It mixes i with splitmix64.
 func fails(i, percent uint64) bool {
 	i *= 0x9e3779b97f4a7c15
 	i = (i ^ i>>30) * 0xbf58476d1ce4e5b9
@@ -159,7 +140,7 @@ func fails(i, percent uint64) bool {
 	return (i^i>>31)%100 < percent
 }
 
-// bytes sends a response of n bytes; headers and a short body go out together.
+// bytes sends a response of n bytes. Headers and a short body are one write.
 func (s *upstream) bytes(n int64) error {
 	s.out = fmt.Appendf(s.out[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", n)
 	first := min(n, 16<<10)
@@ -170,20 +151,4 @@ func (s *upstream) bytes(n int64) error {
 		n -= int64(m)
 	}
 	return err
-}
-
-// AnswersOK reports whether path is answered with 200 at addr.
-func AnswersOK(addr, path string) bool {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return false
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(15 * time.Second))
-	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: bench.test\r\n\r\n", path); err != nil {
-		return false
-	}
-	var b [16]byte
-	n, _ := c.Read(b[:])
-	return n > 12 && string(b[9:12]) == "200"
 }
