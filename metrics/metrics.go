@@ -17,13 +17,12 @@ type Options struct {
 	Version  string // shown in build_info
 	Revision string // likewise
 
-	// Refusals are the labels that Refused accepts, and DialErrorKinds those of
-	// Upstream.DialErrors, in its order. They are closed sets, declared by the packages
-	// that refuse and dial.
+	// Refusals, DialErrorKinds and DeadlineFields are the labels of Refused,
+	// Upstream.DialErrors and BadDeadline, in their order. They are closed sets, declared by
+	// the packages that refuse, dial and parse.
 	Refusals       []string
 	DialErrorKinds []string
-
-	DeadlineFields []string // labels of BadDeadline, in its order
+	DeadlineFields []string
 }
 
 // Metrics holds all metrics of one process. It is safe for concurrent use.
@@ -32,12 +31,8 @@ type Metrics struct {
 	build          [3]string // label values of build_info
 	dialErrorKinds []string
 
-	refusals     []string // labels; the last is other
-	refusalIndex map[string]int
-	refused      []atomic.Uint64
-
-	deadlineFields []string
-	badDeadlines   []atomic.Uint64
+	refused      closedSet
+	badDeadlines closedSet
 
 	reloadFailures  atomic.Uint64
 	reloadSuccesses atomic.Uint64
@@ -57,15 +52,9 @@ func New(o Options) *Metrics {
 		registry:       prometheus.NewRegistry(),
 		build:          [3]string{valid(o.Version), valid(o.Revision), runtime.Version()},
 		dialErrorKinds: slices.Clone(o.DialErrorKinds),
-		refusals:       withOther(o.Refusals),
-		deadlineFields: slices.Clone(o.DeadlineFields),
-		badDeadlines:   make([]atomic.Uint64, len(o.DeadlineFields)),
+		refused:        newClosedSet(o.Refusals),
+		badDeadlines:   newClosedSet(o.DeadlineFields),
 		routes:         make(map[string]*Route),
-	}
-	m.refused = make([]atomic.Uint64, len(m.refusals))
-	m.refusalIndex = make(map[string]int, len(m.refusals))
-	for i, label := range m.refusals {
-		m.refusalIndex[label] = i
 	}
 	m.registry.MustRegister(
 		collector{m},
@@ -75,15 +64,26 @@ func New(o Options) *Metrics {
 	return m
 }
 
-// withOther returns the labels without duplicates, and other as the last.
-func withOther(labels []string) []string {
-	out := make([]string, 0, len(labels)+1)
-	for _, l := range labels {
-		if l != other && !slices.Contains(out, l) {
-			out = append(out, l)
-		}
+// closedSet counts the members of a closed set by their index. It ignores other indexes.
+type closedSet struct {
+	labels []string
+	counts []atomic.Uint64
+}
+
+func newClosedSet(labels []string) closedSet {
+	return closedSet{slices.Clone(labels), make([]atomic.Uint64, len(labels))}
+}
+
+func (s *closedSet) add(i int) {
+	if uint(i) < uint(len(s.counts)) {
+		s.counts[i].Add(1)
 	}
-	return append(out, other)
+}
+
+func (s *closedSet) emit(ch chan<- prometheus.Metric, f *family) {
+	for i, label := range s.labels {
+		f.emit(ch, float64(s.counts[i].Load()), label)
+	}
 }
 
 // Route returns the counts of the route of that name, and makes them at first use. The
@@ -121,23 +121,12 @@ func (m *Metrics) Retain(names []string) {
 	}
 }
 
-// Refused counts a request refused by the parser. A reason outside Options.Refusals counts
-// as other.
-func (m *Metrics) Refused(reason string) {
-	i, known := m.refusalIndex[reason]
-	if !known {
-		i = len(m.refused) - 1
-	}
-	m.refused[i].Add(1)
-}
+// Refused counts a request refused by the parser, by the index of the reason in Options.Refusals.
+func (m *Metrics) Refused(reason int) { m.refused.add(reason) }
 
 // BadDeadline counts a client's header that could not be parsed, by its index in
-// Options.DeadlineFields. It ignores an index out of range.
-func (m *Metrics) BadDeadline(field int) {
-	if uint(field) < uint(len(m.badDeadlines)) {
-		m.badDeadlines[field].Add(1)
-	}
-}
+// Options.DeadlineFields.
+func (m *Metrics) BadDeadline(field int) { m.badDeadlines.add(field) }
 
 // ConfigLoaded records that a configuration was applied at the time at, or refused: at
 // start and at every reload.
@@ -169,12 +158,8 @@ func (m *Metrics) sortedRoutes() []*Route {
 
 // collectOwn exports the counts that belong to no route.
 func (m *Metrics) collectOwn(ch chan<- prometheus.Metric) {
-	for i, label := range m.refusals {
-		parseRefusalsTotal.emit(ch, float64(m.refused[i].Load()), label)
-	}
-	for i, field := range m.deadlineFields {
-		badDeadlinesTotal.emit(ch, float64(m.badDeadlines[i].Load()), field)
-	}
+	m.refused.emit(ch, parseRefusalsTotal)
+	m.badDeadlines.emit(ch, badDeadlinesTotal)
 	reloadSuccessful.emit(ch, oneIf(m.lastReloadOK.Load()))
 	reloadSeconds.emit(ch, float64(m.lastSuccess.Load())/1e3)
 	reloadsTotal.emit(ch, float64(m.reloadFailures.Load()), "failure")

@@ -97,25 +97,10 @@ const (
 
 // methodIndex returns the index of a method's label. Methods are case-sensitive.
 func methodIndex(method []byte) int {
-	switch string(method) { // a switch does not copy the bytes
-	case "GET":
-		return 0
-	case "HEAD":
-		return 1
-	case "POST":
-		return 2
-	case "PUT":
-		return 3
-	case "DELETE":
-		return 4
-	case "CONNECT":
-		return 5
-	case "OPTIONS":
-		return 6
-	case "TRACE":
-		return 7
-	case "PATCH":
-		return 8
+	for i, label := range methodLabels[:otherMethod] { // the most frequent ones are first
+		if label == string(method) { // the comparison does not copy the bytes
+			return i
+		}
 	}
 	return otherMethod
 }

@@ -10,7 +10,7 @@ import (
 // the safe ones of 9.2.1, PUT and DELETE).
 var idempotent = []string{"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"}
 
-// standard lists the methods that are rejected in another case.
+// standard lists the methods of RFC 9110 section 9 and RFC 5789.
 var standard = append([]string{"POST", "PATCH", "CONNECT"}, idempotent...)
 
 // maxMethods limits the length of a list, and so the cost of a lookup.
@@ -59,12 +59,21 @@ func checkMethod(name string) error {
 	if !isToken(name) {
 		return fmt.Errorf("%q is no method name", name)
 	}
-	for _, known := range standard {
-		if name != known && strings.EqualFold(name, known) {
-			return fmt.Errorf("method %q: did you mean %s? methods are case-sensitive", name, known)
-		}
+	if meant := MeantMethod(name); meant != "" {
+		return fmt.Errorf("method %q: did you mean %s? methods are case-sensitive", name, meant)
 	}
 	return nil
+}
+
+// MeantMethod returns the standard method that name is in another case, or "". Methods are
+// case-sensitive, so that name is probably a mistake.
+func MeantMethod(name string) string {
+	for _, known := range standard {
+		if name != known && strings.EqualFold(name, known) {
+			return known
+		}
+	}
+	return ""
 }
 
 // Has reports whether method is in the set. It does not allocate.

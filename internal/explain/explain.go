@@ -12,6 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/decisiontable"
 	"github.com/retryproxy/retryproxy/internal/text"
+	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/route"
 )
@@ -143,11 +144,11 @@ func Explain(s *config.Settings, head []byte, listener, model string) (*View, er
 // methodHint returns a hint if a method is a common one in lower case, "" otherwise.
 func methodHint(line string) string {
 	method, _, _ := strings.Cut(line, " ")
-	upper := strings.ToUpper(method)
-	if method == upper || !slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}, upper) {
+	meant := policy.MeantMethod(method)
+	if meant == "" {
 		return ""
 	}
-	return fmt.Sprintf("methods are case-sensitive, and %s is none that HTTP defines; did you mean %s?", method, upper)
+	return fmt.Sprintf("methods are case-sensitive, and %s is none that HTTP defines; did you mean %s?", method, meant)
 }
 
 // hasBasePath reports whether one of the upstreams gets its requests below a path.

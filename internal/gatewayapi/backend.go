@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ func (s *ruleSettings) backends() bool {
 		}
 	}
 	switch {
-	case len(first) == 0 && s.redirects():
+	case len(first) == 0 && slices.ContainsFunc(s.rule.Filters, func(f filter) bool { return f.Type == "RequestRedirect" }):
 		return false // the filter is reported elsewhere
 	case len(first) == 0:
 		s.lose(s.rule.place, theRule, "no backendRef gets its requests, which Gateway API answers with 500")
@@ -44,16 +45,6 @@ func (s *ruleSettings) backends() bool {
 	whole = s.fallbacks(fallbacks) && whole
 	s.list = append(s.list, s.budgets[s.serviceOf(first[0])]...)
 	return whole
-}
-
-// redirects reports whether the rule itself answers requests, with a redirect.
-func (s *ruleSettings) redirects() bool {
-	for i := range s.rule.Filters {
-		if s.rule.Filters[i].Type == "RequestRedirect" {
-			return true
-		}
-	}
-	return false
 }
 
 func (s *ruleSettings) fallbacks(refs []*backendRef) bool {

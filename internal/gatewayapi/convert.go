@@ -12,10 +12,11 @@ import (
 type converter struct {
 	*file
 	result  Result
-	budgets map[string][]setting // by Service, as namespace/name
-	taken   map[sameRequests][]*condition
-	names   map[string]place // of the routes created
-	made    int              // number of conditions of all rules
+	budgets map[string][]setting   // by Service, as namespace/name
+	seen    map[condition]bool     // see normalized
+	torn    map[sidesOf]*condition // the first on each side
+	names   map[string]place       // of the routes created
+	made    int                    // number of conditions of all rules
 }
 
 // setting is one setting of a route, with its line in the file.
@@ -25,7 +26,7 @@ type setting struct {
 }
 
 func newConverter(f *file) *converter {
-	return &converter{file: f, result: Result{Lost: f.lost}, budgets: map[string][]setting{}, taken: map[sameRequests][]*condition{}, names: map[string]place{}}
+	return &converter{file: f, result: Result{Lost: f.lost}, budgets: map[string][]setting{}, seen: map[condition]bool{}, torn: map[sidesOf]*condition{}, names: map[string]place{}}
 }
 
 func (c *converter) convert() {

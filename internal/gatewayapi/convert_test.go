@@ -162,9 +162,9 @@ lost document 1, HTTPRoute r, spec.rules[0].matches[4] (line 11): path "/a;b/*":
 lost document 1, HTTPRoute r, spec.rules[1].backendRefs[1] (line 14): a route has one upstream and no weights; the rule
 lost document 1, HTTPRoute r, spec.rules[2].filters[0] (line 16): retryproxy has no filter RequestMirror; the rule
 lost document 1, HTTPRoute r, spec.rules[3].filters[0] (line 17): retryproxy has no filter RequestRedirect; the rule
-lost document 1, HTTPRoute r, spec.rules[4].filters[1].urlRewrite.path.replaceFullPath (line 21): retryproxy has nothing for this field; the rule
 lost document 1, HTTPRoute r, spec.rules[4].filters[0].requestHeaderModifier.add[0] (line 20): retryproxy sets headers and adds none beside those that are there; the rule
 lost document 1, HTTPRoute r, spec.rules[4].filters[0].requestHeaderModifier.set[0] (line 20): a header that is set cannot have a comma before a name and a colon in its value, or a space at its end; the rule
+lost document 1, HTTPRoute r, spec.rules[4].filters[1].urlRewrite.path.replaceFullPath (line 21): retryproxy has nothing for this field; the rule
 lost document 1, HTTPRoute r, spec.rules[4].filters[1].urlRewrite.path (line 21): a route replaces the prefix of a path, not by ReplaceFullPath; the rule
 lost document 1, HTTPRoute r, spec.rules[5].sessionPersistence (line 22): retryproxy has nothing for this field; the rule
 lost document 1, HTTPRoute r, spec.rules[5].backendRefs[0] (line 22): the address of ServiceImport app is not known: only a Service is read, and a Backend of gateway.envoyproxy.io in the same file; the rule

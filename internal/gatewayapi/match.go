@@ -22,8 +22,9 @@ type sameRequests struct{ host, path string }
 // everything is the path of a rule without matches.
 const everything = "/*"
 
-// maxAllConditions limits the conditions of all rules, since they are compared with each other.
-const maxAllConditions = 20_000
+// maxAllConditions limits the conditions of all rules: two for each of the ten thousand rules that
+// maxValues is for. Without it, a list of host names would multiply with every rule of its file.
+const maxAllConditions = 2 * 10_000
 
 // conditions returns the alternatives of a rule that have an equivalent.
 func (c *converter) conditions(r *httpRoute, from *rule) []*condition {
@@ -137,40 +138,40 @@ func (one *condition) match() route.Match {
 func (c *converter) reachable(conditions []*condition) []*condition {
 	var kept []*condition
 	for _, one := range conditions {
-		same := c.taken[one.sameRequests]
-		if slices.ContainsFunc(same, one.equals) || slices.ContainsFunc(kept, one.equals) {
+		if c.seen[one.normalized()] {
 			continue
 		}
-		if i := slices.IndexFunc(same, one.isTornFrom); i >= 0 {
-			c.lose(one.at, theMatch, "a request may also meet the match of %v, and Gateway API prefers the method where retryproxy prefers the header", same[i].at)
+		if other, torn := c.torn[sidesOf{one.sameRequests, !one.byMethod()}]; torn && one.byMethod() != one.byHeader() {
+			c.lose(one.at, theMatch, "a request may also meet the match of %v, and Gateway API prefers the method where retryproxy prefers the header", other.at)
 			continue
 		}
+		c.seen[one.normalized()] = true
 		kept = append(kept, one)
 	}
 	for _, one := range kept {
-		c.taken[one.sameRequests] = append(c.taken[one.sameRequests], one)
+		side := sidesOf{one.sameRequests, one.byMethod()}
+		if _, have := c.torn[side]; !have && one.byMethod() != one.byHeader() {
+			c.torn[side] = one
+		}
 	}
 	return kept
 }
 
-// equals reports whether both match the same requests.
-func (one *condition) equals(other *condition) bool {
-	if one.sameRequests != other.sameRequests || one.method != other.method {
-		return false
-	}
+// normalized returns what conditions have in common that match the same requests.
+func (one *condition) normalized() condition {
 	name, value, _ := strings.Cut(one.header, "=")
-	otherName, otherValue, _ := strings.Cut(other.header, "=")
-	return value == otherValue && strings.EqualFold(name, otherName)
+	return condition{sameRequests: one.sameRequests, method: one.method, header: strings.ToLower(name) + "=" + value}
 }
 
-// isTornFrom reports whether a request can meet both conditions if one has the method and the other
-// the header.
-func (one *condition) isTornFrom(other *condition) bool {
-	torn := func(a, b *condition) bool {
-		return a.method != "" && b.method == "" && b.header != "" && a.header == ""
-	}
-	return torn(one, other) || torn(other, one)
+// sidesOf are the conditions for a host and path that have a method and no header, or a header and no
+// method. A request can meet one of each.
+type sidesOf struct {
+	sameRequests
+	method bool
 }
+
+func (one *condition) byMethod() bool { return one.method != "" && one.header == "" }
+func (one *condition) byHeader() bool { return one.method == "" && one.header != "" }
 
 // conditionGroup is conditions that one route can express: each host with each path.
 type conditionGroup struct {

@@ -236,3 +236,18 @@ func rankOf(host string, m *match, q *request) (r rank, met bool) {
 	}
 	return r, m.Method == "" || m.Method == q.method
 }
+
+// A match without method and header, or with both, is torn from none: both APIs prefer the same one.
+func TestOnlyAMethodAndAHeaderAreTorn(t *testing.T) {
+	for _, other := range []string{"", "method: GET, headers: [{name: a, value: b}]"} {
+		for _, first := range []string{"method: GET", "headers: [{name: a, value: b}]"} {
+			rule := func(match string) string {
+				return "\n  - {matches: [{" + match + "}], backendRefs: [{name: app, port: 80}]}"
+			}
+			made, err := Convert([]byte(routeOf(rule(first) + rule(other))))
+			if err != nil || len(made.Lost) > 0 || len(made.Routes) != 2 {
+				t.Errorf("%q after %q: %v, %v, %v", other, first, made.Routes, made.Lost, err)
+			}
+		}
+	}
+}

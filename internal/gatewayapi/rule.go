@@ -31,7 +31,7 @@ func (s *ruleSettings) has(key string) bool {
 
 // filters adds the equivalents of filters and reports whether all have one.
 func (s *ruleSettings) filters(list []filter) bool {
-	whole := !s.loseUnknownFilters(list)
+	whole := true
 	for i := range list {
 		f := &list[i]
 		switch f.Type {
@@ -42,27 +42,16 @@ func (s *ruleSettings) filters(list []filter) bool {
 		case "URLRewrite":
 			if f.Rewrite == nil || s.rewrite != nil {
 				s.wrong(f.place, "expected one urlRewrite")
-				continue
 			}
 			s.rewrite = f.Rewrite
 		default:
 			s.lose(f.place, theRule, "retryproxy has no filter %s", f.Type)
 			whole = false
+			continue // its fields are lost with it
 		}
+		whole = !s.loseUnknown(f, theRule) && whole
 	}
 	return whole
-}
-
-// loseUnknownFilters records the unknown fields of filters of known types. Filters of other types
-// are lost as a whole.
-func (s *ruleSettings) loseUnknownFilters(list []filter) (lost bool) {
-	known := []string{"RequestHeaderModifier", "ResponseHeaderModifier", "URLRewrite"}
-	for i := range list {
-		if slices.Contains(known, list[i].Type) {
-			lost = s.loseUnknown(&list[i], theRule) || lost
-		}
-	}
-	return lost
 }
 
 // nextHeader matches the beginning of the next header in a setting.

@@ -1,6 +1,9 @@
 package gatewayapi
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // The types contain the fields that are read. The tag of the embedded Object lists fields that do
 // not affect requests; any other is reported as lost. See decoder.
@@ -12,12 +15,7 @@ type metadata struct {
 	Created   string `yaml:"creationTimestamp"`
 }
 
-func (m *metadata) namespace() string {
-	if m.Namespace == "" {
-		return defaultNamespace
-	}
-	return m.Namespace
-}
+func (m *metadata) namespace() string { return cmp.Or(m.Namespace, defaultNamespace) }
 
 const defaultNamespace = "default"
 

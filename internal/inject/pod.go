@@ -3,7 +3,6 @@ package inject
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,12 +63,12 @@ func (p *pod) finish() {
 	// The sidecar recognises and ignores the variables of Services named retryproxy..., so the
 	// application's service links can stay.
 	var sides []string
-	for side, name := range map[string]string{"inbound": inboundName, "outbound": outboundName} {
-		if p.container(name) != nil {
-			sides = append(sides, side)
-		}
+	if p.container(inboundName) != nil {
+		sides = append(sides, "inbound")
 	}
-	slices.Sort(sides)
+	if p.container(outboundName) != nil {
+		sides = append(sides, "outbound")
+	}
 	put(within(within(p.template, "metadata", yaml.MappingNode), "annotations", yaml.MappingNode), annotateInjected, str(strings.Join(sides, ",")))
 }
 
@@ -112,23 +111,17 @@ func variable(c *yaml.Node, name string) string {
 // free returns the first port from n on that no container declares, no mesh reserves and that is
 // not taken.
 func (p *pod) free(n int, taken ...int) int {
-	declared := map[int]bool{}
-	for _, t := range taken {
-		declared[t] = true
-	}
 	for _, c := range p.all() {
 		for _, e := range items(get(c, "ports")) {
-			if v, err := strconv.Atoi(text(get(e, "containerPort"))); err == nil {
-				declared[v] = true
-			}
+			taken = append(taken, portOf(text(get(e, "containerPort"))))
 		}
 		for _, e := range items(get(c, "env")) { // ports of our own containers
 			if name := text(get(e, "name")); strings.HasPrefix(name, "RETRYPROXY_") && strings.HasSuffix(name, "LISTEN") {
-				declared[portOf(text(get(e, "value")))] = true
+				taken = append(taken, portOf(text(get(e, "value"))))
 			}
 		}
 	}
-	for declared[n] || p.mesh.reserves(n) {
+	for slices.Contains(taken, n) || p.mesh.reserves(n) {
 		n++
 	}
 	return n
@@ -136,10 +129,7 @@ func (p *pod) free(n int, taken ...int) int {
 
 // portOf returns the number after the last colon, or 0.
 func portOf(address string) int {
-	n, err := strconv.Atoi(address[strings.LastIndexByte(address, ':')+1:])
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.Atoi(address[strings.LastIndexByte(address, ':')+1:])
 	return n
 }
 
@@ -158,8 +148,8 @@ func texts(n *yaml.Node) map[string]string {
 
 // selects reports whether a selector matches the labels. An empty one matches none.
 func selects(selector, labels map[string]string) bool {
-	for k := range maps.Keys(selector) {
-		if v, ok := labels[k]; !ok || v != selector[k] {
+	for k, want := range selector {
+		if v, ok := labels[k]; !ok || v != want {
 			return false
 		}
 	}

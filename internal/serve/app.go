@@ -151,7 +151,7 @@ func (a *app) configure(s *config.Settings) (*proxy.Config, error) {
 		return nil, err
 	}
 	c.Observe = a.observe
-	c.Refused = func(reason http1.Refusal) { a.metrics.Refused(reason.String()) }
+	c.Refused = func(reason http1.Refusal) { a.metrics.Refused(int(reason - 1)) } // the labels leave out RefusalNone
 	c.BadDeadline = func(field forward.DeadlineHeader) { a.metrics.BadDeadline(int(field)) }
 	if a.page != nil {
 		c.Journal = a.page

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unique"
+
+	"github.com/retryproxy/retryproxy/policy"
 )
 
 // pattern is a parsed Match.
@@ -251,19 +253,14 @@ func (p *pattern) setHeader(h string) error {
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-// standardMethods lists the methods of RFC 9110 section 9 and RFC 5789. Methods are
-// case-sensitive, so a rule with one of these in lower case is an error.
-var standardMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
-
 func checkMethods(methods []string) error {
 	var errs []error
 	for i, m := range methods {
-		up := strings.ToUpper(m)
-		switch {
+		switch meant := policy.MeantMethod(m); {
 		case !isToken(m):
 			errs = append(errs, fmt.Errorf("method %q: not a method", m))
-		case m != up && slices.Contains(standardMethods, up):
-			errs = append(errs, fmt.Errorf("method %q: methods are case-sensitive, write %s", m, up))
+		case meant != "":
+			errs = append(errs, fmt.Errorf("method %q: methods are case-sensitive, write %s", m, meant))
 		case slices.Contains(methods[:i], m):
 			errs = append(errs, fmt.Errorf("method %q: named twice", m))
 		}

@@ -16,9 +16,6 @@ import (
 // keptFailures bounds the failures since the last /resume that /stats tells one by one.
 const keptFailures = 50
 
-// refresh is the longest time that an idle connection is kept.
-const refresh = 5 * time.Second
-
 // client sends requests at a steady rate, whatever becomes of them, and counts
 // what came back. It retries nothing itself.
 type client struct {
@@ -66,7 +63,7 @@ func addClient(mux *http.ServeMux) error {
 	// addresses the second is tried after half of the time to dial.
 	dial := &net.Dialer{Timeout: 4 * time.Second}
 	c.client = &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{
-		DialContext: dial.DialContext, MaxIdleConnsPerHost: 64, IdleConnTimeout: refresh}}
+		DialContext: dial.DialContext, MaxIdleConnsPerHost: 64}}
 	c.paused.Store(env("PAUSED", "") != "")
 	mux.HandleFunc("/stats", func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, c.stats()) })
 	mux.HandleFunc("POST /pause", func(w http.ResponseWriter, _ *http.Request) { c.pause(); sendJSON(w, c.stats()) })
@@ -91,11 +88,11 @@ func (c *client) resume() {
 	c.paused.Store(false)
 }
 
-// resolveAgain closes idle connections every refresh, for the life of the process: a
-// sidecar that comes back gets its share of the requests only from clients that look up
-// the name again.
+// resolveAgain closes idle connections every 5 s, for the life of the process: a sidecar
+// that comes back gets its share of the requests only from clients that look up the name
+// again.
 func (c *client) resolveAgain() {
-	for range time.Tick(refresh) {
+	for range time.Tick(5 * time.Second) {
 		c.client.CloseIdleConnections()
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/retryproxy/retryproxy/deploy/test/engine"
 )
 
 // traces are what a cluster could leave on this machine: interfaces, routes, packet filter rules,
@@ -25,12 +28,13 @@ func traces() (lines []string) {
 	return lines
 }
 
-// left is what is there and was not before.
+// left is what stays there and was not before. What other containers of this machine bring, and
+// what the kernel takes away later, may be there for a while.
 func left(before []string) (lines []string) {
-	for _, line := range traces() {
-		if !slices.Contains(before, line) {
-			lines = append(lines, line)
+	for end := time.Now().Add(engine.Patience); ; time.Sleep(time.Second) {
+		lines = slices.DeleteFunc(traces(), func(line string) bool { return slices.Contains(before, line) })
+		if len(lines) == 0 || time.Now().After(end) {
+			return lines
 		}
 	}
-	return lines
 }
