@@ -71,6 +71,7 @@ type team struct {
 	tls           bool
 	wait          atomic.Bool
 	paused        atomic.Bool // no new requests for now
+	connected     atomic.Bool // new requests only by clients that keep their connection
 	stopped       atomic.Bool // no more requests
 	ids           atomic.Int64
 	all           sync.WaitGroup
@@ -87,7 +88,7 @@ func (t *team) call(ctx context.Context, some []manner) {
 		t.all.Go(func() {
 			defer c.disconnect()
 			for !t.stopped.Load() && rig.Sleep(ctx, between) {
-				if !t.paused.Load() {
+				if !t.paused.Load() && !(m.once && t.connected.Load()) {
 					c.ask()
 				}
 			}

@@ -173,12 +173,13 @@ func (st *stage) alone(r *result) error {
 }
 
 // allAccepted pauses the clients and reports whether the proxy has accepted all requests in flight. If there
-// are none, the clients continue.
+// are none, the clients continue, but those without a connection, which may not be accepted for long.
 func (st *stage) allAccepted() bool {
 	st.team.paused.Store(true)
 	m, err := st.proxy.Scrape()
 	n := st.team.inFlight(time.Now())
 	if n == 0 {
+		st.team.connected.Store(true)
 		st.team.paused.Store(false)
 	}
 	return err == nil && n > 0 && int(m.Sum("requests_in_flight")) >= n

@@ -24,7 +24,7 @@ func (filler) Read(p []byte) (int, error) {
 // A body of 2 GiB passes through a route that looks for the model in it and has a token limit. It
 // arrives whole, and the proxy needs no memory for it.
 func TestABodyOfTwoGiBIsStreamed(t *testing.T) {
-	const size, mostMemory = 2 << 30, 128 << 20
+	const size, mostMemory = 2 << 30, 64 << 20
 	var b rig.Bed
 	defer b.End()
 	var got atomic.Int64

@@ -43,7 +43,7 @@ func runInject(out *outside) error {
 		files = append(files, name)
 		return nil
 	})
-	if err := companion.Parse(f, injectUsage, out.Args, 0, out.Stdout); err != nil {
+	if err := companion.Parse(f, injectUsage, out.Args, out.Stdout); err != nil {
 		return err
 	}
 	if err := o.Check(); err != nil {

@@ -31,7 +31,7 @@ func runWebhook(ctx context.Context, out *outside) error {
 	var files certs.Files
 	listen := f.String("listen", ":8443", "`address` to listen on")
 	f.StringVar(&files.Cert, "cert", "", "PEM `file` of the certificate, leaf first; the key is in the same file, or in the file beside it that ends in .key")
-	if err := companion.Parse(f, webhookUsage, out.Args[1:], 0, out.Stdout); err != nil {
+	if err := companion.Parse(f, webhookUsage, out.Args[1:], out.Stdout); err != nil {
 		return err
 	}
 	if err := o.Check(); err != nil {

@@ -25,11 +25,10 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-const usage = `Usage: retryproxy-plot [--png FILE] [--svg FILE] [--size 900x540] [FILE]
+const usage = `Usage: retryproxy-plot [--png FILE] [--svg FILE] [--size 900x540] <FILE
 
-Draws the figure in FILE, by default standard input: a JSON object with the
-member "figure", as retryproxy plan --json prints it. A picture's FILE may be -
-for standard output.
+Draws the figure of standard input: a JSON object with the member "figure", as
+retryproxy plan --json prints it. A picture's FILE may be - for standard output.
 
 Flags:
 `
@@ -39,9 +38,9 @@ var version = "dev"
 
 // job is the parsed arguments.
 type job struct {
-	png, svg, input string
-	size            picture.Size
-	version         bool
+	png, svg string
+	size     picture.Size
+	version  bool
 }
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -67,10 +66,9 @@ func parse(args []string, stdout io.Writer) (*job, error) {
 		j.size = size
 		return err
 	})
-	if err := companion.Parse(f, usage, args, 1, stdout); err != nil || j.version {
+	if err := companion.Parse(f, usage, args, stdout); err != nil || j.version {
 		return j, err
 	}
-	j.input = f.Arg(0)
 	if err := j.check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", companion.ErrUsage, err)
 	}
@@ -97,7 +95,7 @@ func parseSize(s string) (picture.Size, error) {
 }
 
 func (j *job) do(stdin io.Reader, stdout io.Writer) error {
-	f, err := j.read(stdin)
+	f, err := plot.Decode(stdin)
 	if err != nil {
 		return err
 	}
@@ -114,22 +112,6 @@ func (j *job) do(stdin io.Reader, stdout io.Writer) error {
 		}
 	}
 	return nil
-}
-
-func (j *job) read(stdin io.Reader) (*plot.Figure, error) {
-	if j.input == "" || j.input == "-" {
-		return plot.Decode(stdin)
-	}
-	file, err := os.Open(j.input)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() // nothing was written
-	f, err := plot.Decode(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", j.input, err)
-	}
-	return f, nil
 }
 
 // write writes the output of draw to a file, completely or not at all: if drawing fails, an

@@ -30,9 +30,9 @@ func ExitCode(program string, err error, stderr io.Writer) int {
 	return ExitFailed
 }
 
-// Parse parses flags and at most that many further arguments. If help is requested, it prints it
-// and returns flag.ErrHelp; any other error matches ErrUsage.
-func Parse(f *flag.FlagSet, usage string, args []string, most int, stdout io.Writer) error {
+// Parse parses flags; any further argument is an error. If help is requested, it prints it and
+// returns flag.ErrHelp; any other error matches ErrUsage.
+func Parse(f *flag.FlagSet, usage string, args []string, stdout io.Writer) error {
 	f.SetOutput(io.Discard)
 	f.Usage = func() {}
 	err := f.Parse(args)
@@ -44,8 +44,8 @@ func Parse(f *flag.FlagSet, usage string, args []string, most int, stdout io.Wri
 		return err
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUsage, err)
-	case f.NArg() > most:
-		return fmt.Errorf("%w: unexpected argument %q", ErrUsage, f.Arg(most))
+	case f.NArg() > 0:
+		return fmt.Errorf("%w: unexpected argument %q", ErrUsage, f.Arg(0))
 	}
 	return nil
 }
