@@ -31,7 +31,7 @@ var axes = []axis{
 		load: func(n int) rig.Load {
 			return rig.Load{URL: "/sink", Connections: forBody(n), Method: "PUT", BodyBytes: n}
 		}},
-	{name: "failing", label: "percent of answers that are 503", values: []int{0, 1, 5, 10, 20, 30, 50},
+	{name: "failing", label: "percent of responses that are 503", values: []int{0, 1, 5, 10, 20, 30, 50},
 		load: func(n int) rig.Load { return rig.Load{URL: fmt.Sprintf("/fail/%d", n), Connections: 512} }},
 	{name: "fields", label: "headers of a request besides Host", values: []int{0, 10, 20, 40, 80},
 		load: func(n int) rig.Load { return rig.Load{URL: "/small", Connections: 64, Headers: n} }},

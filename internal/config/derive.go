@@ -9,12 +9,15 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
-// derive sets the defaults that depend on other settings. A default never contradicts a
-// setting.
-func derive(s *Settings, problems *Problems) {
+func requireUpstream(s *Settings, problems *Problems) {
 	if !s.Default.Upstream.Set() && s.Default.Variable("UPSTREAM") == "" {
 		problems.errorf(Prefix+"UPSTREAM", "", "must be set, for example to http://localhost:3000 or https://api.example.com")
 	}
+}
+
+// derive sets the defaults that depend on other settings. A default never contradicts a
+// setting.
+func derive(s *Settings) {
 	if s.Position == "auto" {
 		s.Position = "outbound"
 		if s.Default.Upstream.Loopback() {

@@ -98,7 +98,8 @@ func (v variables) check(from origins, needsUpstream bool) Problems {
 		all[Prefix+"UPSTREAM"] = "http://localhost:3000"
 	}
 	s := parse(sortVariables(all, &problems), &problems)
-	derive(s, &problems)
+	requireUpstream(s, &problems)
+	derive(s)
 	s.check(&problems)
 	from.locate(problems)
 	return problems

@@ -22,7 +22,10 @@ func Load(environ []string) (*Settings, Problems) {
 	from = addHTTPRouteFile(vars, from, &problems)
 	names := sortVariables(vars, &problems)
 	s := parse(names, &problems)
-	derive(s, &problems)
+	if !from.unread {
+		requireUpstream(s, &problems)
+	}
+	derive(s)
 	s.check(&problems)
 	s.from = from
 	s.Locate(problems)
@@ -75,6 +78,7 @@ func addFile(vars variables, problems *Problems) (from origins) {
 	pairs, err := configfile.Read(path)
 	if err != nil {
 		addFileErrors(err, problems, variable, path)
+		from.unread = len(pairs) == 0
 	}
 	fromFile := variables{}
 	from.files = map[string]origin{}

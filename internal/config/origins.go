@@ -22,6 +22,7 @@ type origins struct {
 	files    map[string]origin // variables that files set, and the prefix of the variables of a route in a YAML file
 	yamlFile string            // the configuration file if it is YAML
 	environ  variables         // set in the environment, if there is a yamlFile
+	unread   bool              // the configuration file could not be read
 }
 
 // add notes a pair of the file at path.

@@ -362,6 +362,13 @@ func TestFileProblems(t *testing.T) {
 	wantLines(t, problemsOf(minimal, "RETRYPROXY_CONFIG_FILE="+t.TempDir()), "is a directory")
 }
 
+// The upstream may be in the file.
+func TestAFileThatCannotBeReadIsTheOnlyError(t *testing.T) {
+	if got := problemsOf("RETRYPROXY_CONFIG_FILE=/nowhere/at/all"); len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
 // For any input Load returns settings or problems, and never shows a password.
 func FuzzLoad(f *testing.F) {
 	for _, s := range Reference() {
