@@ -105,3 +105,27 @@ func TestTheLateResponseOfAHungActiveProbeCounts(t *testing.T) {
 		t.Errorf("breaker %v after the late response", s)
 	}
 }
+
+// A probe that got a connection and sends nothing on it ends an outage of any kind. Those who wait are
+// admitted soon, although no response comes.
+func TestAConnectionEndsTheOutageOfAnActiveProbe(t *testing.T) {
+	d := newGuardHarness(t, Options{ActiveProbe: true})
+	d.serve(3*time.Second, 100, 10*time.Millisecond)
+	for range 200 { // not advance, which would stop at a probe that nobody takes
+		d.acquire()
+		d.now += 10 * time.Millisecond
+		d.handleSignal(d.g.Expire(d.now))
+	}
+	d.want(HalfOpen, OpenedByStall)
+	p, due := d.g.Probe(d.now)
+	if !due || d.line == 0 {
+		t.Fatalf("due %v, %d wait", due, d.line)
+	}
+	d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Kind: Connected}))
+	d.want(SlowStart, OpenedByStall)
+	before := len(d.out)
+	d.advance(5 * blindGrowthInterval)
+	if len(d.out)-before < 5 {
+		t.Errorf("%d of %d admitted", len(d.out)-before, d.line)
+	}
+}

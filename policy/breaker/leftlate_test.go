@@ -1,0 +1,79 @@
+package breaker
+
+import (
+	"testing"
+	"time"
+)
+
+// An attempt that timed out is one failure, even if its connection is reset later.
+func TestAnAbandonedAttemptFailsOnce(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(3*time.Second, 100, 10*time.Millisecond)
+	d.advance(longWindow + time.Second)
+	var late []Permit
+	for range evidenceVolume - 1 {
+		p, v := d.g.Acquire(d.now, Request{})
+		if v != VerdictGo {
+			t.Fatalf("verdict %d", v)
+		}
+		p, s := d.g.Abandon(p, d.now, AttemptEnd{Kind: TimedOut})
+		d.handleSignal(s)
+		late = append(late, p)
+	}
+	d.now += time.Millisecond
+	for _, p := range late {
+		d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Kind: Reset}))
+	}
+	d.want(Closed, OpenedByNothing)
+}
+
+// Clients that left late are evidence of a silence if they sent their requests in it. Requests before a
+// response are none.
+func TestClientsThatLeftLateCountInTheirSilenceOnly(t *testing.T) {
+	for responded, want := range map[bool]OpenedBy{false: OpenedByStall, true: OpenedByNothing} {
+		d := newGuardHarness(t, Options{})
+		for range leftLateUnknown {
+			d.acquire()
+		}
+		d.advance(time.Second)
+		if responded {
+			d.acquire()
+			d.now += time.Second
+			d.end(len(d.out)-1, AttemptEnd{Status: 200})
+			d.handleSignal(d.g.Expire(d.now))
+		}
+		d.advance(20 * time.Second)
+		for _, p := range d.out {
+			_, s := d.g.Abandon(p, d.now, AttemptEnd{Kind: TimedOut})
+			d.handleSignal(s)
+		}
+		d.handleSignal(d.g.Expire(d.now))
+		if got := d.g.State().OpenedBy; got != want {
+			t.Errorf("responded %v: opened by %v, want %v", responded, got, want)
+		}
+	}
+}
+
+// While there are failures, the response of another URL shows that the upstream works, however many
+// requests it answers.
+func TestAResponseAmongFailuresSpeaksForTheUpstream(t *testing.T) {
+	for key, want := range map[uint32]OpenedBy{1: OpenedByNothing, 2: OpenedByFailing} {
+		d := newGuardHarness(t, Options{})
+		end := func(e AttemptEnd) {
+			d.acquire()
+			d.now += time.Millisecond
+			d.end(0, e)
+		}
+		end(AttemptEnd{Status: 503, Key: 2})
+		end(AttemptEnd{Status: 200, Key: key})
+		for range evidenceVolume {
+			end(AttemptEnd{Status: 503, Key: 2})
+			if d.g.State().Breaker != Closed {
+				break
+			}
+		}
+		if got := d.g.State().OpenedBy; got != want {
+			t.Errorf("key %d answered: opened by %v, want %v", key, got, want)
+		}
+	}
+}
