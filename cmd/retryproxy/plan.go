@@ -13,6 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/plan"
 	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
+	"github.com/retryproxy/retryproxy/plot"
 )
 
 var planCommand = command{
@@ -129,28 +130,32 @@ func runPlan(ctx context.Context, c *call) error {
 		return err
 	}
 	plan := plan.Make(candidates, p.options)
-	if p.pictures.Any() {
-		if err := p.draw(ctx, c, plan); err != nil {
+	if p.pictures.Any() && !plan.Drawable() {
+		return errors.New("nothing to draw: there are no retries")
+	}
+	return c.show(ctx, &p.pictures, p.json,
+		func() *plot.Figure { return plan.Figure(p.view(true)) },
+		func() any { return plan.Document(p.view(true)) },
+		func(s plot.Screen) { plan.Text(c.stdout, p.view(false), s) })
+}
+
+// show draws the pictures that are wanted, and prints a result: as JSON, or as text unless it was
+// drawn.
+func (c *call) show(ctx context.Context, w *pictures.Wanted, asJSON bool, figure func() *plot.Figure, document func() any, print func(plot.Screen)) error {
+	if w.Any() {
+		ctx, stop := c.untilSignal(ctx)
+		defer stop()
+		if err := w.Draw(ctx, figure()); err != nil {
 			return err
 		}
 	}
 	switch {
-	case p.json:
-		return text.JSON(c.stdout, plan.Document(p.view(true)))
-	case p.pictures.Any():
-		return nil
+	case asJSON:
+		return text.JSON(c.stdout, document())
+	case !w.Any():
+		print(terminal.Screen(c.stdout, c.getenv))
 	}
-	plan.Text(c.stdout, p.view(false), terminal.Screen(c.stdout, c.getenv))
 	return nil
-}
-
-func (p *planFlags) draw(ctx context.Context, c *call, plan *plan.Plan) error {
-	if !plan.Drawable() {
-		return errors.New("nothing to draw: there are no retries")
-	}
-	ctx, stop := c.untilSignal(ctx)
-	defer stop()
-	return p.pictures.Draw(ctx, plan.Figure(p.view(true)))
 }
 
 // candidates returns the routes, then the strategies named by flags.

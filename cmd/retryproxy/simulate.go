@@ -12,8 +12,8 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/pictures"
 	"github.com/retryproxy/retryproxy/internal/simulate"
-	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
+	"github.com/retryproxy/retryproxy/plot"
 )
 
 var simulateCommand = command{
@@ -138,21 +138,10 @@ func runSimulate(ctx context.Context, c *call) error {
 	rich, _ := s.view(true) // parse checked the error
 	plain, _ := s.view(false)
 	done := simulate.Play(&s.wish, runs)
-	if s.pictures.Any() {
-		ctx, stop := c.untilSignal(ctx)
-		defer stop()
-		if err := s.pictures.Draw(ctx, done.Figure(rich)); err != nil {
-			return err
-		}
-	}
-	switch {
-	case s.json:
-		return text.JSON(c.stdout, done.Document(rich))
-	case s.pictures.Any():
-		return nil
-	}
-	done.Text(c.stdout, plain, terminal.Screen(c.stdout, c.getenv))
-	return nil
+	return c.show(ctx, &s.pictures, s.json,
+		func() *plot.Figure { return done.Figure(rich) },
+		func() any { return done.Document(rich) },
+		func(screen plot.Screen) { done.Text(c.stdout, plain, screen) })
 }
 
 // addRoutes adds the named routes, as proxies with their settings.
