@@ -63,7 +63,7 @@ func (d *drainState) noteBusy() { d.lastBusy.Store(int64(d.process.Clock.Elapsed
 
 // Drain ends the server in order. From now on every response ends its connection, no retry begins,
 // and waits for one end at once. Only a request whose event stream brought no content in time is
-// still retried, because it has no response. A request that waits for a permit at a healthy upstream is
+// still retried, if that needs no wait. A request that waits for a permit at a healthy upstream is
 // admitted when one is free, until shortly before the end. Clients in the accept queue are still
 // accepted, then the listeners close. Idle connections stay readable until no request arrived for
 // a second. Upgraded connections continue until shortly before the end; then both their sides are

@@ -12,6 +12,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/eventstream"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 )
 
 const (
@@ -245,6 +247,32 @@ func TestASilentStreamIsRetriedInADrain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A silent stream goes on in a drain if its retry might have to wait, here for a rate limit, because the
+// drain would end that wait and leave the client without any response.
+func TestASilentStreamGoesOnInADrainIfItsRetryMightWait(t *testing.T) {
+	handle := func(c *upConn) {
+		discardBody(c, c.head())
+		c.say("%s", streamHeaders+chunk(prelude))
+		_, _ = c.endOfInput()
+	}
+	inMemory(t, handle, func(c *Config) {
+		holdsStreams(t, c)
+		c.Default.RequestTimeout, c.DrainTimeout = 0, 20*time.Second
+		c.Default.RateLimit = admission.RateLimit{Rate: ratelimit.Rate{Attempts: 1, Per: time.Hour}}
+	}, func(t *testing.T, m *memory) {
+		b := readBody(m.client().send(get("/")))
+		time.Sleep(59 * time.Second)
+		_ = m.Drain(context.Background())
+		<-b.ended
+		if body := b.text(); body != prelude {
+			t.Errorf("body %q, want %q", body, prelude)
+		}
+		if n := m.up.sends(); n != 1 {
+			t.Errorf("%d sent, want 1", n)
+		}
+	})
 }
 
 // A comment or ping that arrives later than 10 s is passed on at once, with all that was held back

@@ -124,9 +124,10 @@ func (b *builder) route(r *Route) proxy.Route {
 	return made
 }
 
-// hedgeAfter returns the route's own setting, or the replacement of an attempt timeout.
+// hedgeAfter returns the route's own setting, or the replacement of an attempt timeout. With
+// RETRY_ON=none no attempt is replaced.
 func hedgeAfter(r *Route) hedge.After {
-	if r.HedgeAfter.Off() && r.AttemptTimeout.Auto() {
+	if r.HedgeAfter.Off() && r.AttemptTimeout.Auto() && r.RetryOn.String() != "none" {
 		return hedge.SlowAttempt()
 	}
 	return r.HedgeAfter.After

@@ -319,3 +319,16 @@ func TestClientsForDescriptors(t *testing.T) {
 		t.Errorf("auto gives %d", n)
 	}
 }
+
+// A slow attempt gets a second one beside it by default, unless nothing is retried.
+func TestNothingIsSentTwiceWithRetryOnNone(t *testing.T) {
+	if configOf(t, "UPSTREAM=http://app:81").Default.HedgeAfter.Off() {
+		t.Error("off by default")
+	}
+	if !configOf(t, "UPSTREAM=http://app:81", "RETRY_ON=none").Default.HedgeAfter.Off() {
+		t.Error("on with RETRY_ON=none")
+	}
+	if configOf(t, "UPSTREAM=http://app:81", "RETRY_ON=none", "HEDGE_AFTER=1s").Default.HedgeAfter.Off() {
+		t.Error("off with HEDGE_AFTER=1s")
+	}
+}

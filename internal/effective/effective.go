@@ -94,7 +94,7 @@ func worstOf(r *config.Route) (policy.Worst, error) {
 	if err != nil {
 		return policy.Worst{}, err
 	}
-	if r.DryRun || r.RetryOn.String() == "none" {
+	if r.DryRun || r.RetryOn.String() == "none" && r.HedgeAfter.Off() {
 		p.MaxRetries = 0
 	}
 	return p.Worst(r.RequestTimeout, r.AttemptTimeout.Value()), nil

@@ -90,12 +90,11 @@ func (o *Options) annotate(f *flag.FlagSet, key, value string) error {
 	if option == nil {
 		return fmt.Errorf("annotation %s: unknown", key)
 	}
-	err := option.Value.Set(value)
-	if _, isBool := option.Value.(interface{ IsBoolFlag() bool }); err != nil && isBool {
-		err = errTrueOrFalse
+	if _, isBool := option.Value.(interface{ IsBoolFlag() bool }); isBool && value != "true" && value != "false" {
+		return fmt.Errorf("annotation %s: %q: %w", key, value, errTrueOrFalse)
 	}
-	if err != nil {
-		return fmt.Errorf("annotation %s: %q: %w", key, value, err)
+	if err := option.Value.Set(value); err != nil {
+		return fmt.Errorf("annotation %s: %w", key, err) // without the value: a URL may have a password
 	}
 	return nil
 }

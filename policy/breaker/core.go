@@ -158,7 +158,7 @@ func (g *core) recordAbandoned(p Permit, now time.Duration, e AttemptEnd) {
 func (g *core) recordEndNotClosed(p Permit, now time.Duration, e AttemptEnd) {
 	probe := p.probe != 0 && p.probe == g.breaker.probe
 	switch {
-	case e.Kind == Connected && (g.breaker.why.connecting() || g.options.ActiveProbe):
+	case e.Kind == Connected && (g.breaker.why.connecting() || g.options.ActiveProbe && probe):
 		g.beginSlowStart(now, true)
 		g.limiter.noResponseYet = true
 	case e.isSuccess():

@@ -24,7 +24,7 @@ const NumProbeResults = int(numProbeResults)
 var probeResultTexts = [numProbeResults]labels.Text{
 	ProbeBack:        {Label: "back", Explain: "The upstream takes requests: any status from 200 to 499 except 429."},
 	ProbeFailing:     {Label: "failing", Explain: "The upstream does not take requests: 429, or a status of 500 and above."},
-	ProbeUnreachable: {Label: "unreachable", Explain: "No connection could be made."},
+	ProbeUnreachable: {Label: "unreachable", Explain: "No connection could be made, or its certificate could not be verified."},
 	ProbeUnanswered:  {Label: "unanswered", Explain: "The connection ended, or a minute passed, without a response."},
 }
 

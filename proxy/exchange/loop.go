@@ -152,10 +152,11 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 }
 
 // situation returns what the policy has to know about the request. A drain does not forbid the retry
-// after a silent event stream, because the client would get nothing but a stream without content.
+// after a silent event stream if the retry would be sent at once: its client would get nothing but a
+// stream without content. If the retry had to wait, the drain could end that wait, so the stream goes on.
 func (x *Exchange) situation() policy.Situation {
 	s := x.sender.situation()
-	s.Draining = s.Draining && !x.attempts.stream.silent
+	s.Draining = s.Draining && !(x.attempts.stream.silent && x.admit.AdmitsAtOnce())
 	return s
 }
 
@@ -199,7 +200,7 @@ func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 	x.report.Observer.WaitEnded(x.r.Time.Tick().Sub(began))
 	x.report.Waited(d.Why.String(), began)
 	if end == permit.DrainBegan && x.attempts.stream.silent {
-		return permit.WaitedOut
+		return x.noWait()
 	}
 	return end
 }

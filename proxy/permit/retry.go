@@ -242,7 +242,7 @@ func (ad *Admitter) awaitRead(t clock.Instant) error {
 
 // endsWait reports whether a drain ends the wait of w. A nil w waits for something other than a
 // queue. A queued request was accepted before the drain. It continues to wait while a permit may
-// come in time for a response and its upstream is up. No retry is sent during a drain.
+// come in time for a response and its upstream is up. No retry waits during a drain.
 func (ad *Admitter) endsWait(w *admission.Waiter) bool {
 	s := ad.r.Process
 	if !s.Draining.Load() {
@@ -253,6 +253,12 @@ func (ad *Admitter) endsWait(w *admission.Waiter) bool {
 	}
 	end := time.Duration(s.WaitsEnd.Load())
 	return w.ExpectedAt > end || s.Clock.Elapsed() >= end
+}
+
+// AdmitsAtOnce reports whether an attempt would get its permit without a wait, as far as can be seen
+// without asking for one. With a rate limit that cannot be seen.
+func (ad *Admitter) AdmitsAtOnce() bool {
+	return !ad.r.Route.RateLimit.Limited() && ad.r.PauseLeft(ad.r.Time.Clock) <= 0 && ad.r.Route.UpstreamState.Admission.HasFreePermit()
 }
 
 // MaxDescriptorWait returns how long the attempt may wait for a descriptor.

@@ -93,7 +93,7 @@ func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
 		"routes:\n  - [a]":          "line 2: expected a route with a name",
 		"routes:\n  a:\n    via: b": "line 2: routes: expected a list of routes, such as - name: search",
 		"a: 1\n b: 2":               "line 2: a name with a value cannot stand here; check the indentation",
-		"a:\n\t- 1":                 "line 2: found character that cannot start any token; indent with spaces, not with tabs",
+		"a:\n\t- 1":                 "line 2: found character that cannot start any token; indent with spaces, not with tabs, and quote a value that begins with @ or a backtick",
 		"routes:\n  - name: a\n    via: secret\n    via: b": "line 4: routes[0].via is already set in line 3",
 		"via: &secret":                      "line 1: via: expected a value",
 		"via: !secret":                      "line 1: via: expected a value",

@@ -57,7 +57,7 @@ func (p *pairs) addYAML(content []byte) {
 // advice adds to the library's errors what most often causes them.
 var advice = strings.NewReplacer(
 	"mapping values are not allowed in this context", "a name with a value cannot stand here; check the indentation, and quote a value that has a colon",
-	"found character that cannot start any token", "found character that cannot start any token; indent with spaces, not with tabs",
+	"found character that cannot start any token", "found character that cannot start any token; indent with spaces, not with tabs, and quote a value that begins with @ or a backtick",
 )
 
 // syntaxError returns the library's error without quotes from the file.
