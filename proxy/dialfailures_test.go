@@ -97,7 +97,7 @@ func TestAnOutageIsLoggedWithItsCauseAndThatRequestsAreQueued(t *testing.T) {
 	soon(t, "line of the outage", func() bool {
 		return strings.Contains(lines.String(), `"msg":"circuit breaker opened","upstream":"http://`+permit.addr+`","by":"refused","address":"`+permit.addr+`","kind":"refused","error":"connect: connection refused"`)
 	})
-	queued := `"level":"warn","msg":"requests are queued while the circuit breaker is open","upstream":"http://` + permit.addr + `","queue_timeout_seconds":20}`
+	queued := `"level":"warn","msg":"the upstream refuses connections; requests are queued","upstream":"http://` + permit.addr + `","queue_timeout_seconds":20}`
 	soon(t, "line of the first queued request", func() bool { return strings.Contains(lines.String(), queued) })
 	second := p.dial().send(get("/"))
 	serveListener(t, permit.open(), script(ok200))

@@ -199,7 +199,11 @@ func (d *Queue) LogQueued(timeout time.Duration) {
 	if d.queueLogged.Load() || d.queueLogged.Swap(true) {
 		return
 	}
-	d.log("requests are queued while the circuit breaker is open", zap.String("upstream", d.pool.Target().String()), zap.Duration("queue_timeout_seconds", timeout))
+	msg := "the circuit breaker is open; requests are queued"
+	if d.Guard.State().OpenedBy == breaker.OpenedByRefused {
+		msg = "the upstream refuses connections; requests are queued"
+	}
+	d.log(msg, zap.String("upstream", d.pool.Target().String()), zap.Duration("queue_timeout_seconds", timeout))
 }
 
 // AdmitsOnlyProbes reports whether only probes are admitted.
