@@ -30,6 +30,7 @@ type fault struct {
 	what     string                         // what shows that the fault had an effect
 	felt     func(st *stage) (int64, error) // how often that was so; nil means the upstream counts it
 	fail     tolerance
+	instant  bool     // requests end at once, so that perhaps none is in flight at the SIGTERM
 	reasons  []string // the only ones of requests that fail, as X-Retryproxy-Reason; nil means any
 	cut      int      // the most responses that may be cut, because the upstream cut them after their headers
 }

@@ -198,7 +198,7 @@ func (r *result) wrong() []string {
 	w.That(r.times > 0, "nobody felt it: no %s", r.what)
 	w.That(r.again && r.recovered >= 0, "clients were not served again within %v", patience)
 	w.That(!r.again || r.recovered <= recoverWithin, "served again only after %v", r.recovered)
-	w.That(r.inFlight > 0, "no request was in flight at the SIGTERM")
+	w.That(r.inFlight > 0 || r.instant, "no request was in flight at the SIGTERM")
 	ended := total(r.drained.mayRetry) + total(r.drained.others)
 	w.That(ended >= r.inFlight, "%d requests were in flight at the SIGTERM, and %d came to an end", r.inFlight, ended)
 	w.That(r.exit == exitWell, "after the SIGTERM: %s", r.exit)

@@ -67,7 +67,7 @@ func certificateExpired() fault {
 		return func(st *stage) error { return order("cert " + filepath.Join(st.dir, file))(st) }
 	}
 	return fault{name: "certificate expired", how: "an https upstream whose certificate is a minute too old, connections reset; then a renewed one", what: attemptsFailed, felt: failedAttempts,
-		fail: anything, reasons: []string{"untrusted_certificate", "not_idempotent"}, // the latter for requests that the reset met
+		fail: anything, instant: true, reasons: []string{"untrusted_certificate", "not_idempotent"}, // the latter for requests that the reset met
 		begin: inTurn(show("old"), order("drop")), end: show("good"),
 		prepare: func(st *stage) error {
 			var authorities []byte

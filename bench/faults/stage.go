@@ -193,16 +193,9 @@ func (st *stage) inTheMiddle(r *result) error {
 		return err
 	}
 	rig.Sleep(st.ctx, st.o.lasts/2)
-	times := 0 // in a row, because a client may begin a request during the first
-	accepted := func() bool {
-		if times++; !st.allAccepted() {
-			times = 0
-		}
-		return times == 2
-	}
-	if err := st.await("some requests accepted and none on its way", within, accepted); err != nil && (st.ctx.Err() != nil || st.team.inFlight(time.Now()) > 0) {
+	if err := st.awaitAccepted(); err != nil {
 		return err
-	} // without requests in flight, the row fails
+	}
 	st.team.stopped.Store(true)
 	at := time.Now()
 	r.inFlight = st.team.inFlight(at)
@@ -220,5 +213,24 @@ func (st *stage) inTheMiddle(r *result) error {
 	}
 	r.before, r.drained = counted(until(st.team.since(began), at)), counted(st.team.since(at))
 	r.exit = st.proxy.Ended(within)
+	return nil
+}
+
+// awaitAccepted returns when there are requests in flight and the proxy has accepted all of them. If they end
+// at once, it does not wait.
+func (st *stage) awaitAccepted() error {
+	if st.f.instant {
+		return nil
+	}
+	times := 0 // in a row, because a client may begin a request during the first
+	accepted := func() bool {
+		if times++; !st.allAccepted() {
+			times = 0
+		}
+		return times == 2
+	}
+	if err := st.await("some requests accepted and none on its way", within, accepted); err != nil && (st.ctx.Err() != nil || st.team.inFlight(time.Now()) > 0) {
+		return err
+	} // without requests in flight, the row fails
 	return nil
 }
