@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,7 +20,8 @@ func TestLanguageModelStack(t *testing.T) {
 		every   = 9 // of so many requests one is overloaded
 	)
 	s := up(t, "llm.yml", "prompts", []string{"golang", "redis"},
-		[]string{"RETRYPROXY_SHARED_IMAGE=" + engine.FullImage(t), "LLM_PORT=0", "TOKENS_PER_MINUTE=24000", "RATE=16", "FAIL_EVERY=9"})
+		[]string{"RETRYPROXY_SHARED_IMAGE=" + engine.FullImage(t), "LLM_PORT=0", "RATE=16",
+			fmt.Sprint("TOKENS_PER_MINUTE=", bucket), fmt.Sprint("FAIL_EVERY=", every)})
 	var got, sent struct{ Answered map[string]int64 }
 	engine.Await(t, "answer to a prompt that had to wait", func() bool {
 		s.ask(t, http.MethodGet, "prompts", "/stats", &got)
