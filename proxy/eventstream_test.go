@@ -211,21 +211,24 @@ func TestASilentStream(t *testing.T) {
 	}
 }
 
+// silentFirst responds to the first attempt with a stream that stays silent, and to further ones with
+// content.
+func silentFirst(c *upConn) {
+	discardBody(c, c.head())
+	if c.n > 1 {
+		c.say("%s", eventStream(firstText))
+		return
+	}
+	c.say("%s", streamHeaders+chunk(prelude))
+	_, _ = c.endOfInput()
+}
+
 // A stream without content is given up for another attempt even if a drain began meanwhile, in the
 // hold or in the wait after it. Its client has nothing else to get.
 func TestASilentStreamIsRetriedInADrain(t *testing.T) {
 	for name, begins := range map[string]time.Duration{"in the hold": 59 * time.Second, "in the wait": 61 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			handle := func(c *upConn) {
-				discardBody(c, c.head())
-				if c.n > 1 {
-					c.say("%s", eventStream(firstText))
-					return
-				}
-				c.say("%s", streamHeaders+chunk(prelude))
-				_, _ = c.endOfInput()
-			}
-			inMemory(t, handle, func(c *Config) {
+			inMemory(t, silentFirst, func(c *Config) {
 				holdsStreams(t, c)
 				c.Default.RequestTimeout, c.DrainTimeout = 0, 20*time.Second
 				c.Default.Policy.Backoff, _ = backoff.New("fixed", backoff.Options{Base: 5 * time.Second})
@@ -252,12 +255,7 @@ func TestASilentStreamIsRetriedInADrain(t *testing.T) {
 // A silent stream goes on in a drain if its retry might have to wait, here for a rate limit, because the
 // drain would end that wait and leave the client without any response.
 func TestASilentStreamGoesOnInADrainIfItsRetryMightWait(t *testing.T) {
-	handle := func(c *upConn) {
-		discardBody(c, c.head())
-		c.say("%s", streamHeaders+chunk(prelude))
-		_, _ = c.endOfInput()
-	}
-	inMemory(t, handle, func(c *Config) {
+	inMemory(t, silentFirst, func(c *Config) {
 		holdsStreams(t, c)
 		c.Default.RequestTimeout, c.DrainTimeout = 0, 20*time.Second
 		c.Default.RateLimit = admission.RateLimit{Rate: ratelimit.Rate{Attempts: 1, Per: time.Hour}}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/retryproxy/retryproxy/internal/companion"
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/serve"
 	"github.com/retryproxy/retryproxy/internal/text"
@@ -39,9 +40,9 @@ func (o *outside) getenv(name string) string {
 
 // The exit codes.
 const (
-	exitOK     = 0
-	exitFailed = 1 // it ran and failed; not healthy
-	exitUsage  = 2 // it did not run: wrong arguments or settings
+	exitOK     = companion.ExitOK
+	exitFailed = companion.ExitFailed // it ran and failed; not healthy
+	exitUsage  = companion.ExitUsage  // it did not run: wrong arguments or settings
 )
 
 // An error of a command that matches one of these was already reported or has its own exit code.
