@@ -1,6 +1,7 @@
 package retryafter
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
@@ -55,29 +56,18 @@ const NumLimits = len(limitRows)
 // structuredRow is the row of RateLimit.
 const structuredRow = len(limitRows) - 1
 
-// limitPart is one of the headers of a row.
-type limitPart struct {
-	row  uint8
-	part uint8 // limit, remaining or reset
-}
-
 const (
 	partLimit = iota
 	partRemaining
 	partReset
-	partPolicy
-	parts = partPolicy
+	parts
 )
 
-// limitParts are the headers of limitRows by name, in lower case.
-var limitParts = func() map[string]limitPart {
-	all := map[string]limitPart{"ratelimit-policy": {uint8(structuredRow), partPolicy}}
-	for i, r := range limitRows {
-		for part, name := range [...]string{r.Limit, r.Remaining, r.Reset} {
-			if name != "" {
-				all[lower(name)] = limitPart{uint8(i), uint8(part)}
-			}
-		}
+// limitNames are the headers of limitRows.
+var limitNames = func() (all [structuredRow][parts]pattern) {
+	for i := range all {
+		r := &limitRows[i]
+		all[i] = [parts]pattern{newPattern(r.Limit), newPattern(r.Remaining), newPattern(r.Reset)}
 	}
 	return all
 }()
@@ -85,15 +75,15 @@ var limitParts = func() map[string]limitPart {
 // Limits reads what the headers of a response say about rate limits, exhausted or not.
 //
 // Set Date and Now, call Add for every header, then Each. It keeps slices of the values passed, so
-// it must not outlive them. It does not allocate. It is not safe for concurrent use. Unreadable
-// values and rate limits with a duplicate header are ignored.
+// it must not outlive them. It is not safe for concurrent use. Unreadable values and rate limits
+// with a duplicate header are ignored.
 type Limits struct {
 	Date []byte    // value of the response's Date header, or nil
 	Now  time.Time // the local time, for a response without Date
 
-	values [len(limitRows)][parts]singleHeader
-	rules  headerLines
-	Any    bool // at least one such header was present
+	values     [structuredRow][parts]singleHeader
+	structured structuredHeaders
+	Any        bool // at least one such header was present
 }
 
 // Add records a header of the response if it says something about a rate limit.
@@ -101,18 +91,18 @@ func (l *Limits) Add(name, value []byte) {
 	if !mayMatter(name) {
 		return
 	}
-	var buf [maxName]byte
-	small := lowerName(&buf, name)
-	p, known := limitParts[string(small)]
-	switch {
-	case !known:
+	if l.structured.add(name, value) {
+		l.Any = true
 		return
-	case p.part == partPolicy:
-		l.rules.add(value)
-	default:
-		l.values[p.row][p.part].add(value)
 	}
-	l.Any = true
+	for i := range limitNames {
+		for part := range limitNames[i] {
+			if _, ok := limitNames[i][part].match(name); ok {
+				l.values[i][part].add(value)
+				l.Any = true
+			}
+		}
+	}
 }
 
 // Each returns the i-th rate limit, for i in [0, len(LimitRows())). ok is false if the response
@@ -120,10 +110,10 @@ func (l *Limits) Add(name, value []byte) {
 func (l *Limits) Each(i int) (r ratelimit.Reading, ok bool) {
 	row := &limitRows[i]
 	r = ratelimit.Reading{Row: uint8(i), Kind: row.Kind, Model: row.Model}
-	v := &l.values[i]
 	if i == structuredRow {
-		return l.structured(r)
+		return l.leastLeft(r)
 	}
+	v := &l.values[i]
 	if v[partLimit].n != 1 || v[partRemaining].n != 1 || v[partReset].n != 1 {
 		return r, false
 	}
@@ -137,67 +127,26 @@ func (l *Limits) Each(i int) (r ratelimit.Reading, ok bool) {
 // limitNumber parses a number of requests or tokens. Text after a comma or semicolon is for humans
 // (draft-ietf-httpapi-ratelimit-headers-03 section 3.1).
 func limitNumber(b []byte) (float64, bool) {
-	for i, c := range b {
-		if c == ',' || c == ';' {
-			b = b[:i]
-			break
-		}
+	if end := bytes.IndexAny(b, ",;"); end >= 0 {
+		b = b[:end]
 	}
 	if len(b) > maxValue {
 		return 0, false
 	}
-	n, _, ok := parseDecimal(b)
-	return float64(n), ok
+	n, ok := parseNumber(trimSpace(b))
+	return float64(n.whole), ok
 }
 
-// structured reads RateLimit. Of several rate limits it returns the one with the least left.
-func (l *Limits) structured(r ratelimit.Reading) (ratelimit.Reading, bool) {
-	v := &l.values[structuredRow][partRemaining]
-	if v.n != 1 || len(v.value) > maxList {
-		return r, false
-	}
-	found, d := false, [3]int64{unset, unset, unset} // limit, remaining and reset of draft 7
-	s := rateLimitItems{rest: trimSpace(v.value)}
-	for s.next() {
-		m := &s.item
-		if m.dictionary {
-			switch string(m.name) {
-			case "limit":
-				d[0] = m.value
-			case "remaining":
-				d[1] = m.value
-			case "reset":
-				d[2] = m.value
-			}
-			continue
-		}
-		limit := l.quota(m.name)
-		if m.r < 0 || m.t < 0 || limit <= 0 || found && float64(m.r)*r.Limit >= r.Remaining*float64(limit) {
-			continue
+// leastLeft reads RateLimit. Of several rate limits it returns the one with the least left.
+func (l *Limits) leastLeft(r ratelimit.Reading) (ratelimit.Reading, bool) {
+	found := false
+	ok := l.structured.each(func(m rateLimitItem) {
+		limit, remaining := float64(m.q), float64(min(m.r, m.q))
+		if m.q <= 0 || m.r < 0 || m.t < 0 || found && remaining*r.Limit >= r.Remaining*limit {
+			return
 		}
 		found = true
-		r.Limit, r.Remaining, r.Reset = float64(limit), float64(min(m.r, limit)), secondsToDuration(m.t)
-	}
-	if !found && d[0] > 0 && d[1] >= 0 && d[2] >= 0 {
-		found = true
-		r.Limit, r.Remaining, r.Reset = float64(d[0]), float64(min(d[1], d[0])), secondsToDuration(d[2])
-	}
-	return r, found && !s.bad
-}
-
-// quota returns q of the policy with that name; below 0 if there is none.
-func (l *Limits) quota(name []byte) int64 {
-	q := int64(unset)
-	for _, line := range l.rules.all() {
-		s := rateLimitItems{rest: trimSpace(line)}
-		for s.next() {
-			if string(s.item.name) == string(name) {
-				q = s.item.q
-			}
-		}
-		if s.bad {
-			return unset
-		}
-	}
-	return q
+		r.Limit, r.Remaining, r.Reset = limit, remaining, decimal{whole: m.t}.times(time.Second)
+	})
+	return r, ok && found
 }

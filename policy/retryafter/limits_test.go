@@ -86,19 +86,6 @@ func TestLimitsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestLimitsDoNotAllocate(t *testing.T) {
-	name, value := []byte("Anthropic-RateLimit-Tokens-Limit"), []byte("5")
-	if n := testing.AllocsPerRun(100, func() {
-		l := Limits{Now: limitsNow}
-		l.Add(name, value)
-		for i := range limitRows {
-			l.Each(i)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 // FuzzLimits reads arbitrary headers; the results are within their ranges.
 func FuzzLimits(f *testing.F) {
 	for i, r := range limitRows {

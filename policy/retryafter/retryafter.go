@@ -1,13 +1,12 @@
 // Package retryafter reads how long the headers of a response ask the client to wait: Retry-After
 // and similar headers, and those of rate limits. Headers reads a response; Rows lists the known
-// headers, each with its source. Package apierror reads error bodies.
+// headers, each with its source. Limits reads what is left of rate limits that are not exhausted.
+// Package apierror reads error bodies.
 package retryafter
 
 import (
-	"math"
+	"bytes"
 	"time"
-
-	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
 // Parse parses the value of a Retry-After header (RFC 9110 section 10.2.3): seconds, or a date in
@@ -17,80 +16,47 @@ import (
 // truncate both to seconds, so the result is never earlier than what was asked.
 //
 // The result is never negative: a past date returns 0. A value too large for a Duration returns the
-// largest one. Anything else returns false: signs, words, an empty value. It does not allocate.
+// largest one. Anything else returns false: signs, words, an empty value.
 func Parse(value, date []byte, now time.Time) (time.Duration, bool) {
 	value = trimSpace(value)
-	if len(value) > 0 && isDigit(value[0]) {
-		return parseSeconds(value)
+	if n, ok := parseNumber(value); ok {
+		return n.times(time.Second), true
 	}
-	until, ok := parseDate(value, now)
+	t, ok := parseDate(value)
 	if !ok {
 		return 0, false
 	}
-	if sent, ok := parseDate(trimSpace(date), now); ok {
-		return secondsToDuration(until - sent), true
-	}
-	return max(time.Unix(until, 0).Sub(now), 0), true
+	return until(t, date, now), true
 }
 
-// parseSeconds parses delay-seconds = 1*DIGIT, with or without a fraction.
-func parseSeconds(b []byte) (time.Duration, bool) {
-	var n int64
-	for i, c := range b {
-		if c == '.' {
-			fraction, ok := parseFraction(b[i+1:])
-			if !ok {
-				return 0, false
-			}
-			whole := secondsToDuration(n)
-			return whole + min(fraction, backoff.Forever-whole), true
-		}
-		if !isDigit(c) {
-			return 0, false
-		}
-		n = min(n*10+int64(c-'0'), math.MaxInt64/100)
+// dateFormats are those of RFC 9110 section 5.6.7: IMF-fixdate, RFC 850 and asctime.
+var dateFormats = [...]string{"Mon, 02 Jan 2006 15:04:05 GMT", "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC}
+
+// maxDate is the longest HTTP date, in bytes.
+const maxDate = len("Wednesday, 06-Nov-94 08:49:37 GMT")
+
+func parseDate(value []byte) (time.Time, bool) {
+	value = trimSpace(value)
+	if len(value) > maxDate {
+		return time.Time{}, false
 	}
-	return secondsToDuration(n), true
+	for _, format := range dateFormats {
+		if t, err := time.Parse(format, string(value)); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
 }
 
-// parseFraction parses the digits after the point of a number of seconds. It rounds up to a
-// nanosecond, so the wait is never shorter than what was asked.
-func parseFraction(b []byte) (d time.Duration, ok bool) {
-	unit, finer := time.Second/10, false
-	for _, c := range b {
-		if !isDigit(c) {
-			return 0, false
-		}
-		d += time.Duration(c-'0') * unit
-		finer = finer || unit == 0 && c != '0'
-		unit /= 10
+// until returns the time from date, or else from now, to t; 0 if t is past.
+func until(t time.Time, date []byte, now time.Time) time.Duration {
+	if sent, ok := parseDate(date); ok {
+		now = sent
 	}
-	if finer {
-		d++
-	}
-	return d, len(b) > 0
-}
-
-// secondsToDuration clamps to [0, Forever].
-func secondsToDuration(s int64) time.Duration {
-	switch {
-	case s <= 0:
-		return 0
-	case s > int64(backoff.Forever/time.Second):
-		return backoff.Forever
-	}
-	return time.Duration(s) * time.Second
+	return max(t.Sub(now), 0)
 }
 
 // trimSpace removes optional white space (RFC 9110 section 5.6.3) at both ends.
-func trimSpace(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
-		b = b[1:]
-	}
-	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
-		b = b[:len(b)-1]
-	}
-	return b
-}
+func trimSpace(b []byte) []byte { return bytes.Trim(b, " \t") }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -44,7 +44,6 @@ func TestParseRetryAfter(t *testing.T) {
 		{name: "the past without Date", value: "Sun, 01 Mar 2026 11:00:00 GMT", want: 0},
 		{name: "year 9999", value: "Fri, 31 Dec 9999 23:59:59 GMT", date: date, want: backoff.Forever},
 		{name: "year 9999 without Date", value: "Fri, 31 Dec 9999 23:59:59 GMT", want: backoff.Forever},
-		{name: "leap second", value: "Sun, 01 Mar 2026 12:00:60 GMT", date: date, want: time.Minute},
 		{name: "leap day", value: "Thu, 29 Feb 2024 00:00:01 GMT", date: "Thu, 29 Feb 2024 00:00:00 GMT", want: time.Second},
 		{name: "RFC 850 year of last century", value: "Sunday, 06-Nov-94 08:49:37 GMT", date: "Sunday, 06-Nov-94 08:49:36 GMT", want: time.Second},
 		{name: "RFC 850 across a century", value: "Friday, 01-Jan-99 00:00:00 GMT", want: 0},
@@ -86,24 +85,6 @@ func TestParseRetryAfter(t *testing.T) {
 	}
 }
 
-// RFC 9110 section 5.6.7: a two-digit year more than 50 years ahead is in the past.
-func TestTwoDigitYearIsWithinFiftyYears(t *testing.T) {
-	for _, tc := range []struct {
-		now  int
-		year string
-		want int
-	}{
-		{2026, "26", 2026}, {2026, "76", 2076}, {2026, "77", 1977}, {2026, "00", 2000}, {2026, "99", 1999},
-		{2099, "05", 2105}, {2099, "99", 2099}, {2099, "50", 2050}, {2051, "01", 2101}, {2051, "02", 2002},
-	} {
-		now := time.Date(tc.now, 6, 1, 0, 0, 0, 0, time.UTC)
-		got, ok := parseDate([]byte("Monday, 02-Jan-"+tc.year+" 00:00:00 GMT"), now)
-		if y := time.Unix(got, 0).UTC().Year(); !ok || y != tc.want {
-			t.Errorf("in %d, year %s is %d, want %d", tc.now, tc.year, y, tc.want)
-		}
-	}
-}
-
 // The local clock may be between two seconds; the wait must reach the date.
 func TestRetryAfterDateIsNeverEarly(t *testing.T) {
 	now := someDay.Add(300 * time.Millisecond)
@@ -111,15 +92,6 @@ func TestRetryAfterDateIsNeverEarly(t *testing.T) {
 	got, ok := Parse([]byte(until.Format(http.TimeFormat)), nil, now)
 	if !ok || now.Add(got).Before(until) {
 		t.Errorf("%v, %v: ends %v before the date", got, ok, until.Sub(now.Add(got)))
-	}
-}
-
-func TestParseRetryAfterDoesNotAllocate(t *testing.T) {
-	for _, value := range []string{"120", "Sun, 01 Mar 2026 12:00:30 GMT", "Sunday, 01-Mar-26 12:00:30 GMT", "soon"} {
-		v, d := []byte(value), []byte("Sun, 01 Mar 2026 12:00:00 GMT")
-		if n := testing.AllocsPerRun(100, func() { Parse(v, d, someDay) }); n != 0 {
-			t.Errorf("%q: %v allocations", value, n)
-		}
 	}
 }
 
@@ -135,7 +107,6 @@ func FuzzRetryAfter(f *testing.F) {
 			t.Fatalf("%q: %v, %v", value, d, ok)
 		}
 		checkSeconds(t, trimSpace(value), d, ok)
-		checkDate(t, trimSpace(value), now)
 	})
 }
 
@@ -157,22 +128,5 @@ func checkSeconds(t *testing.T, value []byte, got time.Duration, ok bool) {
 	}
 	if !ok || int64(got) != want.Int64() {
 		t.Fatalf("%q: %d, %v; want %v", value, got, ok, want)
-	}
-}
-
-// checkDate compares with net/http: we may reject more, but accepted dates must be the same
-// instant. Leap seconds and the century of a short year are our own rules.
-func checkDate(t *testing.T, value []byte, now time.Time) {
-	t.Helper()
-	got, ok := parseDate(value, now)
-	theirs, err := http.ParseTime(string(value))
-	if !ok || err != nil {
-		return
-	}
-	if len(value) != fixLen && len(value) != ascLen {
-		theirs = theirs.AddDate(time.Unix(got, 0).UTC().Year()-theirs.Year(), 0, 0)
-	}
-	if theirs.Unix() != got {
-		t.Fatalf("%q: %v, net/http reads %v", value, time.Unix(got, 0).UTC(), theirs)
 	}
 }

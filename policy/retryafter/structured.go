@@ -6,71 +6,104 @@ import (
 	"time"
 )
 
-// structured returns the longest wait of the headers RateLimit and RateLimit-Policy. A header that
-// is malformed anywhere is ignored (RFC 9651 section 4.2).
-func (h *Headers) structured() (longest time.Duration, told bool) {
-	var older dictionary
-	for _, line := range h.current.all() {
-		s := rateLimitItems{rest: trimSpace(line)}
-		for s.next() {
-			m := &s.item
+// structuredHeaders holds the headers RateLimit and RateLimit-Policy.
+type structuredHeaders struct{ current, policies headerLines }
+
+var currentName, policyName = newPattern("RateLimit"), newPattern("RateLimit-Policy")
+
+// add records one of the two headers, and reports whether it is one.
+func (s *structuredHeaders) add(name, value []byte) bool {
+	if _, ok := currentName.match(name); ok {
+		s.current.add(value)
+		return true
+	}
+	if _, ok := policyName.match(name); ok {
+		s.policies.add(value)
+		return true
+	}
+	return false
+}
+
+// each calls yield for every rate limit of RateLimit, with q and w of its policy. It reports
+// whether the header is well-formed. If not, all of it must be ignored (RFC 9651 section 4.2).
+func (s *structuredHeaders) each(yield func(rateLimitItem)) bool {
+	older := unsetItem // the dictionary of draft -07 describes one rate limit
+	for _, line := range s.current.all() {
+		list := rateLimitItems{rest: trimSpace(line)}
+		for list.next() {
+			m := list.item
 			if m.dictionary {
-				older.note(m)
+				older.setMember(&m)
 				continue
 			}
-			if m.r != 0 {
-				continue
-			}
-			seconds := m.t
-			if seconds < 0 {
-				seconds = h.window(m.name)
-			}
-			if seconds >= 0 {
-				longest, told = max(longest, secondsToDuration(seconds)), true
-			}
+			policy := s.policy(m.name)
+			m.q, m.w = policy.q, policy.w
+			yield(m)
 		}
-		if s.bad {
-			return 0, false
+		if list.bad {
+			return false
 		}
 	}
-	if !told && older.remaining == 0 && older.seen == seenBoth && older.reset >= 0 {
-		return secondsToDuration(older.reset), true
+	yield(older)
+	return true
+}
+
+// policy returns the policy with that name; all is unset if there is none.
+func (s *structuredHeaders) policy(name []byte) rateLimitItem {
+	found := unsetItem
+	for _, line := range s.policies.all() {
+		list := rateLimitItems{rest: trimSpace(line)}
+		for list.next() {
+			if bytes.Equal(list.item.name, name) {
+				found = list.item
+			}
+		}
+		if list.bad {
+			return unsetItem
+		}
+	}
+	return found
+}
+
+// wait returns the longest wait for an exhausted rate limit.
+func (s *structuredHeaders) wait() (longest time.Duration, told bool) {
+	ok := s.each(func(m rateLimitItem) {
+		seconds := m.t
+		if seconds < 0 {
+			seconds = m.w
+		}
+		if m.r == 0 && seconds >= 0 {
+			longest, told = max(longest, decimal{whole: seconds}.times(time.Second)), true
+		}
+	})
+	if !ok {
+		return 0, false
 	}
 	return longest, told
 }
 
-// window returns w of the policy with that name; below 0 if it is unknown.
-func (h *Headers) window(name []byte) int64 {
-	w := int64(unset)
-	for _, line := range h.rules.all() {
-		s := rateLimitItems{rest: trimSpace(line)}
-		for s.next() {
-			if bytes.Equal(s.item.name, name) {
-				w = s.item.w
-			}
-		}
-		if s.bad {
-			return unset
-		}
-	}
-	return w
+// headerLines holds the values of the lines of a list header. If there are too many or too long
+// ones, the header is unreadable.
+type headerLines struct {
+	values [4][]byte
+	n      int
+	bytes  int
 }
 
-// dictionary is the content of a header in draft -07.
-type dictionary struct {
-	remaining, reset int64
-	seen             uint8
+func (l *headerLines) add(value []byte) {
+	if l.n < len(l.values) {
+		l.values[l.n] = value
+	}
+	l.n++
+	l.bytes += len(value)
 }
 
-const seenBoth = 3
-
-func (d *dictionary) note(m *rateLimitItem) {
-	switch string(m.name) {
-	case "remaining":
-		d.remaining, d.seen = m.value, d.seen|1
-	case "reset":
-		d.reset, d.seen = m.value, d.seen|2
+// all returns the lines, or nothing if there was too much.
+func (l *headerLines) all() [][]byte {
+	if l.n > len(l.values) || l.bytes > maxList {
+		return nil
 	}
+	return l.values[:l.n]
 }
 
 // unset stands for a number that is missing or is not an integer of 0 or more.
@@ -85,7 +118,21 @@ type rateLimitItem struct {
 	name       []byte // without quotes; a name with an escape keeps it
 	dictionary bool
 	value      int64 // of a dictionary member
-	q, r, t, w int64
+	q, r, t, w int64 // quota, remaining, reset and window
+}
+
+var unsetItem = rateLimitItem{value: unset, q: unset, r: unset, t: unset, w: unset}
+
+// setMember sets what a member of the dictionary of draft -07 states.
+func (m *rateLimitItem) setMember(d *rateLimitItem) {
+	switch string(d.name) {
+	case "limit":
+		m.q = d.value
+	case "remaining":
+		m.r = d.value
+	case "reset":
+		m.t = d.value
+	}
 }
 
 // rateLimitItems iterates over the members of a list or dictionary (RFC 9651 sections 3.1 and 3.2).
@@ -115,7 +162,7 @@ func (s *rateLimitItems) next() bool {
 		return false // an empty header is an empty list
 	}
 	s.begun = true
-	s.item = rateLimitItem{value: unset, q: unset, r: unset, t: unset, w: unset}
+	s.item = unsetItem
 	return s.readName() && s.readParameters()
 }
 
@@ -124,11 +171,7 @@ func (s *rateLimitItems) fail() bool {
 	return false
 }
 
-func (s *rateLimitItems) skip(set string) {
-	for len(s.rest) > 0 && (s.rest[0] == set[0] || len(set) > 1 && s.rest[0] == set[1]) {
-		s.rest = s.rest[1:]
-	}
-}
+func (s *rateLimitItems) skip(set string) { s.rest = bytes.TrimLeft(s.rest, set) }
 
 func (s *rateLimitItems) take(c byte) bool {
 	if len(s.rest) == 0 || s.rest[0] != c {
@@ -259,14 +302,15 @@ func (s *rateLimitItems) number() (int64, bool) {
 	}
 	text := s.rest[:i]
 	s.rest = s.rest[i:]
-	n, _, ok := parseDecimal(text)
-	if !ok {
+	n, ok := parseNumber(text)
+	decimal := bytes.IndexByte(text, '.') >= 0
+	if !ok || !decimal && i > maxDigits {
 		return unset, s.fail()
 	}
-	if negative || bytes.IndexByte(text, '.') >= 0 {
+	if negative || decimal {
 		return unset, true
 	}
-	return n, true
+	return n.whole, true
 }
 
 // isTokenByte reports whether c may be in a token (RFC 9110 section 5.6.2).

@@ -1,5 +1,10 @@
 package retryafter
 
+import (
+	"bytes"
+	"strings"
+)
+
 // Form is how the value of a header states a wait.
 type Form uint8
 
@@ -40,7 +45,7 @@ type Row struct {
 
 // Order reports whether the header is an order to wait. Orders take precedence over headers that
 // only state when a rate limit is replenished.
-func (r *Row) Order() bool { return r.Left == "" && r.Form != FormStructured }
+func (r *Row) Order() bool { return r.Left == "" }
 
 // rows are all headers that state a wait. Orders come first.
 var rows = [...]Row{
@@ -76,38 +81,24 @@ var rows = [...]Row{
 // Rows returns all headers that state a wait, orders first. The slice belongs to the caller.
 func Rows() []Row { return append([]Row(nil), rows[:]...) }
 
-// pattern is a header name prepared for comparison: in lower case, cut at its *.
+// pattern is a header name, cut at its *.
 type pattern struct {
-	before, after string
+	before, after []byte
 	star          bool
 }
 
-func newPattern(name string) (p pattern) {
-	for i, c := range []byte(name) {
-		if c == '*' {
-			return pattern{lower(name[:i]), lower(name[i+1:]), true}
-		}
-	}
-	return pattern{before: lower(name)}
+func newPattern(name string) pattern {
+	before, after, star := strings.Cut(name, "*")
+	return pattern{[]byte(before), []byte(after), star}
 }
 
-func lower(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			b[i] = c | 0x20
-		}
+// match reports whether name matches in any case, and returns the text for the *.
+func (p *pattern) match(name []byte) (what []byte, ok bool) {
+	end := len(name) - len(p.after)
+	if end < len(p.before) || p.star != (end > len(p.before)) || !bytes.EqualFold(name[:len(p.before)], p.before) || !bytes.EqualFold(name[end:], p.after) {
+		return nil, false
 	}
-	return string(b)
-}
-
-// match reports whether name, in lower case, matches, and where the text for its * ends.
-func (p *pattern) match(name []byte) (end int, ok bool) {
-	if !p.star {
-		return len(p.before), string(name) == p.before
-	}
-	end = len(name) - len(p.after)
-	return end, end > len(p.before) && string(name[:len(p.before)]) == p.before && string(name[end:]) == p.after
+	return name[len(p.before):end], true
 }
 
 // patterns are those of rows.

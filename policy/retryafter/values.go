@@ -19,8 +19,7 @@ var units = [...]struct {
 
 // ParseDuration parses a duration as Go prints it, which OpenAI, Groq and Google send: 6m0s, 4.2s,
 // 88ms, and with days: 1d2h. Each number has a unit, in any order, without white space or a sign.
-// It rounds up to a nanosecond and clamps to the largest Duration. It reads at most 64 bytes and
-// does not allocate.
+// It rounds up to a nanosecond and clamps to the largest Duration. It reads at most 64 bytes.
 func ParseDuration(b []byte) (sum time.Duration, ok bool) {
 	if len(b) == 0 || len(b) > maxValue {
 		return 0, false
@@ -99,15 +98,6 @@ func parseNumber(b []byte) (decimal, bool) {
 	return n, ok && len(after) == 0
 }
 
-// parseMilliseconds parses a value in milliseconds.
-func parseMilliseconds(value []byte) (time.Duration, bool) {
-	n, ok := parseNumber(trimSpace(value))
-	if !ok {
-		return 0, false
-	}
-	return n.times(time.Millisecond), true
-}
-
 // A reset without a unit is either seconds from now, or a time in seconds or milliseconds since
 // 1970. Nothing but its size distinguishes them: epochFrom was in September 2001, and 31 years as
 // seconds from now. The same time in milliseconds is epochFrom * 1000. Values between, from the
@@ -119,7 +109,7 @@ const (
 
 // parseReset parses when a rate limit is replenished: a duration, seconds from now, or a time in
 // seconds or milliseconds since 1970, in RFC 3339, or as an HTTP date. A time is relative to date,
-// or else to now; see Parse. It is never rounded down.
+// or else to now; see Parse.
 func parseReset(value, date []byte, now time.Time) (time.Duration, bool) {
 	value = trimSpace(value)
 	if len(value) == 0 || len(value) > maxValue {
@@ -131,13 +121,14 @@ func parseReset(value, date []byte, now time.Time) (time.Duration, bool) {
 	if d, ok := ParseDuration(value); ok {
 		return d, true
 	}
-	if sec, nano, ok := parseRFC3339(value); ok {
-		return until(sec, nano, date, now), true
+	t, err := time.Parse(time.RFC3339, string(value))
+	if err != nil {
+		var ok bool
+		if t, ok = parseDate(value); !ok {
+			return 0, false
+		}
 	}
-	if sec, ok := parseDate(value, now); ok {
-		return until(sec, 0, date, now), true
-	}
-	return 0, false
+	return until(t, date, now), true
 }
 
 // reset returns the wait for a number without a unit.
@@ -146,69 +137,9 @@ func (n decimal) reset(date []byte, now time.Time) (time.Duration, bool) {
 	case n.whole < epochFrom:
 		return n.times(time.Second), true
 	case n.whole < epochEnd:
-		return until(n.whole, time.Duration(n.fraction), date, now), true
+		return until(time.Unix(n.whole, n.fraction), date, now), true
 	case n.whole >= epochFrom*1000 && n.whole < epochEnd*1000:
-		nano := time.Duration(n.whole%1000)*time.Millisecond + decimal{fraction: n.fraction}.times(time.Millisecond)
-		return until(n.whole/1000, nano, date, now), true
+		return until(time.UnixMilli(n.whole).Add(decimal{fraction: n.fraction}.times(time.Millisecond)), date, now), true
 	}
 	return 0, false
-}
-
-// until returns the time from date, or else now, to sec and nano since 1970; 0 if that is past.
-// nano is at most a second.
-func until(sec int64, nano time.Duration, date []byte, now time.Time) time.Duration {
-	sent, ok := parseDate(trimSpace(date), now)
-	switch {
-	case !ok:
-		return max(time.Unix(sec, int64(nano)).Sub(now), 0)
-	case sec < sent:
-		return 0
-	}
-	d := secondsToDuration(sec - sent)
-	return d + min(nano, backoff.Forever-d)
-}
-
-// parseRFC3339 parses a time such as 2026-03-01T12:00:30Z, 2026-03-01T12:00:30.5+01:00 (RFC 3339
-// section 5.6). nano is rounded up and may be a whole second. The offset is at most a day.
-func parseRFC3339(b []byte) (sec int64, nano time.Duration, ok bool) {
-	const clockAt = len("2026-03-01T")
-	if len(b) < clockAt+clockLen+1 || b[4] != '-' || b[7] != '-' || b[10]|0x20 != 't' && b[10] != ' ' {
-		return 0, 0, false
-	}
-	sec, ok = unixOf(true, number(b[:4]), number(b[5:7])-1, number(b[8:10]), b[clockAt:clockAt+clockLen])
-	if !ok || number(b[5:7]) > 12 {
-		return 0, 0, false
-	}
-	zone := b[clockAt+clockLen:]
-	if zone[0] == '.' {
-		end := 1
-		for end < len(zone) && isDigit(zone[end]) {
-			end++
-		}
-		if nano, ok = parseFraction(zone[1:end]); !ok {
-			return 0, 0, false
-		}
-		zone = zone[end:]
-	}
-	offset, ok := parseZone(zone)
-	return sec - offset, nano, ok
-}
-
-// parseZone parses Z, or an offset such as +01:00, and returns seconds east of UTC.
-func parseZone(b []byte) (int64, bool) {
-	if len(b) == 1 {
-		return 0, b[0]|0x20 == 'z'
-	}
-	if len(b) != len("+01:00") || b[3] != ':' || b[0] != '+' && b[0] != '-' {
-		return 0, false
-	}
-	h, m := number(b[1:3]), number(b[4:6])
-	if h < 0 || h > 23 || m < 0 || m > 59 {
-		return 0, false
-	}
-	east := int64(h*3600 + m*60)
-	if b[0] == '-' {
-		east = -east
-	}
-	return east, true
 }
