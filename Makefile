@@ -122,7 +122,7 @@ soak: build ## SOAK (60s) of mixed load against an upstream that fails in every 
 	go run ./bench/soak --for $(SOAK) --proxy $(BIN)/retryproxy
 
 .PHONY: attacks
-attacks: build ## floods, bombs, stalls, SSRF, injection, smuggling, Retry-After abuse, ATTACK (10s) each, while others are served (Linux)
+attacks: build ## floods, bombs, stalls, SSRF, smuggling, ATTACK (10s) each, while others are served (Linux)
 	go run ./bench/attacks --for $(ATTACK) --proxy $(BIN)/retryproxy
 
 .PHONY: promises

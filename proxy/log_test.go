@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -53,6 +55,37 @@ func TestALineShowsTheBeginningOfALongPath(t *testing.T) {
 	}
 	if len(line) > 2<<10 {
 		t.Errorf("a line of %d bytes", len(line))
+	}
+}
+
+// Wherever a client says them, these bytes stay within the one line of its request.
+func TestNoClientForgesALogLine(t *testing.T) {
+	log, lines := logLines()
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.AccessLog, c.Log = true, log })
+	c := p.dial()
+	hostile := []string{`"}{"msg":"forged"}`, `","forged":"`, `\`, `\"`, `\u000a{"msg":"forged"}`, "%0d%0a%7b%22msg%22:%22forged%22%7d",
+		"\u0085", "\u009b31m", "\u2028\u2029", "\u202e", "\ufeff", "\xff\xfe", "\xc0\x8a", "\xed\xa0\x80", "\t", strings.Repeat("\xff", 10000)}
+	for _, text := range hostile {
+		target := strings.ReplaceAll(text, "\t", "") // a request line has none
+		c.send("GET /" + target + "?secret HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nCookie: secret\r\nX-Request-Id: " + text +
+			"\r\nUser-Agent: " + text + "\r\nX-Forwarded-For: " + text + "\r\nTraceparent: " + text + "\r\n\r\n").want(200, "ok")
+	}
+	p.stop()
+	all := strings.Split(strings.TrimSuffix(lines.String(), "\n"), "\n")
+	if len(all) != len(hostile) {
+		t.Errorf("%d lines about %d requests", len(all), len(hostile))
+	}
+	for _, line := range all {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["msg"] != "request" || fields["forged"] != nil {
+			t.Errorf("%v: %.500s", err, line)
+		}
+		if !utf8.ValidString(line) || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u202e' }) {
+			t.Errorf("control characters or bytes that are no text: %.500q", line)
+		}
+		if strings.Contains(line, "secret") || len(line) > 4<<10 {
+			t.Errorf("a secret, or %d bytes: %.500s", len(line), line)
+		}
 	}
 }
 

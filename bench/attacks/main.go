@@ -1,8 +1,8 @@
 // Command attacks attacks retryproxy as a client can: floods of HTTP/2 frames, streams that are opened
 // and reset, endless headers, windows that never open, and the same over HTTP/1.1. Each attack has its
-// own proxy process, which also serves ordinary clients. Further attacks come from clients and upstreams
-// that want the proxy to connect elsewhere, to write false lines into its log, to wait forever, or to
-// overlook a request within another. Each of these has its own judge.
+// own proxy process, which also serves ordinary clients. Further attackers want the proxy to connect
+// elsewhere, to keep probes from its admin listener, or to overlook a request within another. Each of
+// these has its own judge.
 //
 // An attack is withstood if no request of another client fails, memory stays below the attack's bound
 // (computed from the limits, whatever the duration), the proxy turns the attacker away where it must, and
@@ -34,7 +34,7 @@ const leastForMemory = 10 * time.Second
 
 // attacks returns the attacks that the time is long enough for.
 func attacks(lasts time.Duration) []attack {
-	all := slices.Concat(http2Attacks, http1Attacks, prematureAttacks, ssrfAttacks, injectionAttacks, retryAfterAttacks, adminAttacks, smugglingAttacks)
+	all := slices.Concat(http2Attacks, http1Attacks, prematureAttacks, ssrfAttacks, adminAttacks, smugglingAttacks)
 	if lasts >= leastForMemory {
 		all = append(all, memoryAttacks()...)
 	}
@@ -140,12 +140,4 @@ func usual() *http.ServeMux {
 		w.WriteHeader(max(n, 200))
 	})
 	return m
-}
-
-// raw sends arbitrary bytes and closes the connection.
-func raw(w http.ResponseWriter, answer string) {
-	if nc, _, err := w.(http.Hijacker).Hijack(); err == nil {
-		_, _ = io.WriteString(nc, answer)
-		_ = nc.Close()
-	}
 }

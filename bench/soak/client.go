@@ -115,13 +115,8 @@ func (c *client) exchange(batch []*plan) {
 // receive reads the response to a request and judges it, unless the client leaves first.
 func (c *client) receive(r *record, w *upload) ending {
 	c.Count(sent, 1)
-	switch r.plan.conduct {
-	case breaksRules:
-		c.Count(malformed, 1)
-	case leaves:
-		if c.waitSeen(r) {
-			return ending{left: true}
-		}
+	if r.plan.conduct == leaves && c.waitSeen(r) {
+		return ending{left: true}
 	}
 	got := c.read(r.plan, w)
 	c.judge(r, got)

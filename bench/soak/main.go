@@ -11,7 +11,7 @@
 //   - every response that looks whole is, byte by byte, what the upstream sent to an attempt for this
 //     request, and what it cut off looks cut off;
 //   - every request body arrives whole, or visibly cut if the client cut it;
-//   - malformed requests are refused and never forwarded, and what is not idempotent is sent once;
+//   - what is not idempotent is sent once;
 //   - the proxy's own errors are sent only if there was no response;
 //   - the sums of outcomes, of requests and of what was sent are the same, and attempts add up;
 //   - at the end goroutines, descriptors, connections and retry buffer are back at their idle level,

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 )
 
@@ -17,11 +15,10 @@ const (
 	cutsUpload   conduct = "ends its upload before the end"
 	readsSlowly  conduct = "reads slowly"
 	writesSlowly conduct = "writes slowly"
-	breaksRules  conduct = "sends what must be refused" // see rules
 )
 
 // conducts are the unusual ones. Each happens in one request of a hundred.
-var conducts = []conduct{leaves, leavesMidway, cutsUpload, readsSlowly, writesSlowly, breaksRules}
+var conducts = []conduct{leaves, leavesMidway, cutsUpload, readsSlowly, writesSlowly}
 
 // plan is a request and the behavior of its client. It follows from seed and id.
 type plan struct {
@@ -35,7 +32,6 @@ type plan struct {
 	body    body
 	conduct conduct
 	when    float64       // when the conduct shows, in [0, 1)
-	broken  *rule         // for breaksRules
 	think   time.Duration // before the request
 }
 
@@ -60,12 +56,7 @@ func newPlan(seed, id uint64) *plan {
 		p.close = !one(r, 3)
 	}
 	p.body = body{seed: seed, id: id, side: requestSide}
-	switch p.conduct {
-	case breaksRules:
-		p.broken = &rules[r.IntN(len(rules))]
-		p.method, p.minor, p.close, p.unsafe, p.keyed = "GET", 1, false, false, false
-		return p
-	case cutsUpload:
+	if p.conduct == cutsUpload {
 		p.method, p.body.size = pick(r, []string{"POST", "PUT"}), 2
 	}
 	if p.mayHaveBody() {
@@ -117,34 +108,6 @@ func newSize(r *rand.Rand) int64 {
 		}
 	}
 	return 2 << 20
-}
-
-// rule is a rule of HTTP, or a limit, with a request that breaks it. The proxy must respond with one of
-// the statuses, close the connection, and forward nothing.
-type rule struct {
-	name   string
-	head   string // @ stands for the header that names the request
-	status []int
-}
-
-// rules are those that clients break. bench/conformance has many more.
-var rules = []rule{
-	{"length and chunked", "POST /plain/x HTTP/1.1\r\nHost: soak.test\r\n@Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{400}},
-	{"bare LF", "GET /plain/x HTTP/1.1\nHost: soak.test\n@\n", []int{400}},
-	{"NUL", "GET /plain/x HTTP/1.1\r\nHost: soak.test\r\n@X-A: \x00\r\n\r\n", []int{400}},
-	{"no Host", "GET /plain/x HTTP/1.1\r\n@\r\n", []int{400}},
-	{"expectation", "GET /plain/x HTTP/1.1\r\nHost: soak.test\r\n@Expect: a-miracle\r\n\r\n", []int{417}},
-	{"long head", "GET /plain/x HTTP/1.1\r\nHost: soak.test\r\n@X-A: " + strings.Repeat("a", 70<<10) + "\r\n\r\n", []int{431}},
-	{"other route's path", "GET /plain/../unsafe/x HTTP/1.1\r\nHost: soak.test\r\n@\r\n", []int{400}},
-}
-
-// text returns the request that breaks the rule.
-func (r *rule) text(id uint64) string {
-	end := "\n"
-	if strings.Contains(r.head, "\r\n") {
-		end = "\r\n"
-	}
-	return strings.ReplaceAll(r.head, "@", fmt.Sprintf("%s: %d%s", fieldID, id, end))
 }
 
 // kind is how the upstream responds to an attempt.
@@ -200,7 +163,7 @@ type act struct {
 	after    aftermath
 	cutAt    float64 // for cuts: which part of the body is sent
 	asReset  bool    // the cut is a reset, not a close
-	retry    string  // Retry-After: seconds, "date", or empty
+	retry    string  // Retry-After, sensible or not; "date" is in a second, "" is none
 	nonsense string  // for malforms
 }
 
@@ -217,6 +180,7 @@ func burst(seed, id uint64) (failure int, on bool) {
 var failures = []act{
 	{status: 503}, {status: 503, retry: "0"}, {status: 503, retry: "1"}, {status: 503, retry: "date"},
 	{status: 429}, {status: 429, retry: "1"}, {status: 429, retry: "3600"}, {status: 500}, {status: 502}, {status: 504},
+	{status: 429, retry: "9223372037"}, {status: 429, retry: "-1"}, {status: 503, retry: "1e9"}, {status: 503, retry: "Fri, 31 Dec 9999 23:59:59 GMT"},
 	{kind: resets}, {kind: resetsEarly}, {kind: cutsHead}, {kind: malforms}, {status: 404}, {status: 501},
 }
 

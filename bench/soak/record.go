@@ -25,7 +25,6 @@ type soak struct {
 // What is counted.
 const (
 	sent        = "requests sent"
-	malformed   = "malformed requests sent"
 	attempts    = "attempts at the upstream"
 	sentBytes   = "bytes of request bodies"
 	readBytes   = "bytes of responses"

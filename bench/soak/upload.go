@@ -58,17 +58,12 @@ func (w *upload) wasReset() bool { return w.over(time.Second) && errors.Is(w.err
 // render prepares what is sent of the request: the headers, and the body with them if it is small
 // and the client just behaves.
 func (w *upload) render(p *plan) {
-	switch {
-	case p.conduct == breaksRules:
-		w.first.WriteString(p.broken.text(p.id))
-		return
-	case p.body.size <= small && (p.conduct == behaves || p.conduct == readsSlowly) && !p.expect:
-		w.headers(p)
+	w.headers(p)
+	if p.body.size <= small && (p.conduct == behaves || p.conduct == readsSlowly) && !p.expect {
 		_ = p.body.write(&w.first, whole, small)
-	default:
-		w.headers(p)
-		w.rest = func(conn io.Writer) error { return w.sendBody(conn, p) }
+		return
 	}
+	w.rest = func(conn io.Writer) error { return w.sendBody(conn, p) }
 }
 
 func (w *upload) headers(p *plan) {

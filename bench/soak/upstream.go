@@ -163,10 +163,7 @@ func (x *exchange) checkHeaders() {
 func (x *exchange) checkRetry() {
 	p := x.r.plan
 	limit := mostRetries + 2 // the first attempt, and one free retry
-	switch {
-	case p.conduct == breaksRules:
-		limit = 0
-	case !p.mayRetry() && !x.r.rejectedBefore(x.n):
+	if !p.mayRetry() && !x.r.rejectedBefore(x.n) {
 		limit = 1
 	}
 	if x.n >= limit {
