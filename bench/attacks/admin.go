@@ -28,21 +28,21 @@ func adminFlood(st *stage) error {
 	if other := otherAddress(); other != "" {
 		at = append(at, net.JoinHostPort(other, portOf(own[0])))
 	}
-	drips := func(begin, piece string, d time.Duration) func(*strike, string) error {
-		return func(s *strike, addr string) error { return s.drip(addr, begin, piece, d) }
+	drips := func(begin, piece string, d time.Duration) func(*attacker, string) error {
+		return func(s *attacker, addr string) error { return s.drip(addr, begin, piece, d) }
 	}
-	holds := func(says string) func(*strike, string) error {
-		return func(s *strike, addr string) error { return s.hold(addr, says) }
+	holds := func(says string) func(*attacker, string) error {
+		return func(s *attacker, addr string) error { return s.hold(addr, says) }
 	}
 	slow := drips("GET /livez HTTP/1.1\r\nX-A: ", "a", 50*time.Millisecond)
-	addr, flood := inTurn(at), inTurn([]func(*strike, string) error{
+	addr, flood := inTurn(at), inTurn([]func(*attacker, string) error{
 		drips("", strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 50), time.Second), // responses that are not read
 		holds("POST /retry-percent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n"),
 		holds("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"), // then idle
 		holds(""),
 		slow, slow, slow, // with an odd number, each of them comes to each address
 	})
-	st.strike = func(s *strike) error { return flood()(s, addr()) }
+	st.connection = func(s *attacker) error { return flood()(s, addr()) }
 	st.needs = needs{probes: 1}
 	st.beside = func(ctx context.Context, _ *rig.Proxy) { st.probe(ctx, at) }
 	st.judge = func(*rig.Proxy) string {

@@ -21,13 +21,13 @@ const (
 
 // attack is a row of the table.
 type attack struct {
-	name    string
-	conns   int                   // concurrent connections; each is opened again when it has ended
-	bound   int64                 // how many bytes the process may grow by
-	why     string                // what the bound is for
-	ends    bool                  // the proxy must end connections or streams of the attacker
-	strike  func(s *strike) error // the life of one connection, until the proxy or the attack ends it
-	prepare func(st *stage) error // sets up the stage before the proxy starts; nil if strike is enough
+	name       string
+	conns      int                     // concurrent connections; each is opened again when it has ended
+	bound      int64                   // how many bytes the process may grow by
+	why        string                  // what the bound is for
+	ends       bool                    // the proxy must end connections or streams of the attacker
+	connection func(s *attacker) error // the life of one connection, until the proxy or the attack ends it
+	prepare    func(st *stage) error   // sets up the stage before the proxy starts; nil if connection is enough
 }
 
 // stage is an attack in progress. prepare may set all of it.
@@ -39,10 +39,10 @@ type stage struct {
 	routes []string // names of the routes with an upstream of their own
 	needs  needs    // the attack lasts until so much has been counted
 
-	strike func(s *strike) error
-	begin  func(p *rig.Proxy) error                // called just before the attack; may be nil
-	beside func(ctx context.Context, p *rig.Proxy) // runs during the attack, until ctx ends; may be nil
-	judge  func(p *rig.Proxy) (looked string)      // called after it, returns what it looked for; may be nil
+	connection func(s *attacker) error
+	begin      func(p *rig.Proxy) error                // called just before the attack; may be nil
+	beside     func(ctx context.Context, p *rig.Proxy) // runs during the attack, until ctx ends; may be nil
+	judge      func(p *rig.Proxy) (looked string)      // called after it, returns what it looked for; may be nil
 }
 
 // needs are the smallest counts, by name, that prove something.
@@ -72,8 +72,8 @@ func (st *stage) route(name, path string, h http.HandlerFunc, env ...string) {
 	}
 }
 
-// strike is one connection of an attack.
-type strike struct {
+// attacker is one connection of an attack.
+type attacker struct {
 	context.Context
 	addr string
 	*tally
@@ -91,13 +91,13 @@ func (t *tally) turnedAway() bool { return t.ended.Load()+t.resets.Load() > 0 }
 // pause is how long an attacker waits before it connects again.
 const pause = 20 * time.Millisecond
 
-// run runs the attack until ctx ends.
-func (a *attack) run(ctx context.Context, st *stage, addr string, t *tally) {
+// launch opens the connections of the attack, again and again, until ctx ends.
+func (a *attack) launch(ctx context.Context, st *stage, addr string, t *tally) {
 	var all sync.WaitGroup
 	for range a.conns {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if err := st.strike(&strike{ctx, addr, t}); ctx.Err() == nil && err != nil {
+				if err := st.connection(&attacker{ctx, addr, t}); ctx.Err() == nil && err != nil {
 					t.ended.Add(1)
 				}
 				rig.Sleep(ctx, pause)
@@ -108,7 +108,7 @@ func (a *attack) run(ctx context.Context, st *stage, addr string, t *tally) {
 }
 
 // dial connects to addr. The connection is closed at the end of the attack.
-func (s *strike) dial(addr string) (net.Conn, error) {
+func (s *attacker) dial(addr string) (net.Conn, error) {
 	nc, err := new(net.Dialer).DialContext(s, "tcp", addr)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (s *strike) dial(addr string) (net.Conn, error) {
 }
 
 // every calls do until it fails, with pauses of d.
-func (s *strike) every(d time.Duration, do func() error) error {
+func (s *attacker) every(d time.Duration, do func() error) error {
 	for {
 		if err := do(); err != nil {
 			return err
@@ -132,7 +132,7 @@ func (s *strike) every(d time.Duration, do func() error) error {
 
 // ask sends raw over a new connection and calls got for each final response, until the connection ends or
 // nothing comes for the time quiet.
-func (s *strike) ask(addr, raw string, quiet time.Duration, got func(r *http.Response)) error {
+func (s *attacker) ask(addr, raw string, quiet time.Duration, got func(r *http.Response)) error {
 	nc, err := s.dial(addr)
 	if err != nil {
 		return err

@@ -26,15 +26,15 @@ type script struct {
 	pause    time.Duration   // before the next connection, for whom to come at once would be another attack, on the cores
 }
 
-func (c script) strike(s *strike) error {
-	err := c.play(s)
+func (c script) run(s *attacker) error {
+	err := c.send(s)
 	if c.pause > 0 {
 		rig.Sleep(s, c.pause)
 	}
 	return err
 }
 
-func (c script) play(s *strike) error {
+func (c script) send(s *attacker) error {
 	f, err := s.http2(c.settings...)
 	if err != nil {
 		return err
@@ -100,30 +100,30 @@ func window(size uint32) []http2.Setting {
 
 // http2Attacks are the floods over HTTP/2.
 var http2Attacks = []attack{
-	{name: "rapid reset", conns: 4, ends: true, bound: streams4, why: streams4Why, strike: script{again: func(f *frames) {
+	{name: "rapid reset", conns: 4, ends: true, bound: streams4, why: streams4Why, connection: script{again: func(f *frames) {
 		_ = f.WriteRSTStream(f.begin(f.block("GET", "/slow"), true), http2.ErrCodeCancel)
-	}}.strike},
-	{name: "CONTINUATION without end", conns: 4, ends: true, bound: heads4, why: "4 heads", strike: continuation(strings.Repeat("x", 8*kib), 0)},
-	{name: "CONTINUATION without content", conns: 4, ends: true, bound: heads4, why: "4 heads", strike: continuation("", 0)},
-	{name: "CONTINUATION byte by byte", conns: 100, ends: true, bound: baseMemory + 100*(perConn+perHead/8), why: "100 connections", strike: continuation("x", 50*time.Millisecond)},
-	{name: "SETTINGS", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{again: func(f *frames) {
+	}}.run},
+	{name: "CONTINUATION without end", conns: 4, ends: true, bound: heads4, why: "4 heads", connection: continuation(strings.Repeat("x", 8*kib), 0)},
+	{name: "CONTINUATION without content", conns: 4, ends: true, bound: heads4, why: "4 heads", connection: continuation("", 0)},
+	{name: "CONTINUATION byte by byte", conns: 100, ends: true, bound: baseMemory + 100*(perConn+perHead/8), why: "100 connections", connection: continuation("x", 50*time.Millisecond)},
+	{name: "SETTINGS", conns: 4, ends: true, bound: queues4, why: queues4Why, connection: script{again: func(f *frames) {
 		_ = f.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 14})
-	}}.strike},
-	{name: "SETTINGS, answers unread", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{deaf: true, again: func(f *frames) { _ = f.WriteSettings() }}.strike},
-	{name: "PING", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{again: ping}.strike},
-	{name: "PING, answers unread", conns: 4, ends: true, bound: queues4, why: queues4Why, strike: script{deaf: true, again: ping}.strike},
-	{name: "PRIORITY", conns: 4, ends: true, bound: baseMemory + 4*perConn, why: "4 connections", strike: script{again: func(f *frames) { _ = f.WritePriority(3, http2.PriorityParam{Weight: 9}) }}.strike},
-	{name: "frames of an unknown kind", conns: 4, ends: true, bound: baseMemory + 4*perConn, why: "4 connections", strike: script{again: func(f *frames) { _ = f.WriteRawFrame(0x77, 0, 1, make([]byte, 1024)) }}.strike},
-	{name: "HPACK bomb", conns: 4, ends: true, bound: baseMemory + 4*(perConn+atOnce*perHead/4), why: "4 connections with 128 heads of 64 KiB", strike: bomb},
-	{name: "windows of zero", conns: 4, bound: streams4, why: streams4Why, strike: script{settings: window(0), sends: atOnce, begin: func(f *frames) { f.fill("/medium") }}.strike},
+	}}.run},
+	{name: "SETTINGS, answers unread", conns: 4, ends: true, bound: queues4, why: queues4Why, connection: script{deaf: true, again: func(f *frames) { _ = f.WriteSettings() }}.run},
+	{name: "PING", conns: 4, ends: true, bound: queues4, why: queues4Why, connection: script{again: ping}.run},
+	{name: "PING, answers unread", conns: 4, ends: true, bound: queues4, why: queues4Why, connection: script{deaf: true, again: ping}.run},
+	{name: "PRIORITY", conns: 4, ends: true, bound: baseMemory + 4*perConn, why: "4 connections", connection: script{again: func(f *frames) { _ = f.WritePriority(3, http2.PriorityParam{Weight: 9}) }}.run},
+	{name: "frames of an unknown kind", conns: 4, ends: true, bound: baseMemory + 4*perConn, why: "4 connections", connection: script{again: func(f *frames) { _ = f.WriteRawFrame(0x77, 0, 1, make([]byte, 1024)) }}.run},
+	{name: "HPACK bomb", conns: 4, ends: true, bound: baseMemory + 4*(perConn+atOnce*perHead/4), why: "4 connections with 128 heads of 64 KiB", connection: bomb},
+	{name: "windows of zero", conns: 4, bound: streams4, why: streams4Why, connection: script{settings: window(0), sends: atOnce, begin: func(f *frames) { f.fill("/medium") }}.run},
 	{name: "windows that open by a byte", conns: 4, bound: streams4, why: streams4Why,
-		strike: script{settings: window(1), begin: func(f *frames) { f.fill("/medium") }, again: func(f *frames) {
+		connection: script{settings: window(1), begin: func(f *frames) { f.fill("/medium") }, again: func(f *frames) {
 			_ = f.WriteWindowUpdate(1+2*rand.Uint32N(atOnce), 1)
-		}}.strike},
-	{name: "streams beyond the most at once", conns: 4, ends: true, bound: streams4, why: streams4Why, strike: script{again: upload}.strike},
+		}}.run},
+	{name: "streams beyond the most at once", conns: 4, ends: true, bound: streams4, why: streams4Why, connection: script{again: upload}.run},
 	{name: "DATA without content", conns: 4, ends: true, bound: baseMemory + 4*(perConn+perStream), why: "4 requests",
-		strike: script{begin: upload, again: func(f *frames) { _ = f.WriteData(1, false, nil) }}.strike},
-	{name: "bodies that nobody reads", conns: 4, bound: baseMemory + 4*(perWindow+atOnce*perStream), why: "4 connections' windows of 1 MiB and 128 requests each", strike: script{sends: atOnce, begin: unreadBodies}.strike},
+		connection: script{begin: upload, again: func(f *frames) { _ = f.WriteData(1, false, nil) }}.run},
+	{name: "bodies that nobody reads", conns: 4, bound: baseMemory + 4*(perWindow+atOnce*perStream), why: "4 connections' windows of 1 MiB and 128 requests each", connection: script{sends: atOnce, begin: unreadBodies}.run},
 }
 
 func ping(f *frames) { _ = f.WritePing(false, [8]byte{}) }
@@ -132,26 +132,26 @@ func ping(f *frames) { _ = f.WritePing(false, [8]byte{}) }
 func upload(f *frames) { f.begin(f.block("POST", "/ok"), false) }
 
 // continuation sends endless request headers, a piece every d.
-func continuation(piece string, d time.Duration) func(*strike) error {
-	return func(s *strike) error {
+func continuation(piece string, d time.Duration) func(*attacker) error {
+	return func(s *attacker) error {
 		field := []byte(piece)
 		return script{every: d, begin: func(f *frames) {
 			if len(piece) > 1 { // whole fields
 				field = bytes.Clone(f.block("GET", "/ok", "x-large", piece))
 			}
 			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: f.block("GET", "/ok")})
-		}, again: func(f *frames) { _ = f.WriteContinuation(1, false, field) }}.strike(s)
+		}, again: func(f *frames) { _ = f.WriteContinuation(1, false, field) }}.run(s)
 	}
 }
 
 // bomb sends header blocks of a few kilobytes that decode to megabytes: one large field in the dynamic table, which
 // one byte can repeat.
-func bomb(s *strike) error {
+func bomb(s *attacker) error {
 	var block []byte
 	return script{begin: func(f *frames) {
 		large := f.block("GET", "/ok", "x-bomb", strings.Repeat("b", 3*kib))
 		block = append(bytes.Clone(large), strings.Repeat("\xbe", 8*kib)...) // 62: the newest of the table
-	}, again: func(f *frames) { f.begin(block, true) }}.strike(s)
+	}, again: func(f *frames) { f.begin(block, true) }}.run(s)
 }
 
 // unreadBodies sends request bodies that the upstream does not read, as far as the windows allow.
@@ -166,25 +166,25 @@ func unreadBodies(f *frames) {
 
 // http1Attacks are the floods over HTTP/1.1.
 var http1Attacks = []attack{
-	{name: "HTTP/1.1: heads byte by byte", conns: 200, ends: true, bound: baseMemory + 200*perConn/4, why: "200 clients", strike: drip("GET /ok HTTP/1.1\r\nX-A: ", "a", 50*time.Millisecond)},
-	{name: "HTTP/1.1: bodies byte by byte", conns: 100, bound: baseMemory + 100*perSlow, why: "100 requests", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nContent-Length: 1000000\r\n\r\n", "a", 50*time.Millisecond)},
-	{name: "HTTP/1.1: answers unread", conns: 20, bound: baseMemory + 20*perSlow, why: "20 requests", strike: func(s *strike) error {
+	{name: "HTTP/1.1: heads byte by byte", conns: 200, ends: true, bound: baseMemory + 200*perConn/4, why: "200 clients", connection: drip("GET /ok HTTP/1.1\r\nX-A: ", "a", 50*time.Millisecond)},
+	{name: "HTTP/1.1: bodies byte by byte", conns: 100, bound: baseMemory + 100*perSlow, why: "100 requests", connection: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nContent-Length: 1000000\r\n\r\n", "a", 50*time.Millisecond)},
+	{name: "HTTP/1.1: answers unread", conns: 20, bound: baseMemory + 20*perSlow, why: "20 requests", connection: func(s *attacker) error {
 		return s.begin(s.addr, "GET /large HTTP/1.1\r\nHost: bench.test\r\n\r\n", func(net.Conn) error {
 			s.sent.Add(1)
 			<-s.Done()
 			return nil
 		})
 	}},
-	{name: "HTTP/1.1: connections that say nothing", conns: 400, bound: baseMemory + 400*perConn/4, why: "400 clients", strike: func(s *strike) error { return s.hold(s.addr, "") }},
-	{name: "HTTP/1.1: heads without end", conns: 4, ends: true, bound: baseMemory + 4*perHead, why: "4 heads of 64 KiB", strike: drip("GET /ok HTTP/1.1\r\nHost: bench.test\r\nX-A: ", strings.Repeat("a", 4*kib), 0)},
-	{name: "HTTP/1.1: fields without end", conns: 4, ends: true, bound: baseMemory + 4*perHead, why: "4 heads of 64 KiB", strike: drip("GET /ok HTTP/1.1\r\nHost: bench.test\r\n", strings.Repeat("a: b\r\n", 100), 0)},
-	{name: "HTTP/1.1: chunk extensions", conns: 4, ends: true, bound: baseMemory + 4*perSlow, why: "4 requests", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nTransfer-Encoding: chunked\r\n\r\n1;", strings.Repeat("a", 4*kib), 0)},
-	{name: "HTTP/1.1: chunks of a byte", conns: 4, bound: baseMemory + 4*(perSlow+2*mib), why: "4 requests and their bodies kept for a retry", strike: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nTransfer-Encoding: chunked\r\n\r\n", strings.Repeat("1\r\na\r\n", 500), 0)},
-	{name: "HTTP/1.1: pipelined requests, answers unread", conns: 8, bound: baseMemory + 8*perSlow, why: "8 requests", strike: drip("", strings.Repeat("GET /ok HTTP/1.1\r\nHost: bench.test\r\n\r\n", 50), 0)},
+	{name: "HTTP/1.1: connections that say nothing", conns: 400, bound: baseMemory + 400*perConn/4, why: "400 clients", connection: func(s *attacker) error { return s.hold(s.addr, "") }},
+	{name: "HTTP/1.1: heads without end", conns: 4, ends: true, bound: baseMemory + 4*perHead, why: "4 heads of 64 KiB", connection: drip("GET /ok HTTP/1.1\r\nHost: bench.test\r\nX-A: ", strings.Repeat("a", 4*kib), 0)},
+	{name: "HTTP/1.1: fields without end", conns: 4, ends: true, bound: baseMemory + 4*perHead, why: "4 heads of 64 KiB", connection: drip("GET /ok HTTP/1.1\r\nHost: bench.test\r\n", strings.Repeat("a: b\r\n", 100), 0)},
+	{name: "HTTP/1.1: chunk extensions", conns: 4, ends: true, bound: baseMemory + 4*perSlow, why: "4 requests", connection: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nTransfer-Encoding: chunked\r\n\r\n1;", strings.Repeat("a", 4*kib), 0)},
+	{name: "HTTP/1.1: chunks of a byte", conns: 4, bound: baseMemory + 4*(perSlow+2*mib), why: "4 requests and their bodies kept for a retry", connection: drip("POST /ok HTTP/1.1\r\nHost: bench.test\r\nTransfer-Encoding: chunked\r\n\r\n", strings.Repeat("1\r\na\r\n", 500), 0)},
+	{name: "HTTP/1.1: pipelined requests, answers unread", conns: 8, bound: baseMemory + 8*perSlow, why: "8 requests", connection: drip("", strings.Repeat("GET /ok HTTP/1.1\r\nHost: bench.test\r\n\r\n", 50), 0)},
 }
 
 // begin connects, writes, calls then, and closes the connection.
-func (s *strike) begin(addr, says string, then func(nc net.Conn) error) error {
+func (s *attacker) begin(addr, says string, then func(nc net.Conn) error) error {
 	nc, err := s.dial(addr)
 	if err != nil {
 		return err
@@ -197,18 +197,18 @@ func (s *strike) begin(addr, says string, then func(nc net.Conn) error) error {
 }
 
 // drip writes begin and then piece again and again, with pauses of d.
-func drip(begin, piece string, d time.Duration) func(*strike) error {
-	return func(s *strike) error { return s.drip(s.addr, begin, piece, d) }
+func drip(begin, piece string, d time.Duration) func(*attacker) error {
+	return func(s *attacker) error { return s.drip(s.addr, begin, piece, d) }
 }
 
-func (s *strike) drip(addr, begin, piece string, d time.Duration) error {
+func (s *attacker) drip(addr, begin, piece string, d time.Duration) error {
 	return s.begin(addr, begin, func(nc net.Conn) error {
 		return s.every(d, func() error { _, err := io.WriteString(nc, piece); return err })
 	})
 }
 
 // hold writes says and reads until the connection ends.
-func (s *strike) hold(addr, says string) error {
+func (s *attacker) hold(addr, says string) error {
 	return s.begin(addr, says, func(nc net.Conn) error {
 		s.sent.Add(1)
 		_, err := io.Copy(io.Discard, nc)
@@ -241,13 +241,13 @@ func premature(name string, upload bool, end func(f *frames, id uint32)) attack 
 	return attack{name: name, conns: 1, bound: baseMemory + perConn + atOnce*perStream, why: "a connection with 128 requests", prepare: func(st *stage) error {
 		var since time.Time
 		st.begin = func(*rig.Proxy) error { since = time.Now(); return nil }
-		st.strike = script{again: func(f *frames) {
+		st.connection = script{again: func(f *frames) {
 			block := f.block("GET", "/work")
 			if upload {
 				block = f.block("POST", "/work", "content-length", "1000")
 			}
 			end(f, f.begin(block, !upload))
-		}}.strike
+		}}.run
 		st.judge = func(*rig.Proxy) string {
 			perSecond, honest := float64(st.Counted("begun"))/time.Since(since).Seconds(), atOnce/workTime.Seconds()
 			if perSecond > honest {

@@ -25,7 +25,7 @@ type frames struct {
 }
 
 // http2 opens an HTTP/2 connection.
-func (s *strike) http2(settings ...http2.Setting) (*frames, error) {
+func (s *attacker) http2(settings ...http2.Setting) (*frames, error) {
 	nc, err := s.dial(s.addr)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s *strike) http2(settings ...http2.Setting) (*frames, error) {
 
 // listen reads what the proxy sends until the connection ends. It counts the frames that turn the attacker away:
 // resets, and responses with 4xx and 5xx.
-func (s *strike) listen(f *frames) {
+func (s *attacker) listen(f *frames) {
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
@@ -96,7 +96,7 @@ const perConnection = 30
 // askByHTTP2 sends requests over one connection, each after the response to the one before, and calls got
 // for each response. next returns the headers, as names and values in turn, and the body. If a request
 // ends the connection, askByHTTP2 returns.
-func (s *strike) askByHTTP2(next func() (pairs []string, body string), got func(r *http.Response)) error {
+func (s *attacker) askByHTTP2(next func() (pairs []string, body string), got func(r *http.Response)) error {
 	f, err := s.http2()
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ type options struct {
 	lasts time.Duration
 }
 
-// run plays the chosen attacks. It returns rig.ErrFound if one was not withstood.
+// run runs the chosen attacks. It returns rig.ErrFound if one was not withstood.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, only := &options{}, ""
 	f := rig.NewFlags("attacks", stderr, &o.proxy)
@@ -71,12 +71,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			title = now
 			fmt.Fprint(stdout, title)
 		}
-		r, err := a.play(ctx, o, upstream)
+		r, err := a.run(ctx, o, upstream)
 		if err == nil {
 			err = ctx.Err()
 		}
 		if errors.As(err, new(rig.Impossible)) {
-			fmt.Fprintf(stderr, "attacks: NOT PLAYED: %s: %v\n", a.name, err)
+			fmt.Fprintf(stderr, "attacks: NOT RUN: %s: %v\n", a.name, err)
 			continue
 		}
 		if err != nil {

@@ -20,18 +20,18 @@ func memoryAttacks() (all []attack) {
 	fill := func(path string) func(f *frames) { return func(f *frames) { f.fill(path) } }
 	for _, limit := range []int64{64 * mib, 128 * mib, 256 * mib} {
 		for _, a := range []struct {
-			name   string
-			conns  int
-			strike func(*strike) error
-			secure bool // over TLS
+			name       string
+			conns      int
+			connection func(*attacker) error
+			secure     bool // over TLS
 		}{ // as many streams as may be, once more every second: some have been refused
-			{"HTTP/2, 128 responses unread on each connection", 40, script{settings: window(0), every: comeAgain, pause: comeAgain, again: fill("/medium")}.strike, false},
-			{"HTTP/2, 128 requests without a response on each connection", 40, script{every: comeAgain, pause: comeAgain, again: fill("/deaf")}.strike, false},
+			{"HTTP/2, 128 responses unread on each connection", 40, script{settings: window(0), every: comeAgain, pause: comeAgain, again: fill("/medium")}.run, false},
+			{"HTTP/2, 128 requests without a response on each connection", 40, script{every: comeAgain, pause: comeAgain, again: fill("/deaf")}.run, false},
 			{"slow readers", 1600, slowReader, false},
 			{"TLS, idle", 1600, idleTLS, true},
 		} {
 			all = append(all, attack{name: fmt.Sprintf("%d MiB: %s", limit/mib, a.name), conns: a.conns, bound: limit, why: "the cgroup",
-				prepare: func(st *stage) error { st.strike, st.secure = a.strike, a.secure; return st.confine(limit) }})
+				prepare: func(st *stage) error { st.connection, st.secure = a.connection, a.secure; return st.confine(limit) }})
 		}
 	}
 	return all
@@ -97,7 +97,7 @@ const (
 	mostLate = 2
 )
 
-func slowReader(s *strike) error {
+func slowReader(s *attacker) error {
 	err := s.begin(s.addr, "GET /large HTTP/1.1\r\nHost: bench.test\r\n\r\n", func(nc net.Conn) error {
 		_ = nc.(*net.TCPConn).SetReadBuffer(4 * kib) // else the attack is on the cores, with megabytes for each one's kernel
 		var p [kib]byte
@@ -110,7 +110,7 @@ func slowReader(s *strike) error {
 // handshakeAgain is comeAgain for TLS clients. 1600 handshakes a second would be an attack on the CPU.
 const handshakeAgain = 10 * time.Second
 
-func idleTLS(s *strike) error {
+func idleTLS(s *attacker) error {
 	err := s.begin(s.addr, "", func(nc net.Conn) error {
 		c := tls.Client(nc, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}) //nolint:gosec // it is signed by itself
 		if err := c.HandshakeContext(s); err != nil {

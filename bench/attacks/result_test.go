@@ -56,7 +56,7 @@ func TestWhatIsNotWithstoodIsSaid(t *testing.T) {
 func TestEveryAttackIsWhole(t *testing.T) {
 	names := map[string]bool{}
 	for _, a := range attacks(leastForMemory) {
-		if names[a.name] || a.conns < 1 || a.bound <= 0 || a.why == "" || (a.strike == nil) == (a.prepare == nil) {
+		if names[a.name] || a.conns < 1 || a.bound <= 0 || a.why == "" || (a.connection == nil) == (a.prepare == nil) {
 			t.Errorf("%+v", a)
 		}
 		names[a.name] = true

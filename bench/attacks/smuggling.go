@@ -37,7 +37,7 @@ func smuggling(two bool) func(st *stage) error {
 		g := &smuggleStage{stage: st, meant: map[string]bool{}, said: map[string]string{}}
 		st.spec.Upstream = "http://" + st.Record(&rig.Recorder{Begin: func() (rig.Take, func([]byte)) { return g.take, nil }})
 		table := smuggles()
-		st.strike = func(s *strike) error {
+		st.connection = func(s *attacker) error {
 			if two {
 				return s.askByHTTP2(g.smuggle2, func(*http.Response) {})
 			}

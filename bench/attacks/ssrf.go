@@ -41,7 +41,7 @@ func ssrf(forward bool) func(st *stage) error {
 			st.set("RETRYPROXY_POSITION=outbound")
 		}
 		request, fields := inTurn(named(targets)), inTurn(named2(targets))
-		st.strike = func(s *strike) error {
+		st.connection = func(s *attacker) error {
 			if rand.IntN(4) > 0 {
 				return s.ask(s.addr, request(), patience, st.judgeNamed)
 			}

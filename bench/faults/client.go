@@ -33,8 +33,8 @@ const (
 	verdicts
 )
 
-// manner is the kind of requests that a client sends.
-type manner struct {
+// requestKind is the kind of requests that a client sends.
+type requestKind struct {
 	method string
 	key    bool // with an Idempotency-Key
 	once   bool // on a new connection for each request
@@ -42,10 +42,10 @@ type manner struct {
 }
 
 // mayRetry reports whether the proxy may retry a request after it was sent (RFC 9110 section 9.2.2).
-func (m manner) mayRetry() bool { return m.method != http.MethodPost || m.key }
+func (m requestKind) mayRetry() bool { return m.method != http.MethodPost || m.key }
 
-// manners has one entry for each client.
-var manners = []manner{{method: "GET"}, {method: "GET"}, {method: "GET"}, {method: "PUT"}, {method: "PUT"}, {method: "POST", key: true}, {method: "POST"}, {method: "POST"}}
+// requestKinds has one entry for each client.
+var requestKinds = []requestKind{{method: "GET"}, {method: "GET"}, {method: "GET"}, {method: "PUT"}, {method: "PUT"}, {method: "POST", key: true}, {method: "POST"}, {method: "POST"}}
 
 const (
 	// patience is how long a client waits for a response. The proxy's own limit is 30 s.
@@ -65,8 +65,8 @@ type event struct {
 	what         string // why it was not served
 }
 
-// team is all clients of a proxy. It is safe for concurrent use.
-type team struct {
+// clients is all clients of a proxy. It is safe for concurrent use.
+type clients struct {
 	network, addr string
 	tls           bool
 	wait          atomic.Bool
@@ -81,10 +81,10 @@ type team struct {
 	open   map[string]time.Time // when the requests in flight began
 }
 
-// call starts a client of each manner. They end with ctx, or when the team is stopped.
-func (t *team) call(ctx context.Context, some []manner) {
+// call starts a client of each requestKind. They end with ctx, or when they are stopped.
+func (t *clients) call(ctx context.Context, some []requestKind) {
 	for _, m := range some {
-		c := &client{team: t, manner: m}
+		c := &client{clients: t, requestKind: m}
 		t.all.Go(func() {
 			defer c.disconnect()
 			for !t.stopped.Load() && rig.Sleep(ctx, between) {
@@ -97,7 +97,7 @@ func (t *team) call(ctx context.Context, some []manner) {
 }
 
 // since returns the events that ended later than at.
-func (t *team) since(at time.Time) []event {
+func (t *clients) since(at time.Time) []event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(t.events), func(e event) bool { return !e.ended.After(at) })
@@ -105,8 +105,8 @@ func (t *team) since(at time.Time) []event {
 
 // client sends one request after another on a persistent connection.
 type client struct {
-	*team
-	manner
+	*clients
+	requestKind
 	conn net.Conn // nil: none
 	in   *bufio.Reader
 }
@@ -140,7 +140,7 @@ func (c *client) ask() {
 }
 
 // inFlight returns how many of the requests in flight began before at.
-func (t *team) inFlight(at time.Time) (n int) {
+func (t *clients) inFlight(at time.Time) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, began := range t.open {

@@ -36,14 +36,14 @@ func TestWhatAClientHadIsToldApart(t *testing.T) {
 		"a quarter, announced as half":  {[]byte(fmt.Sprintf("HTTP/1.1 200 OK\r\n%s: 1\r\nContent-Length: 5\r\n\r\n%s", fieldShort, id[:5])), changed},
 		"status 200 and nothing behind": {[]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), changed},
 	} {
-		c := &client{team: &team{network: "tcp", addr: oneAnswer(t, tc.answer), open: map[string]time.Time{}}, manner: manner{method: "PUT"}}
+		c := &client{clients: &clients{network: "tcp", addr: oneAnswer(t, tc.answer), open: map[string]time.Time{}}, requestKind: requestKind{method: "PUT"}}
 		c.ask()
 		if e := c.events[0]; e.verdict != tc.want || len(c.open) != 0 {
 			t.Errorf("%s: verdict %d (%s), want %d", name, e.verdict, e.what, tc.want)
 		}
 		c.disconnect()
 	}
-	c := &client{team: &team{network: "tcp", addr: "127.0.0.1:1", open: map[string]time.Time{}}, manner: manner{method: "GET"}}
+	c := &client{clients: &clients{network: "tcp", addr: "127.0.0.1:1", open: map[string]time.Time{}}, requestKind: requestKind{method: "GET"}}
 	if c.ask(); c.events[0].verdict != failed {
 		t.Errorf("no connection: verdict %d, want %d", c.events[0].verdict, failed)
 	}

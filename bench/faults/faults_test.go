@@ -53,7 +53,7 @@ func TestWhatIsNotAsExpectedIsSaid(t *testing.T) {
 		"cut at the SIGTERM":                {func(r *result) { r.drained.mayRetry[cut] = 1 }, "1 cut at the SIGTERM"},
 		"fewer answers than were in flight": {func(r *result) { r.inFlight = 16 }, "16 requests were in flight"},
 		"nothing in flight":                 {func(r *result) { r.inFlight = 0 }, "no request was in flight"},
-		"not felt":                          {func(r *result) { r.times = 0 }, "no failed attempts"},
+		"not effect":                        {func(r *result) { r.times = 0 }, "no failed attempts"},
 		"not served again":                  {func(r *result) { r.again = false }, "not served again"},
 		"never served again":                {func(r *result) { r.recovered = -1 }, "not served again"},
 		"served again late":                 {func(r *result) { r.recovered = recoverWithin + 1 }, "only after"},

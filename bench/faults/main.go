@@ -195,7 +195,7 @@ func (r *result) wrong() []string {
 		is := len(r.reasons) == 0 || slices.ContainsFunc(r.reasons, func(reason string) bool { return strings.Contains(what, reason) })
 		w.That(is, "%d failed, not for %s: %s", n, strings.Join(r.reasons, " or "), what)
 	}
-	w.That(r.times > 0, "nobody felt it: no %s", r.what)
+	w.That(r.times > 0, "it had no effect: no %s", r.what)
 	w.That(r.again && r.recovered >= 0, "clients were not served again within %v", patience)
 	w.That(!r.again || r.recovered <= recoverWithin, "served again only after %v", r.recovered)
 	w.That(r.inFlight > 0 || r.instant, "no request was in flight at the SIGTERM")
@@ -228,7 +228,7 @@ func (r *result) summary() string {
 	return r.err
 }
 
-const header = "| fault | how it was made | what showed it | requests: may be retried, others | failed | cut | lost | changed | served meanwhile | served again after | SIGTERM in its middle: in flight, served, refused or failed, cut, lost |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
+const header = "| fault | how it was made | evidence | requests: may be retried, others | failed | cut | lost | changed | served meanwhile | served again after | SIGTERM in its middle: in flight, served, refused or failed, cut, lost |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
 
 func (r *result) print(w io.Writer) {
 	if r.err != "" {

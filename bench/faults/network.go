@@ -85,7 +85,7 @@ func stormy(name, how string, w weather, what string) fault {
 		return func(st *stage) error { st.net.weather.Store(&w); return nil }
 	}
 	return fault{name: "network: " + name, how: how, what: what, prepare: onNetwork, begin: set(w), end: set(weather{}),
-		felt: func(st *stage) (int64, error) { return st.net.met.Load(), nil }}
+		effect: func(st *stage) (int64, error) { return st.net.affected.Load(), nil }}
 }
 
 // weather is what happens to packets, independently and in both directions.
@@ -100,10 +100,10 @@ const overtakenBy = 20 * time.Millisecond
 // wire joins two network namespaces. It carries packets between their TUN devices, and does what netem would
 // do, because not every kernel has netem.
 type wire struct {
-	ends    [2]*os.File
-	weather atomic.Pointer[weather]
-	met     atomic.Int64 // packets that the weather affected
-	all     sync.WaitGroup
+	ends     [2]*os.File
+	weather  atomic.Pointer[weather]
+	affected atomic.Int64 // packets that the weather affected
+	all      sync.WaitGroup
 }
 
 // connect carries packets until close.
@@ -147,7 +147,7 @@ func (w *wire) read(from, to *os.File, queue chan<- packet, random *rand.Rand) {
 		p := packet{time.Now().Add(now.delay), append([]byte(nil), buf[:n]...)}
 		lost, twice, late := random.Float64() < now.loss, random.Float64() < now.twice, random.Float64() < now.late
 		if lost || twice || late || now.delay > 0 {
-			w.met.Add(1)
+			w.affected.Add(1)
 		}
 		switch {
 		case lost:

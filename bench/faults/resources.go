@@ -34,10 +34,10 @@ const (
 func dnsGone(name, how, mode string) fault {
 	var now atomic.Value
 	var unanswered atomic.Int64
-	return fault{name: name, how: how + "; answers hold for 1 s, and the upstream ends every connection", mode: closing,
+	return fault{name: name, how: how + "; its answers hold for 1 s, and the upstream ends every connection", mode: closing,
 		begin: func(*stage) error { now.Store(mode); return nil },
 		end:   func(*stage) error { now.Store(""); return nil },
-		what:  "questions without an address", felt: func(*stage) (int64, error) { return unanswered.Load(), nil },
+		what:  "questions without an address", effect: func(*stage) (int64, error) { return unanswered.Load(), nil },
 		prepare: func(st *stage) error {
 			now.Store("")
 			ip, port, err := net.SplitHostPort(st.upAddr)
@@ -66,7 +66,7 @@ func certificateExpired() fault {
 	show := func(file string) func(*stage) error {
 		return func(st *stage) error { return order("cert " + filepath.Join(st.dir, file))(st) }
 	}
-	return fault{name: "certificate expired", how: "an https upstream whose certificate is a minute too old, connections reset; then a renewed one", what: attemptsFailed, felt: failedAttempts,
+	return fault{name: "certificate expired", how: "an https upstream whose certificate is a minute too old, connections reset; then a renewed one", what: attemptsFailed, effect: failedAttempts,
 		fail: anything, instant: true, reasons: []string{"untrusted_certificate", "not_idempotent"}, // the latter for requests that the reset met
 		begin: inTurn(show("old"), order("drop")), end: show("good"),
 		prepare: func(st *stage) error {
@@ -99,7 +99,7 @@ func (st *stage) certificate(name string, until time.Time) ([]byte, error) {
 func descriptorsLowered() fault {
 	var old unix.Rlimit
 	return fault{name: "descriptor limit lowered", how: "RLIMIT_NOFILE of the running process set to what it has open and 4, 30 more clients at once",
-		mode: late, crowd: slices.Repeat([]manner{once}, 30), what: acceptPauses, felt: pausedAccepting, fail: anything,
+		mode: late, crowd: slices.Repeat([]requestKind{once}, 30), what: acceptPauses, effect: pausedAccepting, fail: anything,
 		begin: func(st *stage) error {
 			if err := unix.Prlimit(st.proxy.PID(), unix.RLIMIT_NOFILE, nil, &old); err != nil {
 				return err
@@ -121,7 +121,7 @@ func memoryOfCgroup() fault {
 	const limit = 20 << 20
 	var g *rig.Group
 	return fault{name: "memory limit", how: "a cgroup of 20 MiB, bodies for retries at most 12 MiB (RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES); 64 more clients at once, each with PUTs of 512 KiB",
-		mode: late, crowd: slices.Repeat([]manner{uploading}, 32), settings: []string{"RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=12MiB"},
+		mode: late, crowd: slices.Repeat([]requestKind{uploading}, 32), settings: []string{"RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=12MiB"},
 		prepare: func(st *stage) (err error) {
 			if g, err = st.NewGroup(fmt.Sprintf("faults-%d", os.Getpid()), limit); err == nil {
 				st.spec.By = g.By()
@@ -129,7 +129,7 @@ func memoryOfCgroup() fault {
 			return err
 		},
 		what: fmt.Sprintf("of its %d KiB in use at the peak", limit>>10),
-		felt: func(*stage) (int64, error) {
+		effect: func(*stage) (int64, error) {
 			n, err := g.Peak()
 			if n < limit/2 {
 				n = 0
@@ -176,7 +176,7 @@ func logsFull() fault {
 		}
 		return err
 	}
-	f.felt = func(st *stage) (int64, error) {
+	f.effect = func(st *stage) (int64, error) {
 		if grown := atEnd - atBegin; grown > int64(os.Getpagesize()) { // the last page may have had room
 			return 0, fmt.Errorf("the log grew by %d bytes while there was no room", grown)
 		}
@@ -260,7 +260,7 @@ func clockStepped() fault {
 			}
 			return seen >= 2 && time.Since(began) >= min(st.o.lasts, longestFault/2)
 		},
-		felt: func(st *stage) (int64, error) {
+		effect: func(st *stage) (int64, error) {
 			wrong, err := st.up.order("waits")
 			if err == nil && wrong != 0 {
 				err = fmt.Errorf("%d waits between attempts were shorter than asked for or longer than %v", wrong, longestWait)

@@ -28,11 +28,11 @@ type stage struct {
 	upBy   []string // command line that starts it
 	net    *network // nil means loopback
 
-	up     *upstream
-	proxy  *rig.Proxy
-	team   *team
-	before rig.Series         // the beginning of the fault
-	leave  context.CancelFunc // ends the crowd
+	up      *upstream
+	proxy   *rig.Proxy
+	clients *clients
+	before  rig.Series         // the beginning of the fault
+	leave   context.CancelFunc // ends the crowd
 
 	had      int64 // requests that a silent upstream had
 	lastCame time.Time
@@ -65,20 +65,20 @@ func (st *stage) begin() error {
 	crowd := func(st *stage) error {
 		var ctx context.Context
 		ctx, st.leave = context.WithCancel(st.ctx)
-		st.team.call(ctx, st.f.crowd)
+		st.clients.call(ctx, st.f.crowd)
 		return nil
 	}
-	return inTurn(st.f.begin, crowd, st.conduct(st.f.mode))(st)
+	return inTurn(st.f.begin, crowd, st.behavior(st.f.mode))(st)
 }
 
 // end ends it.
 func (st *stage) end() error {
 	st.leave()
-	return inTurn(st.f.end, st.conduct(good))(st)
+	return inTurn(st.f.end, st.behavior(good))(st)
 }
 
-// conduct sets the conduct of the upstream if the fault has one. Otherwise the upstream may not be running.
-func (st *stage) conduct(mode string) func(*stage) error {
+// behavior sets the behavior of the upstream if the fault has one. Otherwise the upstream may not be running.
+func (st *stage) behavior(mode string) func(*stage) error {
 	if st.f.mode == "" {
 		return nil
 	}
@@ -111,14 +111,14 @@ func play(ctx context.Context, f *fault, o *options) (*result, error) {
 		return nil, err
 	}
 	network, addr := rig.Network(st.proxy.Addr)
-	st.team = &team{network: network, addr: addr, tls: f.tls, open: map[string]time.Time{}}
-	clients, cancel := context.WithCancel(ctx)
-	defer func() { st.team.stopped.Store(true); cancel() }()
-	all := slices.Clone(manners)
+	st.clients = &clients{network: network, addr: addr, tls: f.tls, open: map[string]time.Time{}}
+	lasting, cancel := context.WithCancel(ctx)
+	defer func() { st.clients.stopped.Store(true); cancel() }()
+	all := slices.Clone(requestKinds)
 	for i := range all {
 		all[i].body = f.body
 	}
-	st.team.call(clients, all)
+	st.clients.call(lasting, all)
 	r := &result{fault: f}
 	if err := st.alone(r); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func play(ctx context.Context, f *fault, o *options) (*result, error) {
 
 // servedSince returns the number of requests served that began later than at.
 func (st *stage) servedSince(at time.Time) (n int) {
-	for _, e := range st.team.since(at) {
+	for _, e := range st.clients.since(at) {
 		if e.verdict == served && e.began.After(at) {
 			n++
 		}
@@ -142,8 +142,8 @@ func (st *stage) servedSince(at time.Time) (n int) {
 // alone begins and ends the fault, and waits until clients are served again.
 func (st *stage) alone(r *result) error {
 	start := time.Now()
-	if err := st.await("at work", within, func() bool { return st.servedSince(start) >= 5*len(manners) }); err != nil {
-		return fmt.Errorf("before the fault: %w; clients had: %v", err, counted(st.team.since(start)))
+	if err := st.await("at work", within, func() bool { return st.servedSince(start) >= 5*len(requestKinds) }); err != nil {
+		return fmt.Errorf("before the fault: %w; clients had: %v", err, counted(st.clients.since(start)))
 	}
 	var err error
 	if st.before, err = st.proxy.Scrape(); err != nil {
@@ -157,17 +157,17 @@ func (st *stage) alone(r *result) error {
 	if err := st.end(); err != nil {
 		return err
 	}
-	again := st.await("served again", patience, func() bool { return st.servedSince(ended) >= 5*len(manners) })
-	if err := st.await("done with what was in flight", patience+within, func() bool { return st.team.inFlight(ended) == 0 }); err != nil {
+	again := st.await("served again", patience, func() bool { return st.servedSince(ended) >= 5*len(requestKinds) })
+	if err := st.await("done with what was in flight", patience+within, func() bool { return st.clients.inFlight(ended) == 0 }); err != nil {
 		return err
 	}
-	events := st.team.since(began)
+	events := st.clients.since(began)
 	r.counts, r.meanwhile = counted(events), counted(until(events, ended)).both(served)
 	r.recovered, r.again = recovered(events, ended), again == nil
-	if r.felt == nil {
+	if r.effect == nil {
 		r.times, err = st.up.order("count")
 	} else {
-		r.times, err = r.felt(st)
+		r.times, err = r.effect(st)
 	}
 	return err
 }
@@ -175,19 +175,19 @@ func (st *stage) alone(r *result) error {
 // allAccepted pauses the clients and reports whether the proxy has accepted all requests in flight. If there
 // are none, the clients continue, but those without a connection, which may not be accepted for long.
 func (st *stage) allAccepted() bool {
-	st.team.paused.Store(true)
+	st.clients.paused.Store(true)
 	m, err := st.proxy.Scrape()
-	n := st.team.inFlight(time.Now())
+	n := st.clients.inFlight(time.Now())
 	if n == 0 {
-		st.team.connected.Store(true)
-		st.team.paused.Store(false)
+		st.clients.connected.Store(true)
+		st.clients.paused.Store(false)
 	}
 	return err == nil && n > 0 && int(m.Sum("requests_in_flight")) >= n
 }
 
 // inTheMiddle begins the fault again and ends the proxy meanwhile, with requests in flight.
 func (st *stage) inTheMiddle(r *result) error {
-	st.team.wait.Store(true)
+	st.clients.wait.Store(true)
 	began := time.Now()
 	if err := st.begin(); err != nil {
 		return err
@@ -196,9 +196,9 @@ func (st *stage) inTheMiddle(r *result) error {
 	if err := st.awaitAccepted(); err != nil {
 		return err
 	}
-	st.team.stopped.Store(true)
+	st.clients.stopped.Store(true)
 	at := time.Now()
-	r.inFlight = st.team.inFlight(at)
+	r.inFlight = st.clients.inFlight(at)
 	if err := st.proxy.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -206,12 +206,12 @@ func (st *stage) inTheMiddle(r *result) error {
 	if err := st.end(); err != nil {
 		return err
 	}
-	for st.team.inFlight(time.Now()) > 0 { // at most as long as a client's patience
+	for st.clients.inFlight(time.Now()) > 0 { // at most as long as a client's patience
 		if !rig.Sleep(st.ctx, 10*time.Millisecond) {
 			return st.ctx.Err()
 		}
 	}
-	r.before, r.drained = counted(until(st.team.since(began), at)), counted(st.team.since(at))
+	r.before, r.drained = counted(until(st.clients.since(began), at)), counted(st.clients.since(at))
 	r.exit = st.proxy.Ended(within)
 	return nil
 }
@@ -229,7 +229,7 @@ func (st *stage) awaitAccepted() error {
 		}
 		return times == 2
 	}
-	if err := st.await("some requests accepted and none on its way", within, accepted); err != nil && (st.ctx.Err() != nil || st.team.inFlight(time.Now()) > 0) {
+	if err := st.await("some requests accepted and none on its way", within, accepted); err != nil && (st.ctx.Err() != nil || st.clients.inFlight(time.Now()) > 0) {
 		return err
 	} // without requests in flight, the row fails
 	return nil

@@ -47,19 +47,19 @@ func (u *upstream) order(line string) (n int64, err error) {
 // server is the upstream in its process.
 type server struct {
 	rig.Server
-	l       *net.TCPListener
-	conduct atomic.Pointer[conduct]
-	cert    atomic.Pointer[tls.Certificate] // nil: no TLS
-	met     atomic.Int64                    // requests and connections that the fault affected
-	nth     atomic.Int64                    // counts the responses of a conduct
-	waits   waits
+	l        *net.TCPListener
+	behavior atomic.Pointer[behavior]
+	cert     atomic.Pointer[tls.Certificate] // nil: no TLS
+	affected atomic.Int64                    // requests and connections that the fault affected
+	nth      atomic.Int64                    // counts the responses of a behavior
+	waits    waits
 }
 
 // serveUpstream is the role of the upstream. args are its address, a file with a certificate and its key, or
 // "", and the scheme of its URL. With h2c, every request gets a good response over HTTP/2. The answer to an
 // order is the number of requests and connections that the fault affected. The orders are:
 //
-//	mode NAME   the conduct from now on; see conducts
+//	mode NAME   the behavior from now on; see behaviors
 //	deaf        stop accepting, with a queue of one connection or two
 //	hear        accept again
 //	drop        reset all connections
@@ -87,11 +87,11 @@ func serveUpstream(args []string) (func(order string) (string, error), error) {
 			return fmt.Sprint(n), err
 		}
 		err := s.obey(order)
-		return fmt.Sprint(s.met.Load()), err
+		return fmt.Sprint(s.affected.Load()), err
 	}, err
 }
 
-// goodByHTTP2 is the conduct good over HTTP/2.
+// goodByHTTP2 is the behavior good over HTTP/2.
 func goodByHTTP2(l net.Listener) {
 	var p http.Protocols
 	p.SetUnencryptedHTTP2(true)
@@ -114,12 +114,12 @@ func (s *server) obey(line string) error {
 	what, arg, _ := strings.Cut(line, " ")
 	switch what {
 	case "mode":
-		c, ok := conducts[arg]
+		c, ok := behaviors[arg]
 		if !ok {
-			return errors.New("no such conduct")
+			return errors.New("no such behavior")
 		}
 		s.nth.Store(0)
-		s.conduct.Store(&c)
+		s.behavior.Store(&c)
 	case "deaf":
 		if err := s.l.SetDeadline(time.Unix(1, 0)); err != nil { // ends Accept
 			return err
@@ -159,7 +159,7 @@ func (s *server) resize(n int) error {
 }
 
 // drop resets all connections.
-func (s *server) drop() { s.met.Add(int64(s.Each(rig.Reset))) }
+func (s *server) drop() { s.affected.Add(int64(s.Each(rig.Reset))) }
 
 func (s *server) serve(c net.Conn) {
 	if cert := s.cert.Load(); cert != nil {
@@ -173,9 +173,9 @@ func (s *server) serve(c net.Conn) {
 			return
 		}
 		x := newExchange(s, c, q)
-		how := s.conduct.Load()
-		if how.met {
-			s.met.Add(1)
+		how := s.behavior.Load()
+		if how.affected {
+			s.affected.Add(1)
 		}
 		if !how.early && x.read() != nil || how.answer(x) != nil {
 			return

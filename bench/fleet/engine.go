@@ -98,33 +98,23 @@ func (e *engine) count(ctx context.Context, line *rig.Timeline) {
 
 // stock is what the engine stores.
 type stock struct {
-	Keys    int            `json:"keys"`
-	Forever int            `json:"without_expiry"`
-	Bytes   map[string]int `json:"bytes"` // MEMORY USAGE by key, of the first hundred
+	Keys    int `json:"keys"`
+	Forever int `json:"without_expiry"`
 }
 
 // mostKeys bounds the keys that are inspected.
 const mostKeys = 10_000
 
 func (e *engine) stock(ctx context.Context) (*stock, error) {
-	s := &stock{Bytes: map[string]int{}}
+	s := &stock{}
 	for keys := e.client.Scan(ctx, 0, "*", 1000).Iterator(); keys.Next(ctx) && s.Keys < mostKeys; {
-		bytes, err := e.client.MemoryUsage(ctx, keys.Val()).Result()
-		if err == redis.Nil { // over since
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
 		left, err := e.client.TTL(ctx, keys.Val()).Result()
 		if err != nil {
 			return nil, err
 		}
-		if left == -1 { // as TTL says it of a key without
+		s.Keys++
+		if left == -1 { // the TTL of a key without expiry
 			s.Forever++
-		}
-		if s.Keys++; s.Keys <= 100 {
-			s.Bytes[keys.Val()] = int(bytes)
 		}
 	}
 	return s, nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,11 +24,11 @@ func startTestEngine(t *testing.T) *engine {
 
 func TestStockFindsKeysWithoutExpiry(t *testing.T) {
 	e, ctx := startTestEngine(t), t.Context()
-	e.client.Set(ctx, "a", strings.Repeat("x", 1000), time.Minute)
+	e.client.Set(ctx, "a", "1", time.Minute)
 	e.client.Set(ctx, "b", "1", time.Minute)
 	e.client.Set(ctx, "c", "1", 0)
 	s, err := e.stock(ctx)
-	if err != nil || s.Keys != 3 || s.Forever != 1 || s.Bytes["a"] < 1000 || s.Bytes["b"] < 40 || s.Bytes["b"] > 100 {
+	if err != nil || s.Keys != 3 || s.Forever != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if err := e.client.FlushAll(ctx).Err(); err != nil {

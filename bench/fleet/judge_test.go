@@ -19,7 +19,7 @@ func reached() *document {
 	return &document{
 		Processes: 2,
 		Arms:      []*armResult{ok("alone", 400), ok("ratelimit", 5), broken},
-		Hold:      []pauseResult{{Until: 3}, {Until: 49}},
+		Spread:    []pauseResult{{Until: 3}, {Until: 49}},
 		Cost:      []*costResult{{Name: "alone", To: "alone", Figures: rig.Figures{Ratio: 9}}, {Name: "shared", To: "alone", Figures: rig.Figures{Ratio: 1.01}}},
 	}
 }
@@ -47,7 +47,7 @@ func TestGoalsAreMissed(t *testing.T) {
 		"no fewer than alone":      {func(d *document) { d.Arms[1].LimitedShare = 0.1 }, "share of 429s at the upstream, ratelimit to alone"},
 		"too few answers":          {func(d *document) { d.Arms[1].GoodShare = 0.96 }, "good responses"},
 		"nobody joined again":      {func(d *document) { d.Arms[2].Periods[1].Counts[commands] = 0 }, "commands after"},
-		"the word travels slowly":  {func(d *document) { d.Hold[0].Until = 51 }, "time until all hold"},
+		"the word travels slowly":  {func(d *document) { d.Spread[0].Until = 51 }, "time until all pause"},
 		"the engine is asked more": {func(d *document) { d.Arms[1].Counts[commands] = 2300 }, "commands a second at the engine for each process, ratelimit"},
 		"sharing costs CPU time":   {func(d *document) { d.Cost[1].Ratio = 1.03 }, "CPU time"},
 	} {

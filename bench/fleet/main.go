@@ -4,9 +4,8 @@
 //	go run ./bench/fleet --proxy bin/retryproxy --png fleet.png
 //
 // The upstream and the clients are in this process. The proxies and the engine are processes on loopback.
-// The upstream allows 500 requests a second: a bucket of 250 tokens that gets 500 a second, evenly (or, with
-// --window second, 500 in each second of the clock). Beyond that it responds with 429 and a Retry-After of
-// at least one second. A thousand clients, shared out evenly, send a request, wait for the response and pause
+// The upstream allows 500 requests a second: a bucket of 250 tokens that gets 500 a second, evenly. Beyond
+// that it responds with 429 and a Retry-After of at least one second. A thousand clients, shared out evenly, send a request, wait for the response and pause
 // for a second on average. Without waits that is 1000 requests a second, twice the rate limit.
 //
 // The parts (--parts):
@@ -16,7 +15,7 @@
 //	shared    the same, and RETRYPROXY_SHARED
 //	ratelimit the same, and RETRYPROXY_RATE_LIMIT=500/s
 //	engine    the same, while the engine is flushed, paused, killed, started again
-//	hold      one 429 with Retry-After: how long until no process sends
+//	spread    one 429 with Retry-After: how long until no process sends
 //	cost      CPU time per request of one process, with and without sharing
 //
 // The first seconds of each arm do not count. A request has failed if the client got neither 200 nor 429. It
@@ -52,14 +51,13 @@ type options struct {
 	short         bool // goals for a small and busy machine
 
 	rateLimit, burst int           // requests a second that the upstream takes; tokens of its bucket
-	window           string        // how it counts
 	answer           time.Duration // of a good response
 
 	clients         int
 	every, patience time.Duration
 
 	length, settle time.Duration // of an arm; its first part, which is not counted
-	holds          int           // pauses of which the spreading is timed
+	pauses         int           // pauses whose spreading is timed
 	pause          time.Duration // length of each, in whole seconds
 	rounds         int           // of the comparison of CPU time
 	turn           time.Duration // of each process in a round
@@ -71,7 +69,7 @@ const mostRateLimit = 10_000
 func parse(args []string, stderr io.Writer) (*options, error) {
 	o := &options{
 		proxies: 50, rateLimit: 500, burst: 250, answer: 5 * time.Millisecond, clients: 1000, every: time.Second, patience: 10 * time.Second,
-		settle: 3 * time.Second, holds: 10, pause: time.Second, rounds: 10, turn: 2 * time.Second,
+		settle: 3 * time.Second, pauses: 10, pause: time.Second, rounds: 10, turn: 2 * time.Second,
 	}
 	f := rig.NewFlags("fleet", stderr, &o.proxy)
 	o.Flags(f)
@@ -79,13 +77,12 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.BoolVar(&o.short, "short", false, "under a minute: shorter arms, cost only to see that it runs, and goals that a busy machine reaches")
 	f.StringVar(&o.engine, "engine", "redis-server", "the program redis-server or valkey-server")
 	f.Seed(&o.seed, 1)
-	f.One(&o.window, "window", "bucket", []string{"bucket", "second"}, "how the upstream counts: tokens that come evenly, or anew in each second of the clock")
 	rig.Number(f, &o.length, "for", 0, 0, 10*time.Minute, "length of an arm; 0: 25 s, or 6 s with --short")
 	f.Check(func(c *rig.Check) {
 		parts, length := partNames(), 25*time.Second
 		if o.short {
-			parts, length = []string{"alone", "ratelimit", "engine", "hold", "cost"}, 6*time.Second
-			o.settle, o.holds, o.rounds, o.turn = 2*time.Second, 3, 1, 250*time.Millisecond
+			parts, length = []string{"alone", "ratelimit", "engine", "spread", "cost"}, 6*time.Second
+			o.settle, o.pauses, o.rounds, o.turn = 2*time.Second, 3, 1, 250*time.Millisecond
 		}
 		if len(o.parts) == 0 {
 			o.parts = parts

@@ -9,16 +9,16 @@ import (
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
-// arm runs the load and the acts of an arm, and sums up the time after the first seconds.
+// arm runs the load and the steps of an arm, and sums up the time after the first seconds.
 func (s *stage) arm(ctx context.Context) error {
 	length := s.o.length
-	if len(s.acts) > 0 { // takes twice as long, and longer if it is short
+	if len(s.steps) > 0 { // takes twice as long, and longer if it is short
 		if length = s.o.settle + 2*(s.o.length-s.o.settle); s.o.short {
 			length += 6 * time.Second
 		}
 	}
 	s.line.Begin()
-	s.up.set(s.o.newLimit(time.Now()))
+	s.up.set(rig.NewBucket(float64(s.o.rateLimit), float64(s.o.burst), time.Now()))
 	run, stop := context.WithTimeout(ctx, length)
 	clients := s.o.crowd().Run(run, rig.Addrs(s.all), s.line)
 	defer func() { stop(); clients.Wait() }()
@@ -39,7 +39,7 @@ func (s *stage) arm(ctx context.Context) error {
 	}
 	from := s.line.Since()
 	r := &armResult{Name: s.name, About: s.about}
-	if err := s.happen(run, length, r); err != nil {
+	if err := s.runSteps(run, length, r); err != nil {
 		return err
 	}
 	if s.engine != nil && s.line.Until(run, length-300*time.Millisecond) {
@@ -59,9 +59,9 @@ func (s *stage) arm(ctx context.Context) error {
 	return err
 }
 
-// happen performs the acts of the arm, each at its time.
-func (s *stage) happen(ctx context.Context, length time.Duration, r *armResult) error {
-	for i, a := range s.acts {
+// runSteps performs the steps of the arm, each at its time.
+func (s *stage) runSteps(ctx context.Context, length time.Duration, r *armResult) error {
+	for i, a := range s.steps {
 		at := s.o.settle + time.Duration(a.at*float64(length-s.o.settle))
 		if i == 0 {
 			r.Periods = append(r.Periods, period{Name: "calm", From: s.o.settle.Seconds()})
@@ -79,20 +79,20 @@ func (s *stage) happen(ctx context.Context, length time.Duration, r *armResult) 
 
 // pauseResult is one pause.
 type pauseResult struct {
-	Until  float64 `json:"ms_until_all_held"` // from the 429 to the last request within the pause
+	Until  float64 `json:"ms_until_all_paused"` // from the 429 to the last request within the pause
 	Others int     `json:"requests_meanwhile"`
 	Before float64 `json:"requests_a_second_before"`
 }
 
-// hold measures how long it takes until all processes hold their requests after one of them got a 429
+// spread measures how long it takes until all processes pause after one of them got a 429
 // with Retry-After. The upstream has no rate limit. It answers one request with 429 and counts the
 // requests that still arrive within the pause. The other processes can only know of the pause by sharing.
-func (s *stage) hold(ctx context.Context) error {
+func (s *stage) spread(ctx context.Context) error {
 	run, stop := context.WithCancel(ctx)
 	clients := s.o.crowd().Run(run, rig.Addrs(s.all), s.line)
 	defer func() { stop(); clients.Wait() }()
-	for n := range s.o.holds {
-		// Held requests return within a second after the pause.
+	for n := range s.o.pauses {
+		// Paused requests return within a second after the pause.
 		if !rig.Sleep(run, 3*time.Second) {
 			return ctx.Err()
 		}
@@ -107,8 +107,8 @@ func (s *stage) hold(ctx context.Context) error {
 			return err
 		}
 		p := pauseResult{float64(t.last.Sub(t.at).Microseconds()) / 1e3, t.others, float64(before)}
-		s.d.Hold = append(s.d.Hold, p)
-		s.progress.Printf("hold     pause %d of %d: all held after %.1f ms, %d requests came meanwhile (%.0f/s before)", n+1, s.o.holds, p.Until, p.Others, p.Before)
+		s.d.Spread = append(s.d.Spread, p)
+		s.progress.Printf("spread   pause %d of %d: all paused after %.1f ms, %d requests came meanwhile (%.0f/s before)", n+1, s.o.pauses, p.Until, p.Others, p.Before)
 	}
 	_, err := s.cpu()
 	return err

@@ -3,14 +3,16 @@ package main
 import (
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 // taken is how many of n requests, each a while after the one before, are
 // within the rate limit.
-func taken(q limit, from time.Time, n int, each time.Duration) int {
+func taken(q *rig.Bucket, from time.Time, n int, each time.Duration) int {
 	got := 0
 	for i := range n {
-		if q.take(from.Add(time.Duration(i)*each)) == 0 {
+		if q.Take(1, from.Add(time.Duration(i)*each)) == 0 {
 			got++
 		}
 	}
@@ -19,33 +21,19 @@ func taken(q limit, from time.Time, n int, each time.Duration) int {
 
 func TestABucketGivesItsBurstAndThenItsRate(t *testing.T) {
 	at := time.Unix(1000, 0)
-	if got := taken(newBucket(500, 100, at), at, 1000, 0); got != 100 {
+	if got := taken(rig.NewBucket(500, 100, at), at, 1000, 0); got != 100 {
 		t.Errorf("%d at once, want the burst of 100", got)
 	}
-	if got := taken(newBucket(500, 100, at), at, 20_000, time.Millisecond/2); got < 5095 || got > 5101 {
+	if got := taken(rig.NewBucket(500, 100, at), at, 20_000, time.Millisecond/2); got < 5095 || got > 5101 {
 		t.Errorf("%d in 10 s, want 100 and 500 a second", got)
 	}
-	b := newBucket(500, 100, at)
+	b := rig.NewBucket(500, 100, at)
 	taken(b, at, 101, 0)
 	if got := taken(b, at.Add(time.Hour), 1000, 0); got != 100 {
 		t.Errorf("%d after an hour, want the burst of 100", got)
 	}
-	if got := b.take(at.Add(time.Hour)); got != 2*time.Millisecond {
+	if got := b.Take(1, at.Add(time.Hour)); got != 2*time.Millisecond {
 		t.Errorf("an empty bucket asks for %v, want the 2 ms of a token", got)
-	}
-}
-
-func TestSecondsCountAnewInEach(t *testing.T) {
-	at := time.Unix(1000, 900e6)
-	q := &seconds{most: 500}
-	if got := taken(q, at, 600, 0); got != 500 {
-		t.Errorf("%d at once, want 500", got)
-	}
-	if got := q.take(at); got != 100*time.Millisecond {
-		t.Errorf("%v to the next second", got)
-	}
-	if got := taken(q, at.Add(100*time.Millisecond), 600, 0); got != 500 {
-		t.Errorf("%d in the next second, want 500", got)
 	}
 }
 

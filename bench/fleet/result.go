@@ -19,7 +19,7 @@ type document struct {
 	RateLimit int           `json:"rate_limit_per_second"`
 	Processes int           `json:"processes"`
 	Arms      []*armResult  `json:"arms,omitempty"`
-	Hold      []pauseResult `json:"hold,omitempty"`
+	Spread    []pauseResult `json:"spread,omitempty"`
 	Cost      []*costResult `json:"cost,omitempty"`
 	Goals     []goal        `json:"goals"`
 }
@@ -41,7 +41,7 @@ type armResult struct {
 	Seconds      []rig.Counts   `json:"seconds"`
 }
 
-// period is the part of an arm between two acts on the engine.
+// period is the part of an arm between two steps on the engine.
 type period struct {
 	Name         string     `json:"name"`
 	From         float64    `json:"from_seconds"`
@@ -89,7 +89,7 @@ type bounds struct {
 	aloneLimited float64 // the load is a load: share of 429 alone at least
 	limited      float64 // with the rate limit kept together: share of 429 at most
 	good         float64 // and good responses as a share of the rate limit at least
-	hold         float64 // ms until all hold, at most
+	spread       float64 // ms until all pause, at most
 	commands     float64 // of the engine, a second for each process, at most
 	cost         float64 // CPU time per request to that alone, at most; 0: only that it was measured
 }
@@ -97,8 +97,8 @@ type bounds struct {
 // The goals on a quiet machine, and those that a small and busy one must reach. Goals that do not depend
 // on the machine, such as no failed request, are the same for both.
 var (
-	wanted   = bounds{aloneLimited: 0.20, limited: 0.01, good: 0.97, hold: 50, commands: 110, cost: 1.02}
-	generous = bounds{aloneLimited: 0.10, limited: 0.05, good: 0.70, hold: 500, commands: 110}
+	wanted   = bounds{aloneLimited: 0.20, limited: 0.01, good: 0.97, spread: 50, commands: 110, cost: 1.02}
+	generous = bounds{aloneLimited: 0.10, limited: 0.05, good: 0.70, spread: 500, commands: 110}
 )
 
 // judge compares the figures with the goals.
@@ -122,9 +122,9 @@ func (d *document) judge(short bool) {
 			}
 		}
 	}
-	if len(d.Hold) > 0 {
-		longest := slices.Max(d.untilHeld())
-		d.goal(longest <= b.hold, fmt.Sprintf("time until all hold after a 429, longest of %d", len(d.Hold)), fmt.Sprintf("at most %.0f ms", b.hold), fmt.Sprintf("%.1f ms", longest))
+	if len(d.Spread) > 0 {
+		longest := slices.Max(d.untilPaused())
+		d.goal(longest <= b.spread, fmt.Sprintf("time until all pause after a 429, longest of %d", len(d.Spread)), fmt.Sprintf("at most %.0f ms", b.spread), fmt.Sprintf("%.1f ms", longest))
 	}
 	for _, c := range d.Cost {
 		what, is := "CPU time per request, "+c.Name+" to "+c.To, fmt.Sprintf("%.3f (%.3f to %.3f)", c.Ratio, c.Low, c.High)
@@ -156,8 +156,8 @@ func (d *document) judgeArm(r *armResult, b *bounds) {
 	}
 }
 
-func (d *document) untilHeld() (all []float64) {
-	for _, p := range d.Hold {
+func (d *document) untilPaused() (all []float64) {
+	for _, p := range d.Spread {
 		all = append(all, p.Until)
 	}
 	return all
@@ -178,19 +178,16 @@ func (d *document) print(w io.Writer) {
 			share(c[sent], c[rig.Good]), c[got429], failed(c), c[rig.Late], r.P50, r.P99, float64(r.CPU.Microseconds())/float64(max(1, requests(c)))) + engine
 	})
 	for _, r := range d.Arms {
-		if r.Stock != nil {
-			fmt.Fprintf(w, "The engine keeps for %s, in bytes: %v\n\n", r.Name, r.Stock.Bytes)
-		}
 		table(w, r.Name+"\tfrom\tto\tgood/s\tof rate limit\t429 at the upstream\t429 to clients\tfailed\tlate\tengine commands/s", r.Periods, func(p period) string {
 			c, took := p.Counts, p.To-p.From
 			return fmt.Sprintf("%s\t%.1f s\t%.1f s\t%.1f\t%.1f %%\t%.2f %%\t%d\t%d\t%d\t%.0f", p.Name, p.From, p.To,
 				float64(c[rig.Good])/took, 100*p.GoodShare, 100*p.LimitedShare, c[got429], failed(c), c[rig.Late], float64(c[commands])/took)
 		})
 	}
-	if len(d.Hold) > 0 {
-		fmt.Fprintf(w, "All held after %.1f ms, the median of these pauses:\n", rig.Median(d.untilHeld()))
+	if len(d.Spread) > 0 {
+		fmt.Fprintf(w, "All paused after %.1f ms, the median of these pauses:\n", rig.Median(d.untilPaused()))
 	}
-	table(w, "all held after\trequests meanwhile\trequests/s before", d.Hold, func(p pauseResult) string {
+	table(w, "all paused after\trequests meanwhile\trequests/s before", d.Spread, func(p pauseResult) string {
 		return fmt.Sprintf("%.1f ms\t%d\t%.0f", p.Until, p.Others, p.Before)
 	})
 	table(w, "one process\tCPU µs/request\tto\tratio\tlowest\thighest", d.Cost, func(c *costResult) string {

@@ -18,38 +18,38 @@ type part struct {
 	settings func(o *options) []string                 // of the proxies, without those of sharing
 	shared   bool                                      // through an engine
 	atOnce   bool                                      // the upstream answers at once
-	acts     []act                                     // on the engine, in order
+	steps    []step                                    // on the engine, in order
 	measure  func(s *stage, ctx context.Context) error // nil means (*stage).arm
 }
 
-// act is something that happens to the engine.
-type act struct {
+// step is something that happens to the engine.
+type step struct {
 	at   float64 // as a part of the counted time
 	name string  // of the time that it begins
 	do   func(ctx context.Context, e *engine) error
 }
 
-const holdAll = "RETRYPROXY_RATE_LIMIT_PAUSE_KEY=route"
+const pauseAll = "RETRYPROXY_RATE_LIMIT_PAUSE_KEY=route"
 
-func pausing(*options) []string { return []string{holdAll} }
+func pausing(*options) []string { return []string{pauseAll} }
 
 func limited(o *options) []string {
-	return []string{holdAll, fmt.Sprintf("RETRYPROXY_RATE_LIMIT=%d/s", o.rateLimit)}
+	return []string{pauseAll, fmt.Sprintf("RETRYPROXY_RATE_LIMIT=%d/s", o.rateLimit)}
 }
 
 var parts = []part{
 	{name: "alone", about: "default settings, nothing shared"},
-	{name: "pause", about: "each process holds all of its own requests after a 429, nothing shared", settings: pausing},
+	{name: "pause", about: "each process pauses all of its own requests after a 429, nothing shared", settings: pausing},
 	{name: "shared", about: "rate-limit pauses are shared", shared: true, settings: pausing},
 	{name: "ratelimit", about: "rate-limit pauses are shared, and the rate limit is kept together", shared: true, settings: limited},
-	{name: "engine", about: "the same, and the engine is flushed, paused, killed and started again", shared: true, settings: limited, acts: []act{
+	{name: "engine", about: "the same, and the engine is flushed, paused, killed and started again", shared: true, settings: limited, steps: []step{
 		{0.12, "flushed", func(ctx context.Context, e *engine) error { return e.client.FlushAll(ctx).Err() }},
 		{0.24, "paused", func(_ context.Context, e *engine) error { return e.pause() }},
 		{0.44, "goes on", func(_ context.Context, e *engine) error { return e.goOn() }},
 		{0.56, "killed", func(_ context.Context, e *engine) error { e.child.Kill(); return nil }},
 		{0.76, "started again, empty", func(_ context.Context, e *engine) error { return e.start() }},
 	}},
-	{name: "hold", shared: true, settings: pausing, measure: (*stage).hold},
+	{name: "spread", shared: true, settings: pausing, measure: (*stage).spread},
 	{name: "cost", atOnce: true, measure: (*stage).cost},
 }
 
@@ -78,7 +78,7 @@ type stage struct {
 func (p part) play(ctx context.Context, o *options, d *document, progress *log.Logger) error {
 	s := &stage{part: p, o: o, d: d, line: rig.NewTimeline(), progress: progress}
 	defer s.End()
-	s.up = &upstream{answer: o.answer, limit: unlimited{}, line: s.line}
+	s.up = &upstream{answer: o.answer, line: s.line}
 	if p.atOnce {
 		s.up.answer = 0
 	}

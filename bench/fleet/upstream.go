@@ -19,9 +19,9 @@ type upstream struct {
 	answer time.Duration // time of a good response
 	line   *rig.Timeline
 
-	mu    sync.Mutex // guards what follows
-	limit limit
-	trap  *arrivals // nil: no pause is awaited
+	mu    sync.Mutex  // guards what follows
+	limit *rig.Bucket // nil: there is none
+	trap  *arrivals   // nil: no pause is awaited
 }
 
 // arrivals are what came after the one request that had to wait.
@@ -33,7 +33,7 @@ type arrivals struct {
 }
 
 // set sets the rate limit.
-func (u *upstream) set(l limit) {
+func (u *upstream) set(l *rig.Bucket) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.limit = l
@@ -65,7 +65,10 @@ func (u *upstream) admit(now time.Time) int {
 		}
 	}
 	u.line.Count(sent, 1)
-	wait := u.limit.take(now)
+	if u.limit == nil {
+		return 0
+	}
+	wait := u.limit.Take(1, now)
 	if wait == 0 {
 		return 0
 	}
@@ -90,59 +93,6 @@ func (u *upstream) sprung() (arrivals, error) {
 	}
 	return *t, nil
 }
-
-// limit is what the upstream allows to all together. It is not safe for concurrent use.
-type limit interface {
-	// take takes one more request if that is within the limit at a time, which never goes back. Else it
-	// returns how long the request must wait.
-	take(now time.Time) time.Duration
-}
-
-// newLimit returns the upstream's, with all of it left.
-func (o *options) newLimit(now time.Time) limit {
-	if o.window == "second" {
-		return &seconds{most: o.rateLimit}
-	}
-	return newBucket(float64(o.rateLimit), float64(o.burst), now)
-}
-
-// bucket gets tokens evenly: within any time t, it allows at most capacity + t x rate requests.
-type bucket struct{ *rig.Bucket }
-
-func newBucket(rate, capacity float64, now time.Time) bucket {
-	return bucket{rig.NewBucket(rate, capacity, now)}
-}
-
-func (b bucket) take(now time.Time) time.Duration {
-	b.Fill(now)
-	if wait := b.Until(1); wait > 0 {
-		return wait
-	}
-	b.Level--
-	return 0
-}
-
-// seconds counts anew in every second of the clock.
-type seconds struct {
-	most, taken int
-	of          time.Time // the second that is counted
-}
-
-func (s *seconds) take(now time.Time) time.Duration {
-	if of := now.Truncate(time.Second); !of.Equal(s.of) {
-		s.of, s.taken = of, 0
-	}
-	if s.taken == s.most {
-		return s.of.Add(time.Second).Sub(now)
-	}
-	s.taken++
-	return 0
-}
-
-// unlimited allows everything.
-type unlimited struct{}
-
-func (unlimited) take(time.Time) time.Duration { return 0 }
 
 // retryAfter is a wait in whole seconds, one at least.
 func retryAfter(wait time.Duration) int { return max(1, int(math.Ceil(wait.Seconds()))) }

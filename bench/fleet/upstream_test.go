@@ -12,14 +12,14 @@ func startTestUpstream(t *testing.T) *upstream {
 	t.Helper()
 	bed := &rig.Bed{}
 	t.Cleanup(bed.End)
-	up := &upstream{limit: unlimited{}, line: rig.NewTimeline()}
+	up := &upstream{line: rig.NewTimeline()}
 	up.addr = bed.Serve(up)
 	return up
 }
 
 func TestUpstreamSays429BeyondItsRateLimit(t *testing.T) {
 	up := startTestUpstream(t)
-	up.set(newBucket(0.001, 2, time.Now()))
+	up.set(rig.NewBucket(0.001, 2, time.Now()))
 	for i, want := range []int{200, 200, 429} {
 		resp, err := http.Get("http://" + up.addr + "/")
 		if err != nil {

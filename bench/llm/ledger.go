@@ -124,9 +124,9 @@ const (
 
 var faultNames = [faults]string{"none", "429", "503", "overloaded", "error event", "cut before the content", "cut after it", "account used up"}
 
-// fates decides what happens to each job and attempt. It follows from the seed, whichever way a job comes.
+// schedule decides what happens to each job and attempt. It follows from the seed, whichever way a job comes.
 // It is safe for concurrent use.
-type fates struct {
+type schedule struct {
 	seed   uint64
 	median time.Duration // of the time for a generation
 	sigma  float64       // of its logarithm
@@ -149,12 +149,12 @@ const (
 	mostTokens = 1500
 )
 
-func (f *fates) source(number, attempt int) *rand.Rand {
+func (f *schedule) source(number, attempt int) *rand.Rand {
 	return rand.New(rand.NewPCG(f.seed, uint64(number)<<16|uint64(attempt)))
 }
 
 // jobOf returns a job. Half of them are streamed, and those whose fault is an event.
-func (f *fates) jobOf(number int) job {
+func (f *schedule) jobOf(number int) job {
 	r := f.source(number, 1<<15)
 	tokens := medianTokens * math.Exp(sigmaTokens*r.NormFloat64())
 	generation := float64(f.median) * math.Exp(f.sigma*r.NormFloat64())
@@ -165,8 +165,8 @@ func (f *fates) jobOf(number int) job {
 	return j
 }
 
-// fate is what happens to an attempt.
-type fate struct {
+// faultPlan is the fault of an attempt, and how it shows.
+type faultPlan struct {
 	fault fault
 	wait  time.Duration // that a rejection asks for; 0: it asks for none
 
@@ -177,7 +177,7 @@ type fate struct {
 
 // first returns the fault of the first attempt of a job. The faults come in turn, so that a
 // short run has all of them; turn counts the rounds.
-func (f *fates) first(number int) (it fault, turn int) {
+func (f *schedule) first(number int) (it fault, turn int) {
 	n := int(float64(number) * f.errors)
 	if n == int(float64(number+1)*f.errors) {
 		return noFault, 0
@@ -186,9 +186,9 @@ func (f *fates) first(number int) (it fault, turn int) {
 	return 1 + fault(n%kinds), n / kinds
 }
 
-// of returns the fate of an attempt; the first of a job is 0. A used-up account remains used up. Other later
+// of returns what happens to an attempt; the first of a job is 0. A used-up account remains used up. Other later
 // attempts get a fault at random.
-func (f *fates) of(number, attempt int) (it fate) {
+func (f *schedule) of(number, attempt int) (it faultPlan) {
 	r := f.source(number, attempt)
 	first, turn := f.first(number)
 	switch {

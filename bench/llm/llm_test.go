@@ -138,7 +138,7 @@ func TestOnlyRowsOfRetryproxyAreHeldToPromises(t *testing.T) {
 }
 
 func TestFaultsComeInTurnAndAUsedUpAccountRemainsSo(t *testing.T) {
-	f := fates{seed: 3, errors: 0.1, median: time.Second, sigma: 0.5}
+	f := schedule{seed: 3, errors: 0.1, median: time.Second, sigma: 0.5}
 	var seen [faults]int
 	for n := range 700 {
 		it := f.of(n, 0)

@@ -55,7 +55,7 @@ func main() { rig.Main("llm", run) }
 
 // options are the flags and constants.
 type options struct {
-	fates
+	schedule
 	proxy                    string
 	through                  []string
 	load                     time.Duration
@@ -70,8 +70,8 @@ type options struct {
 
 func parse(args []string, stderr io.Writer) (*options, error) {
 	o := &options{
-		fates: fates{errors: 0.05, median: 170 * time.Millisecond, sigma: 0.8},
-		rate:  27, requestLimit: 40, tokenLimit: 8000, pairs: 100, processes: 50,
+		schedule: schedule{errors: 0.05, median: 170 * time.Millisecond, sigma: 0.8},
+		rate:     27, requestLimit: 40, tokenLimit: 8000, pairs: 100, processes: 50,
 	}
 	f := rig.NewFlags("llm", stderr, &o.proxy)
 	f.Some(&o.through, "through", installed(), []string{direct, haproxy, retryproxy, fleet}, "the ways to the provider")

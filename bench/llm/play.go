@@ -34,7 +34,7 @@ func setUp(ctx context.Context, b *rig.Bed, o *options, client int, retries int,
 	v := vendors[client]
 	p := &play{o: o, proxied: w.start != nil}
 	p.row = row{Client: v.name, Through: w.name, Retries: retries > 0, judged: w.judge, paced: w.paced, short: o.short}
-	p.provider = newProvider(v.wire, &o.fates, o.requestLimit, o.tokenLimit)
+	p.provider = newProvider(v.wire, &o.schedule, o.requestLimit, o.tokenLimit)
 	upstream := b.Serve(p.provider)
 	addrs := []string{upstream}
 	if p.proxied {
@@ -104,7 +104,7 @@ func (p *play) load(ctx context.Context) {
 		wait.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			j := p.o.fates.jobOf(n)
+			j := p.o.schedule.jobOf(n)
 			p.take(j, do(ctx, p.through, j, false))
 		})
 	}

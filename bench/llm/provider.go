@@ -25,18 +25,18 @@ const calmGeneration = 10 * time.Millisecond
 
 // provider is a vendor's API for one account. It is an http.Handler.
 type provider struct {
-	wire   wire
-	fates  *fates
-	ledger *ledger
-	open   sync.WaitGroup // responses that are being sent
+	wire     wire
+	schedule *schedule
+	ledger   *ledger
+	open     sync.WaitGroup // responses that are being sent
 
 	mu               sync.Mutex // guards the buckets
 	requests, tokens *rig.Bucket
 }
 
-func newProvider(w wire, f *fates, requests, tokens float64) *provider {
+func newProvider(w wire, f *schedule, requests, tokens float64) *provider {
 	now := time.Now()
-	return &provider{wire: w, fates: f, ledger: newLedger(), requests: rig.NewBucket(requests, requests, now), tokens: rig.NewBucket(tokens, tokens, now)}
+	return &provider{wire: w, schedule: f, ledger: newLedger(), requests: rig.NewBucket(requests, requests, now), tokens: rig.NewBucket(tokens, tokens, now)}
 }
 
 // question is what requests of both wires have in common.
@@ -66,9 +66,9 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(responseHeader, id)
 	s := &sending{w: w, ledger: p.ledger, number: number}
 	defer p.ledger.enter(func(e *entries) { e.sent[id] = body{s.text, !s.broken} })
-	j := p.fates.jobOf(number)
+	j := p.schedule.jobOf(number)
 	j.stream, j.tokens = q.Stream, q.MaxTokens+q.MaxCompletionTokens
-	p.respond(r.Context(), s, j, p.fates.of(number, attempt))
+	p.respond(r.Context(), s, j, p.schedule.of(number, attempt))
 }
 
 // calm sends a stream without limits and faults.
@@ -81,7 +81,7 @@ func (p *provider) calm(w http.ResponseWriter, ctx context.Context) {
 	}
 }
 
-func (p *provider) respond(ctx context.Context, s *sending, j job, f fate) {
+func (p *provider) respond(ctx context.Context, s *sending, j job, f faultPlan) {
 	if !j.stream && f.fault == errorEvent {
 		f.fault = overloaded
 	}
@@ -128,7 +128,7 @@ func (p *provider) respond(ctx context.Context, s *sending, j job, f fate) {
 const pieces = 8
 
 // stream sends the first content after a quarter of the time for the generation.
-func (p *provider) stream(ctx context.Context, s *sending, j job, f fate) {
+func (p *provider) stream(ctx context.Context, s *sending, j job, f faultPlan) {
 	if f.fault == cutBefore && !f.second {
 		if s.pause(ctx, j.generation) {
 			p.bill(j)

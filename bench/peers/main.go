@@ -58,12 +58,11 @@ type stage struct {
 }
 
 func parse(args []string, stderr io.Writer) (*stage, error) {
-	s := &stage{progress: log.New(stderr, "", 0)}
+	s := &stage{peers: []string{haproxy, nginx}, progress: log.New(stderr, "", 0)}
 	f := rig.NewFlags("peers", stderr, &s.proxy)
 	s.Flags(f)
 	f.Some(&s.cases, "cases", "", names(cases, func(c testCase) string { return c.name }), "what is measured; default all but instructions, or none with --growth")
 	f.Some(&s.growth, "growth", "", names(axes, func(a axis) string { return a.name }), "axes along which cost is measured")
-	f.Some(&s.peers, "peers", haproxy+","+nginx, []string{haproxy, nginx}, "what retryproxy is compared with")
 	rig.Number(f, &s.waiting, "waiting", rig.AtMost(10_000), 1, 20_000, "requests in backoff for their memory")
 	rig.Number(f, &s.rounds, "rounds", 7, 1, 1000, "rounds, in each of which every proxy has its turn")
 	f.Check(func(c *rig.Check) {

@@ -106,14 +106,14 @@ func TestDocument(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, bad := range []string{"--cases=none", "--growth=colour", "--peers=caddy", "--rounds=0", "--waiting=0", "more"} {
+	for _, bad := range []string{"--cases=none", "--growth=colour", "--rounds=0", "--waiting=0", "more"} {
 		var said bytes.Buffer
 		if code := rig.Program(run).Run(t.Context(), "peers", []string{bad}, &said, &said); code != rig.Usage || said.Len() == 0 {
 			t.Errorf("%s: exit code %d, %q", bad, code, &said)
 		}
 	}
-	s, err := parse([]string{"--cases", "get,idle", "--peers", "nginx"}, io.Discard)
-	if err != nil || strings.Join(s.cases, " ") != "get idle" || strings.Join(s.proxies(), " ") != "nginx retryproxy" {
+	s, err := parse([]string{"--cases", "get,idle"}, io.Discard)
+	if err != nil || strings.Join(s.cases, " ") != "get idle" || strings.Join(s.proxies(), " ") != "haproxy nginx retryproxy" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if s, err := parse(nil, io.Discard); err != nil || len(s.cases) != len(cases)-1 || len(s.growth) != 0 {

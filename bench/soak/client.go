@@ -115,7 +115,7 @@ func (c *client) exchange(batch []*plan) {
 // receive reads the response to a request and judges it, unless the client leaves first.
 func (c *client) receive(r *record, w *upload) ending {
 	c.Count(sent, 1)
-	if r.plan.conduct == leaves && c.waitSeen(r) {
+	if r.plan.behavior == leaves && c.waitSeen(r) {
 		return ending{left: true}
 	}
 	got := c.read(r.plan, w)
@@ -206,7 +206,7 @@ func (c *client) readInterim(p *plan, w *upload, got *reply, resp *http.Response
 func (c *client) readBody(p *plan, w *upload, got *reply) {
 	defer got.resp.Body.Close()
 	var in io.Reader = got.resp.Body
-	if p.conduct == readsSlowly {
+	if p.behavior == readsSlowly {
 		in = &slowReader{Reader: in}
 	}
 	if got.attempt < 0 {
@@ -215,8 +215,8 @@ func (c *client) readBody(p *plan, w *upload, got *reply) {
 		got.text = string(text)
 		return
 	}
-	want := newAct(c.seed, p.id, got.attempt).body
-	if p.conduct == leavesMidway && want.size > 0 {
+	want := newScript(c.seed, p.id, got.attempt).body
+	if p.behavior == leavesMidway && want.size > 0 {
 		_, _ = io.CopyN(io.Discard, in, int64(p.when*float64(want.size)))
 		got.left = true
 		return

@@ -30,7 +30,7 @@ func (s *soak) judge(r *record, got *reply) {
 	case got.attempt >= len(v.seen):
 		v.bad("answer from nowhere", "to attempt %d of %d", got.attempt, len(v.seen))
 	default:
-		v.relayed(&v.seen[got.attempt].act)
+		v.relayed(&v.seen[got.attempt].script)
 	}
 }
 
@@ -44,9 +44,9 @@ const inFlight = 16 << 10
 
 // silent judges that no response headers came.
 func (v *verdict) silent() {
-	early := func(a attempt) bool { return a.early || a.act.kind == resetsEarly } // it may have ended before the upload did
+	early := func(a attempt) bool { return a.early || a.script.kind == resetsEarly } // it may have ended before the upload did
 	switch {
-	case v.p.conduct == cutsUpload: // the client ended the connection first
+	case v.p.behavior == cutsUpload: // the client ended the connection first
 	case v.p.body.size > inFlight && (len(v.seen) == 0 || slices.ContainsFunc(v.seen, early)):
 		v.Count(lostToReset, 1)
 	default:
@@ -68,7 +68,7 @@ func (v *verdict) own() {
 	case status == http.StatusRequestTimeout && got.resp.ContentLength == 0:
 		v.Count(stray408, 1)
 		return
-	case v.p.conduct == cutsUpload && status == http.StatusBadRequest:
+	case v.p.behavior == cutsUpload && status == http.StatusBadRequest:
 	case status != 502 && status != 503 && status != 504 || reason == "":
 		v.bad("answer from nowhere", "status %d, reason %q, body %.60q", status, reason, got.text)
 	case got.err != nil:
@@ -87,7 +87,7 @@ func (v *verdict) own() {
 }
 
 // relayed judges a response from the upstream.
-func (v *verdict) relayed(a *act) {
+func (v *verdict) relayed(a *script) {
 	got := v.got
 	v.headers(a)
 	switch {
@@ -95,7 +95,7 @@ func (v *verdict) relayed(a *act) {
 	case got.wrong != "":
 		v.bad("response body changed", "attempt %d: %s", got.attempt, got.wrong)
 	case got.err != nil: // it must have been cut off
-		if early := a.early && v.p.body.size > 0; a.kind != cuts && !early && v.p.conduct != cutsUpload {
+		if early := a.early && v.p.body.size > 0; a.kind != cuts && !early && v.p.behavior != cutsUpload {
 			v.bad("whole response looks cut", "attempt %d, %s, after %d of %d bytes and %v: %v", got.attempt, a.framing, got.n, a.body.size, got.took, got.err)
 		}
 		v.Count(cutRight, 1)
@@ -115,7 +115,7 @@ func (v *verdict) relayed(a *act) {
 	}
 }
 
-func (v *verdict) headers(a *act) {
+func (v *verdict) headers(a *script) {
 	got, resp := v.got, v.got.resp
 	if resp.StatusCode != a.status || !a.has() {
 		v.bad("response headers changed", "attempt %d: status %d, not %d of %s", got.attempt, resp.StatusCode, a.status, a.kind)
@@ -134,7 +134,7 @@ func (v *verdict) headers(a *act) {
 		v.bad("response headers changed", "Content-Length of a HEAD is %d, not %d", resp.ContentLength, a.body.size)
 	}
 	for _, status := range got.interim {
-		if !slices.ContainsFunc(v.seen, func(s attempt) bool { return slices.Contains(s.act.interim, status) }) {
+		if !slices.ContainsFunc(v.seen, func(s attempt) bool { return slices.Contains(s.script.interim, status) }) {
 			v.bad("1xx from nowhere", "%d", status)
 		}
 	}
@@ -144,7 +144,7 @@ func (v *verdict) headers(a *act) {
 func (v *verdict) story() string {
 	var all []string
 	for _, a := range v.seen {
-		all = append(all, fmt.Sprintf("%s, status %d, whole %v", a.act.kind, a.act.status, a.whole))
+		all = append(all, fmt.Sprintf("%s, status %d, whole %v", a.script.kind, a.script.status, a.whole))
 	}
 	return strings.Join(all, "; ")
 }

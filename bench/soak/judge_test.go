@@ -13,10 +13,10 @@ import (
 // matterOf makes a case in which all is right: a GET, answered whole at the
 // first attempt. Tests then spoil one thing.
 func matterOf() (*plan, *reply, []attempt) {
-	a := attempt{act: act{kind: responds, status: 200, framing: byLength, body: body{seed: 1, id: 1, side: responseSide, size: 100}}, whole: true}
+	a := attempt{script: script{kind: responds, status: 200, framing: byLength, body: body{seed: 1, id: 1, side: responseSide, size: 100}}, whole: true}
 	resp := &http.Response{StatusCode: 200, ContentLength: 100, Header: http.Header{
 		fieldTwice: {"a", "b"}, "X-Retryproxy-Attempts": {"1"}}}
-	return &plan{id: 1, method: "GET", minor: 1, conduct: behaves}, &reply{resp: resp, took: 10 * time.Millisecond}, []attempt{a}
+	return &plan{id: 1, method: "GET", minor: 1, behavior: behaves}, &reply{resp: resp, took: 10 * time.Millisecond}, []attempt{a}
 }
 
 // own makes the reply one of the proxy itself, with nothing from the upstream.
@@ -26,7 +26,7 @@ func own(got *reply, seen []attempt, status int, reason string) {
 	got.resp.Header.Set("X-Retryproxy-Reason", reason)
 	got.text = `{"reason":"` + reason + `"}`
 	for i := range seen {
-		seen[i].act.kind, seen[i].whole = resets, false
+		seen[i].script.kind, seen[i].whole = resets, false
 	}
 }
 
@@ -44,16 +44,16 @@ func TestJudgement(t *testing.T) {
 		{"attempts not told", func(_ *plan, g *reply, _ []attempt) { g.resp.Header.Del("X-Retryproxy-Attempts") }, "attempts not told"},
 		{"to an attempt never made", func(_ *plan, g *reply, _ []attempt) { g.attempt = 1 }, "answer from nowhere"},
 		{"whole made cut", func(_ *plan, g *reply, _ []attempt) { g.err = cut }, "whole response looks cut"},
-		{"cut stays cut", func(_ *plan, g *reply, s []attempt) { g.err, s[0].act.kind = cut, cuts }, ""},
-		{"cut made whole", func(_ *plan, _ *reply, s []attempt) { s[0].act.kind = cuts }, "cut response looks whole"},
-		{"cut is whole for HEAD", func(p *plan, _ *reply, s []attempt) { p.method, s[0].act.kind = "HEAD", cuts }, ""},
+		{"cut stays cut", func(_ *plan, g *reply, s []attempt) { g.err, s[0].script.kind = cut, cuts }, ""},
+		{"cut made whole", func(_ *plan, _ *reply, s []attempt) { s[0].script.kind = cuts }, "cut response looks whole"},
+		{"cut is whole for HEAD", func(p *plan, _ *reply, s []attempt) { p.method, s[0].script.kind = "HEAD", cuts }, ""},
 		{"HEAD with another length", func(p *plan, g *reply, _ []attempt) { p.method, g.resp.ContentLength = "HEAD", 99 }, "response headers changed"},
-		{"trailer lost", func(_ *plan, _ *reply, s []attempt) { s[0].act.body.trailer = true }, "response trailer changed"},
+		{"trailer lost", func(_ *plan, _ *reply, s []attempt) { s[0].script.body.trailer = true }, "response trailer changed"},
 		{"trailer invented", func(_ *plan, g *reply, _ []attempt) { g.resp.Trailer = http.Header{fieldSum: {"x"}} }, "response trailer changed"},
 		{"close not said", func(p *plan, _ *reply, _ []attempt) { p.close = true }, "close not said"},
 		{"103 from nowhere", func(_ *plan, g *reply, _ []attempt) { g.interim = []int{103} }, "1xx from nowhere"},
-		{"103 sent", func(_ *plan, g *reply, s []attempt) { g.interim, s[0].act.interim = []int{103}, []int{103} }, ""},
-		{"answer of a reset", func(_ *plan, _ *reply, s []attempt) { s[0].act.kind = resets }, "response headers changed"},
+		{"103 sent", func(_ *plan, g *reply, s []attempt) { g.interim, s[0].script.interim = []int{103}, []int{103} }, ""},
+		{"answer of a reset", func(_ *plan, _ *reply, s []attempt) { s[0].script.kind = resets }, "response headers changed"},
 
 		{"no response", func(_ *plan, g *reply, _ []attempt) { g.resp = nil }, "no response"},
 		{"no answer to a large upload answered early", func(p *plan, g *reply, s []attempt) {
@@ -73,7 +73,7 @@ func TestJudgement(t *testing.T) {
 		{"own 504 in time", func(_ *plan, g *reply, s []attempt) { own(g, s, 504, "deadline"); g.took = time.Second }, ""},
 		{"a response of nobody's", func(_ *plan, g *reply, s []attempt) { own(g, s, 200, "") }, "answer from nowhere"},
 		{"own 400 to good manners", func(_ *plan, g *reply, s []attempt) { own(g, s, 400, "request_broken") }, "answer from nowhere"},
-		{"own 400 to a cut upload", func(p *plan, g *reply, s []attempt) { own(g, s, 400, "request_broken"); p.conduct = cutsUpload }, ""},
+		{"own 400 to a cut upload", func(p *plan, g *reply, s []attempt) { own(g, s, 400, "request_broken"); p.behavior = cutsUpload }, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestJudgement(t *testing.T) {
 
 func TestTheNewestAnswerIsGiven(t *testing.T) {
 	p, got, seen := matterOf()
-	seen[0].act.status, got.resp.StatusCode = 503, 503
-	seen = append(seen, attempt{act: act{kind: responds, status: 500}, whole: true})
+	seen[0].script.status, got.resp.StatusCode = 503, 503
+	seen = append(seen, attempt{script: script{kind: responds, status: 500}, whole: true})
 	l := newSoak(1)
 	l.judge(&record{plan: p, attempts: seen}, got)
 	if !slices.Equal(l.Kinds(), []string{"older answer given"}) {

@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// conduct is how a client behaves during its request.
-type conduct string
+// behavior is how a client behaves during its request.
+type behavior string
 
 const (
-	behaves      conduct = "behaves"
-	leaves       conduct = "leaves before the response"
-	leavesMidway conduct = "leaves in the middle of the response"
-	cutsUpload   conduct = "ends its upload before the end"
-	readsSlowly  conduct = "reads slowly"
-	writesSlowly conduct = "writes slowly"
+	behaves      behavior = "behaves"
+	leaves       behavior = "leaves before the response"
+	leavesMidway behavior = "leaves in the middle of the response"
+	cutsUpload   behavior = "ends its upload before the end"
+	readsSlowly  behavior = "reads slowly"
+	writesSlowly behavior = "writes slowly"
 )
 
-// conducts are the unusual ones. Each happens in one request of a hundred.
-var conducts = []conduct{leaves, leavesMidway, cutsUpload, readsSlowly, writesSlowly}
+// behaviors are the unusual ones. Each happens in one request of a hundred.
+var behaviors = []behavior{leaves, leavesMidway, cutsUpload, readsSlowly, writesSlowly}
 
 // plan is a request and the behavior of its client. It follows from seed and id.
 type plan struct {
-	id      uint64
-	method  string
-	unsafe  bool // uses the route that retries every method
-	keyed   bool // carries an Idempotency-Key
-	minor   int  // HTTP/1.0 or 1.1
-	close   bool // asks for the connection to end
-	expect  bool // Expect: 100-continue
-	body    body
-	conduct conduct
-	when    float64       // when the conduct shows, in [0, 1)
-	think   time.Duration // before the request
+	id       uint64
+	method   string
+	unsafe   bool // uses the route that retries every method
+	keyed    bool // carries an Idempotency-Key
+	minor    int  // HTTP/1.0 or 1.1
+	close    bool // asks for the connection to end
+	expect   bool // Expect: 100-continue
+	body     body
+	behavior behavior
+	when     float64       // when the behavior shows, in [0, 1)
+	think    time.Duration // before the request
 }
 
 var methods = []string{"GET", "GET", "GET", "GET", "HEAD", "POST", "POST", "PUT", "PUT", "DELETE", "OPTIONS", "PATCH"}
@@ -46,17 +46,17 @@ func source(seed, id, what uint64) *rand.Rand { return rand.New(rand.NewPCG(seed
 
 func newPlan(seed, id uint64) *plan {
 	r := source(seed, id, 1)
-	p := &plan{id: id, method: pick(r, methods), minor: 1, conduct: behaves, when: r.Float64(),
+	p := &plan{id: id, method: pick(r, methods), minor: 1, behavior: behaves, when: r.Float64(),
 		unsafe: one(r, 4), keyed: one(r, 5), close: one(r, 25), think: time.Duration(r.IntN(30)) * time.Millisecond}
-	if k := r.IntN(100); k < len(conducts) {
-		p.conduct = conducts[k]
+	if k := r.IntN(100); k < len(behaviors) {
+		p.behavior = behaviors[k]
 	}
 	if one(r, 10) {
 		p.minor = 0
 		p.close = !one(r, 3)
 	}
 	p.body = body{seed: seed, id: id, side: requestSide}
-	if p.conduct == cutsUpload {
+	if p.behavior == cutsUpload {
 		p.method, p.body.size = pick(r, []string{"POST", "PUT"}), 2
 	}
 	if p.mayHaveBody() {
@@ -80,12 +80,12 @@ func (p *plan) mayRetry() bool {
 
 // pipelines reports whether the request may be pipelined.
 func (p *plan) pipelines() bool {
-	return p.conduct == behaves && p.minor == 1 && !p.close && !p.expect && p.body.size <= small
+	return p.behavior == behaves && p.minor == 1 && !p.close && !p.expect && p.body.size <= small
 }
 
 // lasts reports whether the connection may serve another request after this one.
 func (p *plan) lasts() bool {
-	return p.conduct == behaves || p.conduct == readsSlowly || p.conduct == writesSlowly
+	return p.behavior == behaves || p.behavior == readsSlowly || p.behavior == writesSlowly
 }
 
 // path returns the path, which selects the route.
@@ -150,8 +150,8 @@ const (
 
 var aftermaths = []aftermath{keeps, closesSaid, closesSilently, saysMore, says408, closesAtOnce}
 
-// act is what the upstream does with an attempt. It follows from seed, id and the number of the attempt.
-type act struct {
+// script is what the upstream does with an attempt. It follows from seed, id and the number of the attempt.
+type script struct {
 	kind     kind
 	status   int
 	framing  framing
@@ -177,22 +177,22 @@ func burst(seed, id uint64) (failure int, on bool) {
 }
 
 // failures happen alone and in bursts. Without a kind, they are whole responses.
-var failures = []act{
+var failures = []script{
 	{status: 503}, {status: 503, retry: "0"}, {status: 503, retry: "1"}, {status: 503, retry: "date"},
 	{status: 429}, {status: 429, retry: "1"}, {status: 429, retry: "3600"}, {status: 500}, {status: 502}, {status: 504},
 	{status: 429, retry: "9223372037"}, {status: 429, retry: "-1"}, {status: 503, retry: "1e9"}, {status: 503, retry: "Fri, 31 Dec 9999 23:59:59 GMT"},
 	{kind: resets}, {kind: resetsEarly}, {kind: cutsHead}, {kind: malforms}, {status: 404}, {status: 501},
 }
 
-// newAct returns what the upstream does with attempt n of request id. The first attempt is 0.
-func newAct(seed, id uint64, n int) act {
+// newScript returns what the upstream does with attempt n of request id. The first attempt is 0.
+func newScript(seed, id uint64, n int) script {
 	r := source(seed, id, 16+uint64(n))
 	failure, bursting := burst(seed, id)
 	rate := 8
 	if bursting {
 		rate = 60
 	}
-	a := act{status: 200}
+	a := script{status: 200}
 	if n < 6 && r.IntN(100) < rate {
 		if !bursting || one(r, 4) {
 			failure = r.IntN(len(failures))
@@ -234,11 +234,11 @@ func newAct(seed, id uint64, n int) act {
 	return a
 }
 
-// has reports whether the act sends the headers of a valid response.
-func (a *act) has() bool { return a.kind == responds || a.kind == cuts }
+// has reports whether the script sends the headers of a valid response.
+func (a *script) has() bool { return a.kind == responds || a.kind == cuts }
 
 // bodyless reports whether no body follows the response headers.
-func (a *act) bodyless(method string) bool { return method == "HEAD" || a.framing == noContent }
+func (a *script) bodyless(method string) bool { return method == "HEAD" || a.framing == noContent }
 
 // malformedHeads must be retried and never forwarded. bench/conformance has many more.
 var malformedHeads = []string{

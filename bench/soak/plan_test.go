@@ -7,7 +7,7 @@ import (
 
 func TestAPlanFollowsFromSeedAndNumber(t *testing.T) {
 	for id := range uint64(500) {
-		if !reflect.DeepEqual(newPlan(7, id), newPlan(7, id)) || !reflect.DeepEqual(newAct(7, id, 1), newAct(7, id, 1)) {
+		if !reflect.DeepEqual(newPlan(7, id), newPlan(7, id)) || !reflect.DeepEqual(newScript(7, id, 1), newScript(7, id, 1)) {
 			t.Fatalf("request %d differs from itself", id)
 		}
 	}
@@ -21,14 +21,14 @@ func TestPlansCoverEverything(t *testing.T) {
 	seen := make(map[any]int)
 	for id := range uint64(20000) {
 		p := newPlan(1, id)
-		seen[p.conduct]++
+		seen[p.behavior]++
 		seen["method "+p.method]++
 		seen["pipelines"] += count(p.pipelines())
 		seen["trailer"] += count(p.body.trailer)
 		seen["expect"] += count(p.expect)
 		seen["1.0"] += count(p.minor == 0)
 		seen["2 MiB"] += count(p.body.size == 2<<20)
-		a := newAct(1, id, 0)
+		a := newScript(1, id, 0)
 		seen[a.kind]++
 		seen[a.framing]++
 		seen[a.after]++
@@ -67,7 +67,7 @@ func count(b bool) int {
 // A close alone ends a body delimited by it, so a cut there must be a reset.
 func TestACutThatLooksWholeIsNeverPlanned(t *testing.T) {
 	for id := range uint64(50000) {
-		a := newAct(3, id, 0)
+		a := newScript(3, id, 0)
 		if a.kind == cuts && a.framing == byClose && !a.asReset {
 			t.Fatalf("request %d: a close in the middle of a body until close", id)
 		}

@@ -57,7 +57,7 @@ type record struct {
 
 // attempt is an attempt at the upstream.
 type attempt struct {
-	act    act
+	script script
 	number int  // the proxy's number for it, from 1; attempts may arrive in any order
 	whole  bool // the whole response was written
 	early  bool // the response was written before the request's body had arrived
@@ -92,7 +92,7 @@ func (r *record) note(n int, change func(*attempt)) {
 // rejectedBefore reports whether each attempt before n got a 429. Then the upstream has not begun the work.
 func (r *record) rejectedBefore(n int) bool {
 	return !slices.ContainsFunc(r.snapshot()[:n], func(a attempt) bool {
-		return !a.act.has() || a.act.status != http.StatusTooManyRequests
+		return !a.script.has() || a.script.status != http.StatusTooManyRequests
 	})
 }
 
@@ -121,7 +121,7 @@ const lingers = 10 * time.Second
 // close ends a request: its client has the response, or has left.
 func (s *soak) close(r *record, end ending) {
 	end.at = time.Now()
-	end.left = end.left || r.plan.conduct == cutsUpload
+	end.left = end.left || r.plan.behavior == cutsUpload
 	r.mu.Lock()
 	r.end = end
 	r.mu.Unlock()
@@ -154,7 +154,7 @@ func (s *soak) arrived(id uint64) (r *record, n int, known bool) {
 		s.Count(readLate, 1)
 	}
 	n = len(r.attempts)
-	r.attempts = append(r.attempts, attempt{act: newAct(s.seed, id, n)})
+	r.attempts = append(r.attempts, attempt{script: newScript(s.seed, id, n)})
 	if n == 0 {
 		close(r.seen)
 	}

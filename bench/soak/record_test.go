@@ -66,21 +66,21 @@ func TestNoTwoAttemptsHaveOneNumber(t *testing.T) {
 // TestOnlyA429ExcusesAnotherAttempt holds when a request that may not be
 // repeated may come to the upstream again.
 func TestOnlyA429ExcusesAnotherAttempt(t *testing.T) {
-	rejected, failed, reset := act{kind: responds, status: 429}, act{kind: responds, status: 503}, act{kind: resetsEarly, status: 429}
+	rejected, failed, reset := script{kind: responds, status: 429}, script{kind: responds, status: 503}, script{kind: resetsEarly, status: 429}
 	for name, c := range map[string]struct {
-		before  []act
+		before  []script
 		excused bool
 	}{
 		"the first attempt":      {excused: true},
-		"after two 429":          {before: []act{rejected, rejected}, excused: true},
-		"after 503":              {before: []act{failed}},
-		"after 503 and then 429": {before: []act{failed, rejected}},
-		"after a reset":          {before: []act{reset}},
+		"after two 429":          {before: []script{rejected, rejected}, excused: true},
+		"after 503":              {before: []script{failed}},
+		"after 503 and then 429": {before: []script{failed, rejected}},
+		"after a reset":          {before: []script{reset}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &record{}
 			for _, a := range c.before {
-				e.attempts = append(e.attempts, attempt{act: a})
+				e.attempts = append(e.attempts, attempt{script: a})
 			}
 			if got := e.rejectedBefore(len(c.before)); got != c.excused {
 				t.Errorf("another attempt is excused: %v", got)

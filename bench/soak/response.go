@@ -13,9 +13,9 @@ import (
 // stallTime is longer than the proxy's request timeout.
 const stallTime = 6 * time.Second
 
-// perform does what the act says. It reports whether the connection can serve another request.
+// perform does what the script says. It reports whether the connection can serve another request.
 func (x *exchange) perform() bool {
-	switch a := &x.act; {
+	switch a := &x.script; {
 	case a.kind == resetsEarly:
 		rig.Reset(x.Conn)
 		return false
@@ -28,7 +28,7 @@ func (x *exchange) perform() bool {
 	if !x.readBody() {
 		return false
 	}
-	x.sleep(x.act.delay)
+	x.sleep(x.script.delay)
 	return x.respond()
 }
 
@@ -44,7 +44,7 @@ func (x *exchange) performEarly() bool {
 }
 
 func (x *exchange) respond() bool {
-	a := &x.act
+	a := &x.script
 	switch {
 	case a.kind == resets:
 		rig.Reset(x.Conn)
@@ -71,7 +71,7 @@ func (x *exchange) sleep(d time.Duration) { rig.Sleep(x.ctx, d) }
 
 // headers are the response headers, with the 1xx responses before them.
 func (x *exchange) headers() []byte {
-	a := &x.act
+	a := &x.script
 	var b bytes.Buffer
 	for _, status := range a.interim {
 		fmt.Fprintf(&b, "HTTP/1.1 %d Soak\r\nLink: </style>; rel=preload\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\n", status)
@@ -109,12 +109,12 @@ func (x *exchange) headers() []byte {
 // respondCut ends the response somewhere in its body, or, if chunked, perhaps just before its last
 // chunk.
 func (x *exchange) respondCut() {
-	size := x.act.body.size
-	if x.act.body.chunked {
+	size := x.script.body.size
+	if x.script.body.chunked {
 		size++
 	}
-	_ = x.write(x, int64(x.act.cutAt*float64(size)))
-	if x.act.asReset {
+	_ = x.write(x, int64(x.script.cutAt*float64(size)))
+	if x.script.asReset {
 		rig.Reset(x.Conn)
 	}
 }
@@ -122,17 +122,17 @@ func (x *exchange) respondCut() {
 func (x *exchange) respondWhole() bool {
 	x.r.note(x.n, func(a *attempt) { a.whole = !a.early }) // before the client can have it
 	write := x.write
-	if x.act.after == saysMore {
+	if x.script.after == saysMore {
 		write = x.writeMore
 	}
 	if write(x, whole) != nil {
 		x.r.note(x.n, func(a *attempt) { a.whole = false })
 		return false
 	}
-	if x.act.framing == byClose && !x.act.bodyless(x.req.Method) || x.act.framing == byHTTP10 {
+	if x.script.framing == byClose && !x.script.bodyless(x.req.Method) || x.script.framing == byHTTP10 {
 		return false
 	}
-	switch x.act.after {
+	switch x.script.after {
 	case keeps:
 		return true
 	case closesSilently:
@@ -147,12 +147,12 @@ func (x *exchange) respondWhole() bool {
 // write sends the headers and the first upTo bytes of the body.
 func (x *exchange) write(to io.Writer, upTo int64) error {
 	step := 32 << 10
-	if x.act.trickles {
-		to, step = slowWriter{to, 10 * time.Millisecond}, int(x.act.body.size/8)+1
+	if x.script.trickles {
+		to, step = slowWriter{to, 10 * time.Millisecond}, int(x.script.body.size/8)+1
 	}
 	_, err := to.Write(x.headers())
-	if err == nil && !x.act.bodyless(x.req.Method) {
-		err = x.act.body.write(to, upTo, step)
+	if err == nil && !x.script.bodyless(x.req.Method) {
+		err = x.script.body.write(to, upTo, step)
 	}
 	return err
 }

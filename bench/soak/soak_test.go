@@ -155,10 +155,10 @@ func TestAResetThatTheWriterIsTold(t *testing.T) {
 			}
 			defer ln.Close()
 			p := &plan{id: 1, method: "GET"}
-			for newAct(1, p.id, 0).body.size < 5 {
+			for newScript(1, p.id, 0).body.size < 5 {
 				p.id++
 			}
-			head := "HTTP/1.0 200 OK\r\n" + fieldAttempt + ": 0\r\n\r\n" + string(allOf(newAct(1, p.id, 0).body)[:4])
+			head := "HTTP/1.0 200 OK\r\n" + fieldAttempt + ": 0\r\n\r\n" + string(allOf(newScript(1, p.id, 0).body)[:4])
 			go func() {
 				c, err := ln.Accept()
 				if err != nil {

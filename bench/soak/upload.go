@@ -59,7 +59,7 @@ func (w *upload) wasReset() bool { return w.over(time.Second) && errors.Is(w.err
 // and the client just behaves.
 func (w *upload) render(p *plan) {
 	w.headers(p)
-	if p.body.size <= small && (p.conduct == behaves || p.conduct == readsSlowly) && !p.expect {
+	if p.body.size <= small && (p.behavior == behaves || p.behavior == readsSlowly) && !p.expect {
 		_ = p.body.write(&w.first, whole, small)
 		return
 	}
@@ -110,7 +110,7 @@ func (w *upload) sendBody(conn io.Writer, p *plan) error {
 		case <-time.After(200 * time.Millisecond): // send it anyway, as RFC 9110 section 10.1.1 says
 		}
 	}
-	switch p.conduct {
+	switch p.behavior {
 	case cutsUpload:
 		if err := p.body.write(conn, int64(p.when*float64(p.body.size)), 16<<10); err != nil {
 			return err

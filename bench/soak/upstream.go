@@ -105,11 +105,11 @@ func (u *upstream) noRequest(err error) {
 type exchange struct {
 	*upstream
 	net.Conn
-	req  *http.Request
-	r    *record
-	n    int // number of the attempt
-	act  act
-	rand *rand.Rand // for what the client need not know
+	req    *http.Request
+	r      *record
+	n      int // number of the attempt
+	script script
+	rand   *rand.Rand // for what the client need not know
 }
 
 // begin finds out which request came, and checks its headers. nil: nobody waits for it.
@@ -124,7 +124,7 @@ func (u *upstream) begin(c net.Conn, req *http.Request) *exchange {
 	if !known {
 		return nil
 	}
-	x := &exchange{upstream: u, Conn: c, req: req, r: r, n: n, act: newAct(u.seed, id, n), rand: source(u.seed, id, 99)}
+	x := &exchange{upstream: u, Conn: c, req: req, r: r, n: n, script: newScript(u.seed, id, n), rand: source(u.seed, id, 99)}
 	x.checkHeaders()
 	x.checkRetry()
 	return x
@@ -168,7 +168,7 @@ func (x *exchange) checkRetry() {
 	}
 	if x.n >= limit {
 		x.violation("sent too often", "request %d (%s, retriable %v, the client %s) came to the upstream %d times, at most %d allowed",
-			p.id, p.method, p.mayRetry(), p.conduct, x.n+1, limit)
+			p.id, p.method, p.mayRetry(), p.behavior, x.n+1, limit)
 	}
 }
 
@@ -186,13 +186,13 @@ func (x *exchange) readBody() bool {
 	switch {
 	case wrong != "":
 		x.violation("request body changed", "request %d, attempt %d: %s", p.id, x.n, wrong)
-	case cut == nil && p.conduct == cutsUpload:
+	case cut == nil && p.behavior == cutsUpload:
 		x.violation("cut upload looks whole", "request %d, attempt %d: %d bytes", p.id, x.n, n)
 	case cut == nil:
 		if got := x.req.Trailer.Get(fieldSum); got != p.body.sum() {
 			x.violation("request trailer changed", "request %d: %q, not %q", p.id, got, p.body.sum())
 		}
-	case !responded && p.conduct == behaves && time.Since(x.r.opened) < attemptTimeout: // later, the proxy may have given up
+	case !responded && p.behavior == behaves && time.Since(x.r.opened) < attemptTimeout: // later, the proxy may have given up
 		x.violation("upload cut", "request %d, attempt %d: %d of %d bytes: %v", p.id, x.n, n, p.body.size, cut)
 	}
 	return cut == nil

@@ -38,19 +38,18 @@ func main() { rig.Main("storm", run) }
 // options are the flags, and the storm that follows from them.
 type options struct {
 	draw.Files
-	proxy   string   // program
-	through []string // of ways, played one after the other
-	outage  string   // one of outages
-	manner  string   // one of manners
-	runs    int      // of each way
-	abort   bool     // HAProxy drops requests whose clients left
-	storm   sim.Config
+	proxy         string   // program
+	through       []string // of ways, played one after the other
+	outage        string   // one of outages
+	clientBackoff string   // one of clientBackoffs
+	abort         bool     // HAProxy drops requests whose clients left
+	storm         sim.Config
 }
 
 var (
-	ways    = []string{"direct", "retryproxy", "haproxy-retry", "haproxy-tuned"}
-	outages = []string{"stop", "kill", "503"}
-	manners = []string{"naive", "backoff"}
+	ways           = []string{"direct", "retryproxy", "haproxy-retry", "haproxy-tuned"}
+	outages        = []string{"stop", "kill", "503"}
+	clientBackoffs = []string{"naive", "backoff"}
 )
 
 // parse reads the arguments of a run.
@@ -61,8 +60,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o.Flags(f)
 	f.Some(&o.through, "through", "retryproxy", ways, "what stands between clients and server")
 	f.One(&o.outage, "outage", "stop", outages, "what happens to the server")
-	f.One(&o.manner, "client-backoff", "naive", manners, "what clients do after a failure: a constant pause, or an exponential one of at most 10 s")
-	rig.Number(f, &o.runs, "runs", 1, 1, 100, "runs of each way")
+	f.One(&o.clientBackoff, "client-backoff", "naive", clientBackoffs, "what clients do after a failure: a constant pause, or an exponential one of at most 10 s")
 	rig.Number(f, &o.storm.Proxies, "proxies", 1, 1, 200, "processes of retryproxy, each with an equal share of the clients")
 	f.Seed(&o.storm.Seed, 1)
 	f.BoolVar(&o.abort, "abortonclose", false, "haproxy: option abortonclose, drop requests whose clients left")
@@ -75,7 +73,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 			c.Clients = sim.Clients{N: 20, Every: 200 * time.Millisecond, Patience: 300 * time.Millisecond, RetryAfter: 20 * time.Millisecond}
 			c.Server.Base, c.Server.Look = 10*time.Millisecond, 10*time.Millisecond
 		}
-		if o.manner == "backoff" {
+		if o.clientBackoff == "backoff" {
 			c.Clients.Backoff, _ = backoff.New("full-jitter", backoff.Options{Base: c.Clients.RetryAfter, Max: 10 * time.Second})
 		}
 	})
@@ -88,9 +86,9 @@ func (o *options) outageAt() (begin, end time.Duration) {
 	return f.At, f.At + f.For
 }
 
-func (o *options) crowd(seed uint64) *rig.Crowd {
+func (o *options) crowd() *rig.Crowd {
 	c := o.storm.Clients
-	return &rig.Crowd{N: c.N, Every: c.Every, Patience: c.Patience, Seed: seed, Again: o.pause, Path: func(i int) string { return fmt.Sprint("/work/", i%20) }}
+	return &rig.Crowd{N: c.N, Every: c.Every, Patience: c.Patience, Seed: o.storm.Seed, Again: o.pause, Path: func(i int) string { return fmt.Sprint("/work/", i%20) }}
 }
 
 // pause returns the wait before the next try, after failed+1 failures in a row.
@@ -109,15 +107,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	d := &document{Document: rig.NewDocument(args, rig.Version(o.proxy, "version"))}
 	progress := log.New(stderr, "", 0)
-	for n := range o.runs {
-		for _, way := range o.through {
-			r, err := play(ctx, way, o, o.storm.Seed+uint64(n), progress)
-			if err != nil {
-				return fmt.Errorf("%s: %w", way, err)
-			}
-			r.print(stdout)
-			d.Runs = append(d.Runs, r)
+	for _, way := range o.through {
+		r, err := play(ctx, way, o, progress)
+		if err != nil {
+			return fmt.Errorf("%s: %w", way, err)
 		}
+		r.print(stdout)
+		d.Runs = append(d.Runs, r)
 	}
 	d.Figure = figure(d.Runs)
 	return o.Write(d, d.Figure, pictureSize)
@@ -125,9 +121,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // inVirtualTime plays the same storm with package sim, without network, kernel and scheduler. It leaves out
 // HAProxy's own retries.
-func inVirtualTime(way string, o *options, seed uint64) verdict {
+func inVirtualTime(way string, o *options) verdict {
 	c := o.storm
-	c.Seed = seed
 	switch way {
 	case "retryproxy":
 		c.Via = sim.ViaProxy

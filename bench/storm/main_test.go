@@ -76,7 +76,7 @@ func readDocument(t *testing.T, file string) *document {
 
 func TestArgumentsAreChecked(t *testing.T) {
 	for _, args := range [][]string{
-		{"--through", "nginx"}, {"--through", "direct,"}, {"--outage", "fire"}, {"--client-backoff", "polite"}, {"--runs", "0"},
+		{"--through", "nginx"}, {"--through", "direct,"}, {"--outage", "fire"}, {"--client-backoff", "polite"},
 		{"--proxies", "0"}, {"more"}, {"--unknown"},
 	} {
 		var errs bytes.Buffer

@@ -33,7 +33,7 @@ type stage struct {
 const atServer = "server at once"
 
 // play plays one run. It fails if ctx ends.
-func play(ctx context.Context, way string, o *options, seed uint64, progress *log.Logger) (*runResult, error) {
+func play(ctx context.Context, way string, o *options, progress *log.Logger) (*runResult, error) {
 	s := &stage{o: o, way: way, addr: rig.OwnAddresses(1)[0], line: rig.NewTimeline()}
 	defer s.End()
 	if err := errors.Join(s.startServer(), s.startProxies(ctx)); err != nil {
@@ -46,7 +46,7 @@ func play(ctx context.Context, way string, o *options, seed uint64, progress *lo
 	s.line.Begin()
 	run, stop := context.WithTimeout(ctx, o.storm.Length)
 	defer stop()
-	clients := o.crowd(seed).Run(run, addrs, s.line)
+	clients := o.crowd().Run(run, addrs, s.line)
 	var others sync.WaitGroup
 	others.Go(func() { s.askServer(run) })
 	others.Go(func() {
@@ -68,7 +68,7 @@ func play(ctx context.Context, way string, o *options, seed uint64, progress *lo
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	return newRunResult(s, seed), nil
+	return newRunResult(s), nil
 }
 
 func (s *stage) startServer() error {

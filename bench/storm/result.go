@@ -32,12 +32,12 @@ type runResult struct {
 	Ticks   []rig.Counts `json:"ticks"` // of 100 ms
 }
 
-func newRunResult(s *stage, seed uint64) *runResult {
+func newRunResult(s *stage) *runResult {
 	ticks := s.line.Ticks(s.o.storm.Length)
 	r := &runResult{
-		Name: s.way, Outage: s.o.outage, Clients: s.o.manner, Stopped: s.stopped.Seconds(), Resumed: s.resumed.Seconds(),
+		Name: s.way, Outage: s.o.outage, Clients: s.o.clientBackoff, Stopped: s.stopped.Seconds(), Resumed: s.resumed.Seconds(),
 		Ticks: ticks, Seconds: rig.Seconds(ticks),
-		Verdict: judge(recorded(ticks), s.stopped, s.resumed), Virtual: inVirtualTime(s.way, s.o, seed),
+		Verdict: judge(recorded(ticks), s.stopped, s.resumed), Virtual: inVirtualTime(s.way, s.o),
 	}
 	if s.way == "retryproxy" {
 		r.Proxies = s.o.storm.Proxies

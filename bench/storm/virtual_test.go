@@ -14,10 +14,10 @@ func TestVirtualTimePlaysTheSameStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.storm.Clients.N, o.storm.Length = 500, 85*time.Second
-	if v := inVirtualTime("direct", o, 1); v.GoodAgain != nil || v.Peak < 5000 {
+	if v := inVirtualTime("direct", o); v.GoodAgain != nil || v.Peak < 5000 {
 		t.Errorf("direct: %v; want never, with thousands at the server", &v)
 	}
-	v := inVirtualTime("retryproxy", o, 1)
+	v := inVirtualTime("retryproxy", o)
 	if v.GoodAgain == nil || v.Peak > 150 {
 		t.Errorf("through retryproxy: %v; want an end, and at most 150 at the server", &v)
 	}

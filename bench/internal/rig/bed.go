@@ -77,11 +77,13 @@ func (b *Bed) Accept(addr string, s *Server) (at string, err error) {
 	return l.Addr().String(), nil
 }
 
-// Serve starts an HTTP server on loopback.
+// Serve starts an HTTP server on loopback, for HTTP/1.1 and for HTTP/2 without TLS.
 func (b *Bed) Serve(h http.Handler) (at string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
-	s := &http.Server{Handler: h, DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0)}
+	s := &http.Server{Handler: h, DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols)}
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetUnencryptedHTTP2(true)
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Serve(l) }()
 	b.Later(func() { _ = s.Close(); <-ended })

@@ -23,3 +23,13 @@ func (b *Bucket) Fill(now time.Time) {
 func (b *Bucket) Until(n float64) time.Duration {
 	return time.Duration(max(0, n-b.Level) / b.Rate * float64(time.Second))
 }
+
+// Take takes n if the level is that high, and returns 0. Otherwise it returns how long that takes.
+func (b *Bucket) Take(n float64, now time.Time) time.Duration {
+	b.Fill(now)
+	wait := b.Until(n)
+	if wait == 0 {
+		b.Level -= n
+	}
+	return wait
+}

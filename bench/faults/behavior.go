@@ -82,7 +82,7 @@ func (x *exchange) write(b []byte) error {
 // errEnded ends the connection.
 var errEnded = errors.New("ended")
 
-// Names of conducts.
+// Names of behaviors.
 const (
 	good         = "good"
 	closing      = "closes"
@@ -102,21 +102,21 @@ const (
 
 const (
 	lateBy    = 100 * time.Millisecond // how long a late response takes
-	byteEvery = 2 * time.Millisecond   // the pause of a slow answer after each byte
+	byteEvery = 2 * time.Millisecond   // the pause of a slow response after each byte
 )
 
-// conduct is a way to respond. An error ends the connection.
-type conduct struct {
-	early  bool // respond before the body is read
-	met    bool // the fault concerns every request
-	answer func(x *exchange) error
+// behavior is a way to respond. An error ends the connection.
+type behavior struct {
+	early    bool // respond before the body is read
+	affected bool // the fault concerns every request
+	answer   func(x *exchange) error
 }
 
-var conducts = map[string]conduct{
+var behaviors = map[string]behavior{
 	good:    {answer: (*exchange).good},
 	closing: {answer: func(x *exchange) error { _ = x.write(byClose.render(x.id)); return errEnded }}, // the proxy has to make another connection
 	late:    {answer: func(x *exchange) error { time.Sleep(lateBy); return x.good() }},
-	slow: {met: true, answer: func(x *exchange) error {
+	slow: {affected: true, answer: func(x *exchange) error {
 		for _, b := range byChunks.render(x.id) {
 			if err := x.write([]byte{b}); err != nil {
 				return err
@@ -125,12 +125,12 @@ var conducts = map[string]conduct{
 		}
 		return nil
 	}},
-	earlyReading: {early: true, met: true, answer: func(x *exchange) error { return errors.Join(x.good(), x.read()) }},
-	earlyLeaving: {early: true, met: true, answer: func(x *exchange) error { _ = x.good(); return errEnded }},
+	earlyReading: {early: true, affected: true, answer: func(x *exchange) error { return errors.Join(x.good(), x.read()) }},
+	earlyLeaving: {early: true, affected: true, answer: func(x *exchange) error { _ = x.good(); return errEnded }},
 	resetting:    {answer: (*exchange).reset},
-	silence:      {met: true, answer: func(*exchange) error { select {} }},
+	silence:      {affected: true, answer: func(*exchange) error { select {} }},
 	// Content-Length is more than is sent. Then the connection closes or, every other time, stays silent.
-	tooLong: {met: true, answer: func(x *exchange) error {
+	tooLong: {affected: true, answer: func(x *exchange) error {
 		body := goodBody(x.id)
 		err := x.write(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body)+10, body))
 		if x.s.nth.Add(1)%2 == 0 {
@@ -139,7 +139,7 @@ var conducts = map[string]conduct{
 		return err
 	}},
 	// Content-Length is less than is sent: the rest of the body and a whole response to another request.
-	tooShort: {met: true, answer: func(x *exchange) error {
+	tooShort: {affected: true, answer: func(x *exchange) error {
 		body := goodBody(x.id)
 		out := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\n%s: 1\r\nContent-Length: %d\r\n\r\n%s", fieldShort, len(body)/2, body)
 		return x.write(append(out, byLength.render("somebody else")...))
@@ -158,7 +158,7 @@ var conducts = map[string]conduct{
 		if !x.first || x.s.nth.Add(1)%3 != 0 {
 			return x.good()
 		}
-		x.s.met.Add(1)
+		x.s.affected.Add(1)
 		return x.write([]byte("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"))
 	}},
 	// Every third first attempt that may be retried gets an event stream without an event.
@@ -166,7 +166,7 @@ var conducts = map[string]conduct{
 		if !x.first || !x.mayRetry() || x.s.nth.Add(1)%3 != 0 {
 			return x.good()
 		}
-		x.s.met.Add(1)
+		x.s.affected.Add(1)
 		_ = x.write([]byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"))
 		_, _ = io.Copy(io.Discard, x.c) // until the proxy gives up
 		return errEnded
@@ -174,13 +174,13 @@ var conducts = map[string]conduct{
 }
 
 func (x *exchange) mayRetry() bool {
-	return manner{method: x.q.Method, key: x.q.Header.Get("Idempotency-Key") != ""}.mayRetry()
+	return requestKind{method: x.q.Method, key: x.q.Header.Get("Idempotency-Key") != ""}.mayRetry()
 }
 
 func (x *exchange) good() error { return x.write(byLength.render(x.id)) }
 
 func (x *exchange) refuse(date time.Time, after string) error {
-	x.s.met.Add(1)
+	x.s.affected.Add(1)
 	return x.write(fmt.Appendf(nil, "HTTP/1.1 503 Service Unavailable\r\nDate: %s\r\n%sContent-Length: 0\r\n\r\n", date.Format(http.TimeFormat), after))
 }
 
@@ -203,7 +203,7 @@ func (x *exchange) reset() error {
 	for f := range framings {
 		whole := f.render(x.id)
 		if n <= int64(len(whole)) {
-			x.s.met.Add(1)
+			x.s.affected.Add(1)
 			_ = x.write(whole[:n])
 			rig.Reset(x.c)
 			return errEnded

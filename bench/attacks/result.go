@@ -25,9 +25,9 @@ type result struct {
 	found                 []string
 }
 
-// play runs the attack against a new process with default settings and those of the stage.
-func (a *attack) play(ctx context.Context, o *options, upstream string) (*result, error) {
-	st := &stage{strike: a.strike, spec: rig.Spec{Program: o.proxy, Upstream: "http://" + upstream}}
+// run runs the attack against a new process with default settings and those of the stage.
+func (a *attack) run(ctx context.Context, o *options, upstream string) (*result, error) {
+	st := &stage{connection: a.connection, spec: rig.Spec{Program: o.proxy, Upstream: "http://" + upstream}}
 	defer st.End()
 	if a.prepare != nil {
 		if err := a.prepare(st); err != nil {
@@ -42,7 +42,7 @@ func (a *attack) play(ctx context.Context, o *options, upstream string) (*result
 	defer others.close()
 	r := &result{attack: a}
 	lasts := o.lasts
-	quiet, cancel := context.WithTimeout(ctx, max(time.Second, lasts/2))
+	quiet, cancel := context.WithTimeout(ctx, lasts/2)
 	r.quiet = others.call(quiet, p.Addr)
 	cancel()
 	if st.begin != nil {
@@ -57,7 +57,7 @@ func (a *attack) play(ctx context.Context, o *options, upstream string) (*result
 	defer cancel()
 	t := &tally{}
 	var busy sync.WaitGroup
-	busy.Go(func() { a.run(attacked, st, p.Addr, t) })
+	busy.Go(func() { a.launch(attacked, st, p.Addr, t) })
 	if st.beside != nil {
 		busy.Go(func() { st.beside(attacked, p) })
 	}
