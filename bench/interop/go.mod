@@ -2,6 +2,8 @@ module github.com/retryproxy/retryproxy/bench/interop
 
 go 1.26.0
 
+replace github.com/retryproxy/retryproxy => ../..
+
 tool (
 	github.com/summerwind/h2spec/cmd/h2spec
 	google.golang.org/grpc/interop/client
@@ -10,6 +12,7 @@ tool (
 
 require (
 	github.com/gorilla/websocket v1.5.3
+	github.com/retryproxy/retryproxy v0.0.0-00010101000000-000000000000
 	golang.org/x/net v0.60.0
 	google.golang.org/grpc v1.85.0
 )
@@ -34,9 +37,9 @@ require (
 	github.com/summerwind/h2spec v2.2.1+incompatible // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect
-	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
-	google.golang.org/genproto/googleapis/api v0.0.0-20260817212433-ac3dfec99bb1 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )

@@ -85,24 +85,22 @@ func mustPass(t *testing.T, direct []string, addr string, flags ...string) {
 
 func TestGRPCInterop(t *testing.T) {
 	t.Parallel()
-	addr := address(t)
-	start(t, nil, []string{addr}, filepath.Join(directory, "server"), "--port="+port(t, addr))
+	addr := startServer(t)
 	direct := passingDirectly(t, addr)
-	mustPass(t, direct, startProxy(t, "h2c://"+addr, retrying...).addr)
+	mustPass(t, direct, startProxy(t, "h2c://"+addr, retrying...).Addr)
 }
 
 // Every third stream is refused, which says that nothing was done with it.
 func TestGRPCInteropWithRefusedStreams(t *testing.T) {
 	t.Parallel()
-	addr := address(t)
-	start(t, nil, []string{addr}, filepath.Join(directory, "server"), "--port="+port(t, addr))
+	addr := startServer(t)
 	direct := passingDirectly(t, addr)
 	r := refuse(t, addr, 3)
 	p := startProxy(t, "h2c://"+r.addr, retrying...)
 	for range 2 { // most cases have one call
-		mustPass(t, direct, p.addr)
+		mustPass(t, direct, p.Addr)
 	}
-	refused, retries := r.refused.Load(), p.metric(t, "retryproxy_retries_total")
+	refused, retries := r.refused.Load(), metric(t, p, "retries_total")
 	t.Logf("%d streams refused, %v retries", refused, retries)
 	// A call that its client ends meanwhile, or that has a millisecond, is not retried.
 	if refused < 8 || retries < 0.8*float64(refused) {
@@ -114,13 +112,12 @@ func TestGRPCInteropWithRefusedStreams(t *testing.T) {
 func TestGRPCInteropOverTLS(t *testing.T) {
 	t.Parallel()
 	const name = "foo.test.google.fr" // what the gRPC project's test certificate is for
-	addr := address(t)
-	start(t, nil, []string{addr}, filepath.Join(directory, "server"), "--port="+port(t, addr), "--use_tls",
+	addr := startServer(t, "--use_tls",
 		"--tls_cert_file="+testdata.Path("server1.pem"), "--tls_key_file="+testdata.Path("server1.key"))
 	flags := []string{"--use_tls", "--use_test_ca", "--ca_file=" + testdata.Path("ca.pem"), "--server_host_override=" + name}
 	direct := passingDirectly(t, addr, flags...)
 	settings := append([]string{"RETRYPROXY_UPSTREAM_CA=" + testdata.Path("ca.pem"), "RETRYPROXY_UPSTREAM_HOST=" + name,
 		"RETRYPROXY_TLS_CERT=" + testdata.Path("server1.pem")}, retrying...)
 	p := startProxy(t, "https://"+addr, settings...)
-	mustPass(t, direct, p.addr, flags...)
+	mustPass(t, direct, p.Addr, flags...)
 }

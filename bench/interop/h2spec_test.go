@@ -47,8 +47,8 @@ func TestH2Spec(t *testing.T) {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("a response of some length, so that windows matter\n"))
 	})
-	library, tests := failures(t, serve(t, true, answer))
-	ours, ran := failures(t, startProxy(t, "http://"+serve(t, false, answer)).addr)
+	library, tests := failures(t, newBed(t).Serve(answer))
+	ours, ran := failures(t, startProxy(t, "http://"+newBed(t).Serve(answer)).Addr)
 	t.Logf("%d tests; net/http alone fails %q; retryproxy fails %q", tests, library, ours)
 	if tests < 140 || ran != tests {
 		t.Errorf("%d and %d tests ran", tests, ran)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 )
 
 // large is what is moved each way: 2 GiB; INTEROP_MIB sets less.
@@ -35,7 +34,7 @@ func checksum(t *testing.T, r io.Reader) (uint64, int64) {
 // A body of 2 GiB passes each way whole, and the proxy's memory does not grow with it.
 func TestLargeBodies(t *testing.T) {
 	n := large()
-	addr := serve(t, false, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	addr := newBed(t).Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
 			_, _ = io.CopyBuffer(struct{ io.Writer }{w}, &pattern{n: n}, make([]byte, 256<<10))
@@ -45,22 +44,12 @@ func TestLargeBodies(t *testing.T) {
 		_, _ = fmt.Fprint(w, sum, got)
 	}))
 	p := startProxy(t, "http://"+addr)
-	before := p.rss(t)
-	stop, highest := make(chan struct{}), make(chan int)
-	go func() {
-		most := 0
-		for tick := time.NewTicker(50 * time.Millisecond); ; {
-			select {
-			case <-tick.C:
-				most = max(most, p.rss(t))
-			case <-stop:
-				highest <- most
-				return
-			}
-		}
-	}()
+	before, err := p.Level()
+	if err != nil {
+		t.Fatal(err)
+	}
 	want, _ := checksum(t, &pattern{n: n})
-	res, err := http.Get("http://" + p.addr + "/")
+	res, err := http.Get("http://" + p.Addr + "/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +57,7 @@ func TestLargeBodies(t *testing.T) {
 		t.Errorf("download: %d bytes, checksum %x, want %d and %x", got, sum, n, want)
 	}
 	_ = res.Body.Close()
-	req, _ := http.NewRequest(http.MethodPut, "http://"+p.addr+"/", io.NopCloser(&pattern{n: n}))
+	req, _ := http.NewRequest(http.MethodPut, "http://"+p.Addr+"/", io.NopCloser(&pattern{n: n}))
 	req.ContentLength = n
 	if res, err = http.DefaultClient.Do(req); err != nil {
 		t.Fatal(err)
@@ -78,10 +67,12 @@ func TestLargeBodies(t *testing.T) {
 	if string(b) != fmt.Sprint(want, n) {
 		t.Errorf("upload: the upstream got %s, want %d %d", b, want, n)
 	}
-	close(stop)
-	if most := <-highest; most > before+16<<10 {
-		t.Errorf("memory grew from %d KiB to %d", before, most)
-	} else {
-		t.Logf("%d MiB each way; memory %d KiB before, %d at most", n>>20, before, most)
+	after, err := p.Level()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d MiB each way; memory %d KiB before, %d at most", n>>20, before.RSS>>10, after.Peak>>10)
+	if after.Peak > before.RSS+16<<20 {
+		t.Errorf("memory grew from %d KiB to %d", before.RSS>>10, after.Peak>>10)
 	}
 }

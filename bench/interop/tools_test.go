@@ -18,10 +18,10 @@ import (
 func TestH2Load(t *testing.T) {
 	summary := regexp.MustCompile(`requests: (\d+) total, \d+ started, \d+ done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout`)
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	for name, upstream := range map[string]string{"HTTP/1.1": "http://" + serve(t, false, answer), "HTTP/2": "h2c://" + serve(t, true, answer)} {
+	for name, upstream := range map[string]string{"HTTP/1.1": "http://" + newBed(t).Serve(answer), "HTTP/2": "h2c://" + newBed(t).Serve(answer)} {
 		t.Run(name, func(t *testing.T) {
 			p := startProxy(t, upstream)
-			out, err := run(t, 5*patience, "", nil, "h2load", "-n", "50000", "-c", "8", "-m", "32", "http://"+p.addr+"/")
+			out, err := run(t, 5*patience, "", nil, "h2load", "-n", "50000", "-c", "8", "-m", "32", "http://"+p.Addr+"/")
 			found := summary.FindStringSubmatch(out)
 			if err != nil || found == nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -29,7 +29,7 @@ func TestH2Load(t *testing.T) {
 			if found[2] != "50000" || !strings.Contains(out, "50000 2xx") {
 				t.Errorf("%s\n%s", found[0], out)
 			}
-			if n := p.metric(t, "retryproxy_requests_total"); n != 50000 {
+			if n := metric(t, p, "requests_total"); n != 50000 {
 				t.Errorf("%v requests were counted", n)
 			}
 		})
@@ -59,7 +59,7 @@ func TestGit(t *testing.T) {
 	backend := &cgi.Handler{Path: filepath.Join(strings.TrimSpace(string(core)), "git-http-backend"),
 		Env: append([]string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1"}, env...)}
 	var chunked atomic.Bool
-	p := startProxy(t, "http://"+serve(t, false, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p := startProxy(t, "http://"+newBed(t).Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength < 0 {
 			chunked.Store(true)
 		}
@@ -80,7 +80,7 @@ func TestGit(t *testing.T) {
 	_ = f.Close()
 	git(work, "add", ".")
 	git(work, "commit", "-q", "-m", "one")
-	url := "http://" + p.addr + "/served.git"
+	url := "http://" + p.Addr + "/served.git"
 	git(work, "-c", "http.postBuffer=4096", "push", "-q", url, "main") // small: sent in chunks
 	clone := filepath.Join(dir, "clone")
 	git(dir, "clone", "-q", url, clone)

@@ -17,7 +17,7 @@ func TestWebSocketEcho(t *testing.T) {
 	const frames = 10000
 	var asked atomic.Int64
 	upgrader := websocket.Upgrader{ReadBufferSize: 64 << 10, WriteBufferSize: 64 << 10}
-	p := startProxy(t, "http://"+serve(t, false, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p := startProxy(t, "http://"+newBed(t).Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if asked.Add(1) <= 2 {
 			http.Error(w, "not yet", http.StatusServiceUnavailable)
 			return
@@ -37,7 +37,7 @@ func TestWebSocketEcho(t *testing.T) {
 			}
 		}
 	})))
-	c, res, err := websocket.DefaultDialer.Dial("ws://"+p.addr+"/echo", nil)
+	c, res, err := websocket.DefaultDialer.Dial("ws://"+p.Addr+"/echo", nil)
 	if err != nil {
 		t.Fatal(err, res)
 	}
