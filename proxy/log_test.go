@@ -67,8 +67,8 @@ func TestNoClientForgesALogLine(t *testing.T) {
 		"\u0085", "\u009b31m", "\u2028\u2029", "\u202e", "\ufeff", "\xff\xfe", "\xc0\x8a", "\xed\xa0\x80", "\t", strings.Repeat("\xff", 10000)}
 	paths := []string{`/"}{"msg":"forged"}`, `/","forged":"`, "/%0d%0a%7b%22msg%22:%22forged%22%7d", "/%1b[31m", "/\u202e"} // the parser refuses others
 	for i, text := range hostile {
-		c.send("GET " + paths[i%len(paths)] + "?secret HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nCookie: secret\r\nX-Request-Id: " + text +
-			"\r\nUser-Agent: " + text + "\r\nX-Forwarded-For: " + text + "\r\nTraceparent: " + text + "\r\n\r\n").want(200, "ok")
+		c.send("GET "+paths[i%len(paths)]+"?secret HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nCookie: secret\r\nX-Request-Id: "+text+
+			"\r\nUser-Agent: "+text+"\r\nX-Forwarded-For: "+text+"\r\nTraceparent: "+text+"\r\n\r\n").want(200, "ok")
 	}
 	p.stop()
 	all := strings.Split(strings.TrimSuffix(lines.String(), "\n"), "\n")

@@ -16,14 +16,14 @@ import (
 // keptFailures bounds the failures since the last /resume that /stats tells one by one.
 const keptFailures = 50
 
-// client sends requests at a steady rate, whatever becomes of them, and counts
-// what came back. It retries nothing itself.
+// client sends requests at a steady rate, whatever their results, and counts the
+// responses. It does not retry.
 type client struct {
 	target  string
 	client  *http.Client
 	paused  atomic.Bool
-	running sync.WaitGroup // requests in flight; added to only with breaker held
-	breaker sync.Mutex     // held while a request begins, and to pause
+	running sync.WaitGroup // requests in flight; added to only with begin held
+	begin   sync.Mutex     // held while a request begins, and to pause
 
 	codes tally
 
@@ -75,9 +75,9 @@ func addClient(mux *http.ServeMux) error {
 
 // pause stops requests and waits until those in flight have ended.
 func (c *client) pause() {
-	c.breaker.Lock()
+	c.begin.Lock()
 	c.paused.Store(true)
-	c.breaker.Unlock()
+	c.begin.Unlock()
 	c.running.Wait()
 }
 
@@ -102,16 +102,16 @@ func (c *client) run(every time.Duration) {
 	tick := time.NewTicker(every)
 	for n := 0; ; n++ {
 		<-tick.C
-		c.breaker.Lock()
+		c.begin.Lock()
 		if !c.paused.Load() {
 			c.running.Go(func() { c.send(n) })
 		}
-		c.breaker.Unlock()
+		c.begin.Unlock()
 	}
 }
 
-// kinds of requests, in turn: of ten, seven GETs, a PUT, a POST with a key and
-// one without, which nobody may repeat once it was sent.
+// request returns request n. Of ten, seven are GETs, one a PUT, one a POST with a key, and one a POST
+// without one, which nobody may retry after it was sent.
 func (c *client) request(n int) (r *http.Request, safe bool, err error) {
 	method, key := http.MethodGet, ""
 	switch n % 10 {
@@ -152,7 +152,7 @@ func (c *client) send(n int) {
 	c.note(&f, err != nil)
 }
 
-// kind tells POSTs with a key from those without.
+// kind returns the method, with a mark for a POST with a key.
 func kind(method string, safe bool) string {
 	if method == http.MethodPost && safe {
 		return "POST+key"

@@ -46,7 +46,7 @@ func addFlaky(mux *http.ServeMux) error {
 		code := http.StatusOK
 		if isFirst(r) && every > 0 {
 			if n := firsts.Add(1); n%int64(every) == 0 {
-				code = fate(n / int64(every))
+				code = failureStatus(n / int64(every))
 			}
 		}
 		codes.add(r.Method, code)
@@ -67,7 +67,7 @@ func isFirst(r *http.Request) bool {
 	return attempt == "" || attempt == "1"
 }
 
-// fate is the status of the n-th failure; 0 is a reset.
-func fate(n int64) int {
+// failureStatus is the status of the n-th failure; 0 is a reset.
+func failureStatus(n int64) int {
 	return []int{http.StatusServiceUnavailable, 0, http.StatusServiceUnavailable, http.StatusTooManyRequests}[n%4]
 }
