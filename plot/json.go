@@ -12,10 +12,10 @@ import (
 // the document.
 const maxDocument = 256 << 20
 
-// Document is the part of a command's JSON output that another command needs to draw it: an object
-// with the member "figure". It may contain other members.
+// Document is how one command passes a figure to another: a JSON object with the member "figure".
+// It may have other members.
 type Document struct {
-	Figure json.RawMessage `json:"figure"`
+	Figure *Figure `json:"figure"`
 }
 
 // Decode reads a Document of at most 256 MiB and returns its figure, which is valid. The error says
@@ -28,7 +28,9 @@ func Decode(r io.Reader) (*Figure, error) {
 	if len(text) > maxDocument {
 		return nil, fmt.Errorf("more than %d bytes of JSON", maxDocument)
 	}
-	var d Document
+	var d struct {
+		Figure json.RawMessage `json:"figure"`
+	}
 	if err := json.Unmarshal(text, &d); err != nil {
 		return nil, fmt.Errorf("no JSON object: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/retryproxy/retryproxy/internal/pictures"
 	"github.com/retryproxy/retryproxy/internal/plan"
 	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
@@ -18,7 +17,7 @@ import (
 
 var planCommand = command{
 	name:    "plan",
-	args:    "[--route NAME | --backoff NAME[,NAME...]] [--elapsed 1000s] [--png FILE | --svg FILE | --json]",
+	args:    "[--route NAME | --backoff NAME[,NAME...]] [--elapsed 1000s] [--json]",
 	summary: "show what a backoff does: every wait, the worst case, and when a recovery is noticed",
 	details: `For each strategy, prints when its retries begin, draws them in one diagram, and
 names the worst case. It sends nothing.
@@ -32,8 +31,10 @@ the strategy ratio.
 --elapsed asks what happens if the upstream comes back after that time: how many
 retries there were, how long the wait is then, and when the recovery is noticed.
 
---png and --svg draw pictures with retryproxy-plot, a separate program that keeps this
-one small. It must be in the same directory or in PATH.`,
+--json prints the plot's numbers instead. retryproxy-plot, a separate program that keeps
+this one small, draws a picture of them:
+
+  retryproxy plan --route default --json | retryproxy-plot --png waits.png`,
 	run: runPlan,
 }
 
@@ -49,13 +50,12 @@ func (l *list) Set(s string) error {
 
 // planFlags are the flags of plan.
 type planFlags struct {
-	wish     plan.Wish
-	routes   list
-	options  plan.Options
-	axis     string
-	show     string
-	json     bool
-	pictures pictures.Wanted
+	wish    plan.Wish
+	routes  list
+	options plan.Options
+	axis    string
+	show    string
+	json    bool
 }
 
 // ofBackoff are the flags that apply to strategies named by flags only.
@@ -72,10 +72,9 @@ func parsePlan(c *call) (*planFlags, error) {
 	f.DurationVar(&p.options.Attempt, "attempt", 0, "assumed duration of each failing attempt")
 	f.DurationVar(&p.options.Elapsed, "elapsed", 0, "show what happens if the upstream recovers after this time")
 	f.Uint64Var(&p.options.Seed, "seed", 1, "seed of the random waits; the same seed gives the same plan")
-	f.StringVar(&p.axis, "axis", "", "linear, log or both; default log for text, both for pictures and JSON")
+	f.StringVar(&p.axis, "axis", "", "linear, log or both; default log for text, both for JSON")
 	f.StringVar(&p.show, "show", "wait", "wait: the wait before each retry; total: when it begins")
-	f.BoolVar(&p.json, "json", false, "print JSON, including the plot for retryproxy-plot")
-	p.pictures.Flags(f)
+	f.BoolVar(&p.json, "json", false, "print the plot's numbers as JSON, for retryproxy-plot")
 	if _, err := c.parse(f, 0); err != nil {
 		return nil, err
 	}
@@ -111,16 +110,16 @@ func (p *planFlags) check(f *flag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// view returns what the plot shows; rich is for pictures and JSON.
-func (p *planFlags) view(rich bool) plan.View {
+// view returns what the plot shows.
+func (p *planFlags) view() plan.View {
 	axis := p.axis
 	if axis == "" {
-		axis = map[bool]string{true: "both", false: "log"}[rich]
+		axis = map[bool]string{true: "both", false: "log"}[p.json]
 	}
 	return plan.View{Total: p.show == "total", Linear: axis != "log", Log: axis != "linear"}
 }
 
-func runPlan(ctx context.Context, c *call) error {
+func runPlan(_ context.Context, c *call) error {
 	p, err := parsePlan(c)
 	if err != nil {
 		return err
@@ -130,32 +129,14 @@ func runPlan(ctx context.Context, c *call) error {
 		return err
 	}
 	plan := plan.Make(candidates, p.options)
-	if p.pictures.Any() && !plan.Drawable() {
+	switch {
+	case !p.json:
+		plan.Text(c.stdout, p.view(), terminal.Screen(c.stdout, c.getenv))
+		return nil
+	case !plan.Drawable():
 		return errors.New("nothing to draw: there are no retries")
 	}
-	return c.show(ctx, &p.pictures, p.json,
-		func() *plot.Figure { return plan.Figure(p.view(true)) },
-		func() any { return plan.Document(p.view(true)) },
-		func(s plot.Screen) { plan.Text(c.stdout, p.view(false), s) })
-}
-
-// show draws the pictures that are wanted, and prints a result: as JSON, or as text unless it was
-// drawn.
-func (c *call) show(ctx context.Context, w *pictures.Wanted, asJSON bool, figure func() *plot.Figure, document func() any, print func(plot.Screen)) error {
-	if w.Any() {
-		ctx, stop := c.untilSignal(ctx)
-		defer stop()
-		if err := w.Draw(ctx, figure()); err != nil {
-			return err
-		}
-	}
-	switch {
-	case asJSON:
-		return text.JSON(c.stdout, document())
-	case !w.Any():
-		print(terminal.Screen(c.stdout, c.getenv))
-	}
-	return nil
+	return text.JSON(c.stdout, plot.Document{Figure: plan.Figure(p.view())})
 }
 
 // candidates returns the routes, then the strategies named by flags.

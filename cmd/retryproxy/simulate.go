@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/internal/config"
-	"github.com/retryproxy/retryproxy/internal/pictures"
 	"github.com/retryproxy/retryproxy/internal/simulate"
+	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/plot"
 )
 
 var simulateCommand = command{
 	name:    "simulate",
-	args:    "[--through WAY[,WAY...]] [--route NAME] [--backoff NAME[,NAME...]] [--clients 1000] [--png FILE | --svg FILE | --json]",
+	args:    "[--through WAY[,WAY...]] [--route NAME] [--backoff NAME[,NAME...]] [--clients 1000] [--json]",
 	summary: "simulate an outage in virtual time: whether and when clients are served again, and at what load",
 	details: `Simulates a server that slows down under many requests, clients that retry, an
 outage, and what stands between them, and prints every combination in one diagram.
@@ -36,23 +36,24 @@ wait before (normal, decorrelated) may end with :from=pause: then the first wait
 grows from the client's pause before the request.
 
 The server and the number of proxies grow with --clients unless they are given. The
-same --seed gives the same outage.`,
+same --seed gives the same outage. --json prints the plot's numbers instead, for
+retryproxy-plot, which draws a picture of them.`,
 	run: runSimulate,
 }
 
 // simulateFlags are the flags of simulate.
 type simulateFlags struct {
-	wish     simulate.Wish
-	routes   list
-	show     string
-	json     bool
-	pictures pictures.Wanted
+	wish   simulate.Wish
+	routes list
+	view   simulate.View
+	json   bool
 }
 
 func parseSimulate(c *call) (*simulateFlags, error) {
 	s := simulateFlags{wish: simulate.Default()}
 	w := &s.wish
 	var through, clients list
+	var show string
 	f := c.flags()
 	f.Var(&through, "through", "what is between clients and server, `WAY[,WAY...]`: direct, retries, budget, haproxy, retryproxy; default direct,haproxy,retryproxy")
 	f.Var(&s.routes, "route", "also simulate these routes of the settings, `NAME[,NAME...]`")
@@ -61,9 +62,8 @@ func parseSimulate(c *call) (*simulateFlags, error) {
 	f.StringVar(&w.Outage, "outage", w.Outage, "what happens to the server: "+strings.Join(simulate.Outages(), ", "))
 	s.worldFlags(f)
 	f.Uint64Var(&w.Seed, "seed", w.Seed, "the same seed gives the same result")
-	f.StringVar(&s.show, "show", "", "good, errors, load or all; default good,load for text, all for pictures and JSON")
-	f.BoolVar(&s.json, "json", false, "print JSON, including the plot for retryproxy-plot")
-	s.pictures.Flags(f)
+	f.StringVar(&show, "show", "", "good, errors, load or all; default good,load for text, all for JSON")
+	f.BoolVar(&s.json, "json", false, "print the plot's numbers as JSON, for retryproxy-plot")
 	if _, err := c.parse(f, 0); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,11 @@ func parseSimulate(c *call) (*simulateFlags, error) {
 	if w.Length == 0 {
 		w.Length = w.Peace + w.Down + time.Minute
 	}
-	if _, err := s.view(false); err != nil {
+	if show == "" {
+		show = map[bool]string{true: "all", false: "good,load"}[s.json]
+	}
+	var err error
+	if s.view, err = parseView(show); err != nil {
 		return nil, c.usage(f, err)
 	}
 	return &s, nil
@@ -99,12 +103,8 @@ func (s *simulateFlags) worldFlags(f *flag.FlagSet) {
 	f.IntVar(&w.Proxies, "proxies", 0, "processes that share the clients; 0 means one per thousand")
 }
 
-// view returns what the plot shows; rich is for pictures and JSON.
-func (s *simulateFlags) view(rich bool) (simulate.View, error) {
-	show := s.show
-	if show == "" {
-		show = map[bool]string{true: "all", false: "good,load"}[rich]
-	}
+// parseView returns what the plot shows.
+func parseView(show string) (simulate.View, error) {
 	var v simulate.View
 	for name := range strings.SplitSeq(show, ",") {
 		switch name {
@@ -123,7 +123,7 @@ func (s *simulateFlags) view(rich bool) (simulate.View, error) {
 	return v, nil
 }
 
-func runSimulate(ctx context.Context, c *call) error {
+func runSimulate(_ context.Context, c *call) error {
 	s, err := parseSimulate(c)
 	if err != nil {
 		return err
@@ -135,13 +135,12 @@ func runSimulate(ctx context.Context, c *call) error {
 	if err != nil {
 		return c.wrong(err)
 	}
-	rich, _ := s.view(true) // parse checked the error
-	plain, _ := s.view(false)
 	done := simulate.Play(&s.wish, runs)
-	return c.show(ctx, &s.pictures, s.json,
-		func() *plot.Figure { return done.Figure(rich) },
-		func() any { return done.Document(rich) },
-		func(screen plot.Screen) { done.Text(c.stdout, plain, screen) })
+	if s.json {
+		return text.JSON(c.stdout, plot.Document{Figure: done.Figure(s.view)})
+	}
+	done.Text(c.stdout, s.view, terminal.Screen(c.stdout, c.getenv))
+	return nil
 }
 
 // addRoutes adds the named routes, as proxies with their settings.

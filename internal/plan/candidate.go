@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/strategy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/budget"
@@ -44,6 +45,22 @@ func (c *Candidate) ratio() (backoff.Ratio, bool) {
 
 // describe returns the strategy with all its options.
 func (c *Candidate) describe() string { return fmt.Sprint(c.Backoff) }
+
+// FromRoute returns the candidate for the settings of a route.
+func FromRoute(r *config.Route) (Candidate, error) {
+	p, err := r.Policy()
+	if err != nil {
+		return Candidate{}, err
+	}
+	c := Candidate{
+		Label: "route " + r.Name, Route: r.Name, Strategy: r.Backoff, Backoff: p.Backoff, Retries: p.MaxRetries,
+		RequestTimeout: r.RequestTimeout, AttemptTimeout: r.AttemptTimeout.Value(),
+	}
+	if b, has := r.Budget(); has {
+		c.Budget = &b
+	}
+	return c, nil
+}
 
 // Wish is what the user asks for by flags.
 type Wish struct {

@@ -91,12 +91,10 @@ func (l *Line) made(r policy.Row) making {
 
 // Change is how another ratio changes the number of tries.
 type Change struct {
-	From string `json:"from"` // a label
-	To   string `json:"to"`   // likewise
+	From, To string // labels
 	// LongRun is log r / log r_new, the limit of the factor over time. Within is the factor until
 	// Options.Elapsed, 0 if that is not set. Both ignore the cap.
-	LongRun float64 `json:"tries_factor_long_run"`
-	Within  float64 `json:"tries_factor_until_elapsed,omitempty"`
+	LongRun, Within float64
 }
 
 func changes(candidates []Candidate, elapsed time.Duration) []Change {

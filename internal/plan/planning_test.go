@@ -84,24 +84,26 @@ func TestRatioAsPublished(t *testing.T) {
 			t.Errorf("%s: %v, expected %v", what, got, want)
 		}
 	}
-	document := func(elapsed time.Duration, ratios string) *Document {
-		return Make(parse(t, Wish{Ratios: []string{ratios}, Retries: 49}), Options{Elapsed: elapsed}).Document(View{Log: true})
+	planned := func(elapsed time.Duration, ratios string) *Plan {
+		return Make(parse(t, Wish{Ratios: []string{ratios}, Retries: 49}), Options{Elapsed: elapsed})
 	}
-	d := document(1023*time.Second, "1").Strategies[0]
-	near("r=2, next wait after 1023", d.AtElapsed.NextWait.Mean, 1024, 0)
-	near("r=2, wait by the formula", *d.Ratio.WaitAfterSeconds, 1024, 0)
-	near("r=2, n", d.AtElapsed.Retries.Mean, 10, 0)
-	near("r=2, n by the formula", *d.Ratio.Tries, 10, 1e-9)
-	near("r=2, a success at 1030 is noticed at", document(1030*time.Second, "1").Strategies[0].AtElapsed.Noticed.Mean, 2047, 0)
+	const at = 1023 * time.Second
+	l := planned(at, "1").Lines[0]
+	r, _ := l.ratio()
+	near("r=2, next wait after 1023", l.Reach.NextWait.Mean, 1024, 0)
+	near("r=2, wait by the formula", r.After(at).Seconds(), 1024, 0)
+	near("r=2, n", l.Reach.Retries.Mean, 10, 0)
+	near("r=2, n by the formula", r.Tries(at), 10, 1e-9)
+	near("r=2, a success at 1030 is noticed at", planned(1030*time.Second, "1").Lines[0].Reach.Noticed.Mean, 2047, 0)
 
-	all := document(1000*time.Second, "1,0.1")
-	d = all.Strategies[1]
-	near("r=1.1, T_48", d.Retries[47].Begins.Mean, 960.172, 5e-4)
-	near("r=1.1, next wait", d.Retries[48].Wait.Mean, 97.017, 5e-4)
-	near("r=1.1, last begun", d.AtElapsed.LastBegan.Mean, 960.172, 5e-4)
-	near("r=1.1, next wait at 1000", d.AtElapsed.NextWait.Mean, 97.017, 5e-4)
-	near("2 -> 1.1 in theory", all.RatioChanges[0].LongRun, 7.27, 5e-3)
-	near("2 -> 1.1 at 1000", all.RatioChanges[0].Within, 5, 0.2)
+	p := planned(1000*time.Second, "1,0.1")
+	l = p.Lines[1]
+	near("r=1.1, T_48", l.Rows[47].Total.Mean.Seconds(), 960.172, 5e-4)
+	near("r=1.1, next wait", l.Rows[48].Wait.Mean.Seconds(), 97.017, 5e-4)
+	near("r=1.1, last begun", l.Reach.LastBegan.Mean, 960.172, 5e-4)
+	near("r=1.1, next wait at 1000", l.Reach.NextWait.Mean, 97.017, 5e-4)
+	near("2 -> 1.1 in theory", p.Changes[0].LongRun, 7.27, 5e-3)
+	near("2 -> 1.1 at 1000", p.Changes[0].Within, 5, 0.2)
 }
 
 func TestParse(t *testing.T) {
@@ -204,7 +206,7 @@ func TestReachCountsWhatAWalkFinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := func(v float64) *Spread { return &Spread{v, v, v} }
+	one := func(v float64) Spread { return Spread{v, v, v} }
 	for _, c := range []struct {
 		elapsed, attempt time.Duration
 		want             Reach
@@ -257,9 +259,6 @@ func TestReachEnds(t *testing.T) {
 	if got := render(t, p, View{Log: true}, plot.Screen{Width: 80}); !strings.Contains(got, "over 100000") {
 		t.Error(got)
 	}
-	if v := p.Document(View{Log: true}).Strategies[0].AtElapsed; !v.Endless || v.Retries != nil {
-		t.Errorf("%+v", v)
-	}
 }
 
 func TestClosedFormsSayWhatTheyLeaveOut(t *testing.T) {
@@ -309,9 +308,10 @@ func TestFigure(t *testing.T) {
 	}
 }
 
-func TestDocumentIsReadByTheCommandThatDraws(t *testing.T) {
+func TestFigureIsReadByTheCommandThatDraws(t *testing.T) {
 	p := Make(parse(t, Wish{Backoffs: []string{"full-jitter,slots,none"}, Retries: 12}), Options{Elapsed: time.Minute, Attempt: time.Millisecond})
-	text, err := json.Marshal(p.Document(View{Linear: true, Log: true}))
+	want := p.Figure(View{Linear: true, Log: true})
+	text, err := json.Marshal(plot.Document{Figure: want})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,20 +319,19 @@ func TestDocumentIsReadByTheCommandThatDraws(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(f, p.Figure(View{Linear: true, Log: true})) {
+	if !reflect.DeepEqual(f, want) {
 		t.Errorf("%+v", f)
 	}
 }
 
-func TestDocumentOfARoute(t *testing.T) {
-	v := Make([]Candidate{batch(t)}, Options{}).Document(View{Log: true}).Strategies[0]
-	if v.Route != "nightly" || v.WorstCase.Attempts != 9 || *v.WorstCase.Seconds != 180 || *v.WorstCase.AmplificationBudget != 1.2 || v.WorstCase.AmplificationAlone != 9 {
-		t.Errorf("%+v", v.WorstCase)
-	}
-	free := batch(t)
+func TestLoadOfARoute(t *testing.T) {
+	bound, free := batch(t), batch(t)
 	free.Budget = nil
-	if v := Make([]Candidate{free}, Options{}).Document(View{Log: true}).Strategies[0]; v.WorstCase.AmplificationBudget != nil {
-		t.Error("a route without a budget has one")
+	p := Make([]Candidate{bound, free}, Options{})
+	for i, want := range []string{"x1.2 plus up to 10 retries at once; without its retry budget x9", "x9, because there is no retry budget"} {
+		if got := p.Lines[i].load(); got != want {
+			t.Errorf("%q, expected %q", got, want)
+		}
 	}
 }
 

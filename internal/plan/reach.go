@@ -14,27 +14,21 @@ import (
 // are limited neither in number nor in time. Times are in seconds.
 type Reach struct {
 	// Endless means that more than maxSteps retries begin until T; then nothing else is set.
-	Endless bool `json:"more_retries_than_counted,omitempty"`
+	Endless bool
 	// Retries begun until T, inclusive.
-	Retries *Spread `json:"retries,omitempty"`
+	Retries Spread
 	// LastBegan is when the last of them began (0 for the first attempt), and NextWait is the wait
 	// after it.
-	LastBegan *Spread `json:"last_began_seconds,omitempty"`
-	NextWait  *Spread `json:"next_wait_seconds,omitempty"`
+	LastBegan, NextWait Spread
 	// Noticed is when the first retry at or after T begins: a recovery at T is noticed then. Late is
 	// the difference.
-	Noticed *Spread `json:"recovery_noticed_seconds,omitempty"`
-	Late    *Spread `json:"late_seconds,omitempty"`
+	Noticed, Late Spread
 	// Random means that the fields are means and quantiles of many draws.
-	Random bool `json:"-"`
+	Random bool
 }
 
 // Spread is a random number: its mean; 95 % of values are at least Low, and 95 % at most High.
-type Spread struct {
-	Mean float64 `json:"mean"`
-	Low  float64 `json:"low"`
-	High float64 `json:"high"`
-}
+type Spread struct{ Mean, Low, High float64 }
 
 const (
 	walks     = 2000      // drawn if the strategy is random
@@ -87,9 +81,9 @@ func walkTo(b backoff.Strategy, o Options, r backoff.Rand) (w walked, ok bool) {
 	w.noticed = -1
 	var s backoff.Step
 	for s.Retry = range maxSteps {
-		s.Elapsed = addUp(w.last, o.Attempt)
+		s.Elapsed = backoff.AddUp(w.last, o.Attempt)
 		wait := b.Wait(s, r)
-		at := addUp(s.Elapsed, wait)
+		at := backoff.AddUp(s.Elapsed, wait)
 		if at >= o.Elapsed && w.noticed < 0 {
 			w.noticed = at
 		}
@@ -102,20 +96,12 @@ func walkTo(b backoff.Strategy, o Options, r backoff.Rand) (w walked, ok bool) {
 	return w, false
 }
 
-// addUp returns a+b, or backoff.Forever if the sum overflows.
-func addUp(a, b time.Duration) time.Duration {
-	if b > backoff.Forever-a {
-		return backoff.Forever
-	}
-	return a + b
-}
-
-func spread(values []float64) *Spread {
+func spread(values []float64) Spread {
 	slices.Sort(values)
 	sum := 0.0
 	for _, v := range values {
 		sum += v
 	}
 	at := func(q float64) float64 { return values[int(math.Round(q*float64(len(values)-1)))] }
-	return &Spread{Mean: sum / float64(len(values)), Low: at(quantile), High: at(1 - quantile)}
+	return Spread{Mean: sum / float64(len(values)), Low: at(quantile), High: at(1 - quantile)}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 // Text writes the plan for people: a table per strategy, the plot, the worst cases and, if a time
@@ -125,6 +126,14 @@ func (l *Line) load() string {
 	return with + "; without its retry budget " + alone
 }
 
+// budget returns the line's own budget or, for a strategy that the user named, the default one.
+func (l *Line) budget() *budget.Config {
+	if l.Route == "" {
+		return new(budget.Default())
+	}
+	return l.Budget
+}
+
 // reach prints the answers for the given time.
 func (p *printer) reach(plan *Plan) {
 	t := plan.Options.Elapsed
@@ -164,7 +173,7 @@ func (r *Reach) row(label string) []string {
 		return []string{label, "over " + strconv.Itoa(maxSteps), "-", "-", "-", "-"}
 	}
 	row := []string{label, number(r.Retries, func(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) })}
-	for _, s := range []*Spread{r.LastBegan, r.NextWait, r.Noticed, r.Late} {
+	for _, s := range []Spread{r.LastBegan, r.NextWait, r.Noticed, r.Late} {
 		row = append(row, number(s, seconds))
 	}
 	return row
@@ -172,7 +181,7 @@ func (r *Reach) row(label string) []string {
 
 // number formats a spread to a hundredth of its width or better, since further digits are random. A
 // number that is not random is exact.
-func number(s *Spread, format func(float64) string) string {
+func number(s Spread, format func(float64) string) string {
 	if s.Low == s.High {
 		return format(s.Low)
 	}

@@ -28,7 +28,6 @@ type Line struct {
 	Good, Errors time.Duration
 	Peak         int     // maximum of requests in the server after the outage (over the whole run, if there is none)
 	Load         float64 // requests that the server got per good response; +Inf without any
-	Closed       int     // how often a breaker opened
 }
 
 // The criteria, as in docs/explanation/storm.md.
@@ -68,11 +67,6 @@ func judge(w *Wish, run Run, r *sim.Result) Line {
 	}
 	if w.Outage == "none" {
 		l.Peak = r.Sum(0, end).AtOnce
-	}
-	for i := range r.Guards {
-		for _, n := range r.Guards[i].Opened {
-			l.Closed += int(n)
-		}
 	}
 	return l
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/plan"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
@@ -48,6 +49,25 @@ type Own struct {
 	Proxy sim.Proxy
 }
 
+// FromRoute returns the simulation's settings for a route.
+func FromRoute(r *config.Route) (sim.Proxy, error) {
+	p := sim.DefaultProxy()
+	var err error
+	if p.Policy, err = r.Policy(); err != nil {
+		return p, err
+	}
+	p.Budget = unlimited
+	if b, has := r.Budget(); has {
+		p.Budget = b
+	}
+	p.Guard = r.Guard()
+	p.AttemptTimeout, p.QueueMax, p.BreakerQueueTimeout = r.AttemptTimeout.Value(), r.QueueMax, r.QueueTimeout
+	if r.Breaker == "fail-fast" {
+		p.BreakerQueueTimeout = 0
+	}
+	return p, nil
+}
+
 // Default returns the storm of docs/explanation/storm.md.
 func Default() Wish {
 	c := sim.Default()
@@ -68,30 +88,31 @@ const (
 // the request; see sim.Clients.
 const fromPause = ":from=pause"
 
+// unlimited is a budget that is never exhausted.
+var unlimited = budget.Config{Ratio: 10, MinPerSecond: 10_000, Burst: 1_000_000}
+
 // Way is what clients send through.
 type Way struct {
-	Name, About string
-	retries     bool // it has a backoff of its own
-	change      func(*sim.Config)
+	Name    string
+	retries bool // it has a backoff of its own
+	change  func(*sim.Config)
 }
 
 // Ways returns all ways.
 func Ways() []Way {
+	withoutGuard := func(c *sim.Config) {
+		c.Via = sim.ViaProxy
+		c.Proxy.Guard = breaker.Options{NoBreaker: true, ConcurrencyLimit: breaker.ConcurrencyLimitOff}
+	}
 	return []Way{
-		{"direct", "nothing", false, func(c *sim.Config) { c.Via = sim.ViaNothing }},
-		{"retries", "a proxy that retries and does nothing else: no budget, breaker or limit", true, func(c *sim.Config) {
-			c.Via = sim.ViaProxy
-			c.Proxy.Guard = breaker.Options{NoBreaker: true, ConcurrencyLimit: breaker.ConcurrencyLimitOff}
-			c.Proxy.Budget = budget.Config{Ratio: 10, MinPerSecond: 10_000, Burst: 1_000_000}
+		{"direct", false, func(c *sim.Config) { c.Via = sim.ViaNothing }},
+		{"retries", true, func(c *sim.Config) { // a proxy that retries and does nothing else
+			withoutGuard(c)
+			c.Proxy.Budget = unlimited
 		}},
-		{"budget", "the same with retryproxy's retry budget", true, func(c *sim.Config) {
-			c.Via = sim.ViaProxy
-			c.Proxy.Guard = breaker.Options{NoBreaker: true, ConcurrencyLimit: breaker.ConcurrencyLimitOff}
-		}},
-		{"haproxy", "a number of connections set by hand, and a queue before them; no retries", false, func(c *sim.Config) {
-			c.Via = sim.ViaSlots
-		}},
-		{"retryproxy", "retryproxy as it comes", true, func(c *sim.Config) { c.Via = sim.ViaProxy }},
+		{"budget", true, withoutGuard},                                   // the same with retryproxy's retry budget
+		{"haproxy", false, func(c *sim.Config) { c.Via = sim.ViaSlots }}, // a fixed number of connections and a queue before them
+		{"retryproxy", true, func(c *sim.Config) { c.Via = sim.ViaProxy }},
 	}
 }
 
