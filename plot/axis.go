@@ -20,30 +20,18 @@ type Axis struct {
 	Label string `json:"label,omitempty"`
 	Unit  Unit   `json:"unit,omitempty"`
 	Log   bool   `json:"log,omitempty"` // logarithmic; values that are not above 0 (1e-150, to be exact) are drawn on its lower edge
-
-	// Min and Max limit the axis; values beyond are drawn on the edge. If both are 0, the data
-	// determines the limits, and a linear Y axis of positive values begins at 0.
-	Min float64 `json:"min,omitempty"`
-	Max float64 `json:"max,omitempty"`
 }
 
-// widestLog is the default ratio between the ends of a logarithmic axis. With more, tiny values
+// widestLog is the greatest ratio between the ends of a logarithmic axis. With more, tiny values
 // would take most of the space.
 const widestLog = 1e9
 
 func (a *Axis) validate(name string) error {
 	switch a.Unit {
 	case Number, Count, Seconds:
-	default:
-		return fmt.Errorf("%s: unit %q, expected none, %q or %q", name, a.Unit, Count, Seconds)
-	}
-	if a.Min == 0 && a.Max == 0 {
 		return textError(name, a.Label)
 	}
-	if !finite(a.Min) || !finite(a.Max) || a.Min >= a.Max || a.Log && a.Min < smallest {
-		return fmt.Errorf("%s: from %v to %v", name, a.Min, a.Max)
-	}
-	return textError(name, a.Label)
+	return fmt.Errorf("%s: unit %q, expected none, %q or %q", name, a.Unit, Count, Seconds)
 }
 
 // Span is the range of an axis: Low < High, and 0 < Low on a logarithmic one.
@@ -63,7 +51,8 @@ func (a *Axis) At(s Span, v float64) float64 {
 
 func clamp(v float64) float64 { return min(max(v, 0), 1) }
 
-// Bounds returns the spans of both axes of a valid panel.
+// Bounds returns the spans of both axes of a valid panel. They cover all values; a linear Y axis of
+// positive values begins at 0.
 func (p *Panel) Bounds() (x, y Span) {
 	var xs, ys [][]float64
 	for i := range p.Series {
@@ -72,17 +61,14 @@ func (p *Panel) Bounds() (x, y Span) {
 		ys = append(ys, s.Y, s.Low, s.High)
 	}
 	y = p.Y.span(ys)
-	if !p.Y.Log && p.Y.Min == 0 && p.Y.Max == 0 && y.Low > 0 {
+	if !p.Y.Log && y.Low > 0 {
 		y.Low = 0
 	}
 	return p.X.span(xs), y
 }
 
-// span returns a span that covers all values, or the one that the axis sets.
+// span returns a span that covers all values that the axis can show.
 func (a *Axis) span(values [][]float64) Span {
-	if a.Min != 0 || a.Max != 0 {
-		return Span{a.Min, a.Max}
-	}
 	s := Span{math.Inf(1), math.Inf(-1)}
 	for _, list := range values {
 		for _, v := range list {

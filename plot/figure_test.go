@@ -54,10 +54,8 @@ func TestValidateRefuses(t *testing.T) {
 		"line end in a name": {func(f *Figure) {
 			f.Panels[0].Series[0].Name = "a\nb"
 		}, "cannot be shown"},
-		"long label":       {func(f *Figure) { f.Panels[0].X.Label = strings.Repeat("ä", MaxText+1) }, "x axis of 201 characters"},
-		"unknown unit":     {func(f *Figure) { f.Panels[0].Y.Unit = "metres" }, `unit "metres"`},
-		"axis upside down": {func(f *Figure) { f.Panels[0].X.Min, f.Panels[0].X.Max = 2, 1 }, "x axis: from 2 to 1"},
-		"logarithm of 0":   {func(f *Figure) { f.Panels[0].Y.Max = 1 }, "y axis: from 0 to 1"},
+		"long label":   {func(f *Figure) { f.Panels[0].X.Label = strings.Repeat("ä", MaxText+1) }, "x axis of 201 characters"},
+		"unknown unit": {func(f *Figure) { f.Panels[0].Y.Unit = "metres" }, `unit "metres"`},
 		"mark that ends before it begins": {func(f *Figure) {
 			f.Panels[0].Marks[0].To = 3
 		}, "mark 1: from 4 to 3"},

@@ -115,11 +115,9 @@ func drawHeader(c draw.Canvas, x vg.Length, p *plot.Panel) {
 func panel(p *plot.Panel, looks map[string]look) *gonum.Plot {
 	g := gonum.New()
 	x, y := p.Bounds()
-	switch {
-	case p.Y.Max != 0:
-	case p.Y.Log:
+	if p.Y.Log {
 		y.High *= math.Pow(y.High/y.Low, headroom)
-	default:
+	} else {
 		y.High += (y.High - y.Low) * headroom
 	}
 	setAxis(&g.X, &p.X, x, xTicks)

@@ -29,9 +29,6 @@ func Seconds(title string, runs []Run, marks []plot.Mark, panels ...Panel) *plot
 	f := &plot.Figure{Title: title}
 	for _, panel := range panels {
 		p := plot.Panel{Title: panel.Title, X: plot.Axis{Label: "time", Unit: plot.Seconds}, Y: plot.Axis{Label: panel.Label, Unit: plot.Count, Log: panel.Log}, Marks: marks}
-		if panel.Log {
-			p.Y.Min, p.Y.Max = 1, 30_000
-		}
 		for _, r := range runs {
 			s := plot.Series{Name: r.Name}
 			for i, second := range r.Seconds {
