@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/plot"
@@ -40,25 +39,10 @@ func (p *printer) note(indent, note string) {
 	p.wrap(len(indent+"note: "), note)
 }
 
-// wrap prints text within the screen's width. The cursor is at column indent, and further lines
+// wrap prints words within the screen's width. The cursor is at column indent, and further lines
 // begin there.
-func (p *printer) wrap(indent int, text string) {
-	used := indent
-	for i, word := range strings.Fields(text) {
-		wide := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case used+1+wide > p.width:
-			p.printf("\n%s", strings.Repeat(" ", indent))
-			used = indent
-		default:
-			p.printf(" ")
-			used++
-		}
-		p.printf("%s", word)
-		used += wide
-	}
-	p.printf("\n")
+func (p *printer) wrap(indent int, words string) {
+	p.printf("%s\n", strings.Join(text.Wrap(words, p.width-indent), "\n"+strings.Repeat(" ", indent)))
 }
 
 func (p *printer) route(r *Route, all *Report) {

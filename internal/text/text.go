@@ -1,5 +1,5 @@
-// Package text writes the output of commands: tables, colours, problems of the settings,
-// JSON.
+// Package text writes the output of commands: tables, wrapped lines, colours, problems of the
+// settings, JSON.
 package text
 
 import (
@@ -49,6 +49,26 @@ func Columns(w io.Writer, rows [][]string, names bool) {
 		fmt.Fprintln(t, first+"\t"+strings.Join(row[1:], "\t")+"\t")
 	}
 	_ = t.Flush() // errors of the writer are ignored
+}
+
+// Wrap breaks text at spaces into lines of at most width characters. A longer word is a line of its
+// own. There is at least one line.
+func Wrap(text string, width int) []string {
+	line, used := "", 0
+	var lines []string
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+			line, used = word, n
+		case used+1+n > width:
+			lines = append(lines, line)
+			line, used = word, n
+		default:
+			line, used = line+" "+word, used+1+n
+		}
+	}
+	return append(lines, line)
 }
 
 // Paint colours words: only on a terminal, and not if NO_COLOR is set (no-color.org).

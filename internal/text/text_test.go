@@ -41,3 +41,14 @@ func TestColourIsForTerminalsAndAsked(t *testing.T) {
 		}
 	}
 }
+
+func TestWrap(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "one": "one", "one two": "one two", "one two three": "one two|three",
+		"  one   two ": "one two", "fourfivesix a": "fourfivesix|a", "éé éé éé": "éé éé|éé",
+	} {
+		if got := strings.Join(Wrap(text, 7), "|"); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
