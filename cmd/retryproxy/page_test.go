@@ -41,7 +41,7 @@ func TestPageShowsWhatTheProxyDid(t *testing.T) {
 	var s page.Snapshot // a client may get its response before it is counted
 	p.await("all three in the page", func() bool {
 		s = p.lookAt()
-		return len(s.State.Routes) == 3 && s.State.Routes[1].Last.FirstTry == 1 && s.State.Routes[2].Last.FirstTry == 1 && len(s.Requests.Failed) == 1
+		return len(s.State.Routes) == 3 && s.State.Routes[1].Last.FirstAttempt == 1 && s.State.Routes[2].Last.FirstAttempt == 1 && len(s.Requests.Failed) == 1
 	})
 	if s.State.Routes[0].Name != "bad" || s.State.Routes[2].Name != "quiet" {
 		t.Fatalf("%+v", s.State.Routes)

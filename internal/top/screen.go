@@ -45,11 +45,12 @@ func (s Screen) draw(w io.Writer, body string, size Size) error {
 }
 
 // Control sequences (ECMA-48, and xterm's private modes): an alternate screen, so that the
-// previous content returns at the end; no cursor; no wrapping, since no line is wider than
-// the window unless that has just become narrower.
+// previous content returns at the end; no cursor; no wrapping, so that the terminal cuts a line
+// that is wider than the window, the last state included.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
-	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+	wrapAgain   = "\x1b[?7h"
 	goHome      = "\x1b[H"
 	eraseLine   = "\x1b[K" // to the end of the line
 	eraseBelow  = "\x1b[J"
@@ -75,7 +76,7 @@ func (s Screen) Watch(ctx context.Context, ask adminclient.Ask, body string, eve
 			text, err = s.redraw(body)
 		}
 	}
-	fmt.Fprint(s.Out, leaveScreen+text)
+	fmt.Fprint(s.Out, leaveScreen+text+wrapAgain)
 	return err
 }
 

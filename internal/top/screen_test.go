@@ -33,7 +33,7 @@ func TestTopDrawsAgainInPlace(t *testing.T) {
 	if n := strings.Count(text, goHome); n != 4 || strings.Count(text, "the response was 503") != 1 || strings.Count(text, "retryproxy ") != 4 { // the last state stays
 		t.Errorf("%d drawn:\n%q", n, text)
 	}
-	if !strings.HasPrefix(text, enterScreen) || strings.Count(text, leaveScreen) != 1 || strings.Contains(text[strings.Index(text, leaveScreen)+len(leaveScreen):], "\x1b") {
+	if !strings.HasPrefix(text, enterScreen) || strings.Count(text, leaveScreen) != 1 || strings.Count(text[strings.Index(text, leaveScreen)+len(leaveScreen):], "\x1b") != 1 || !strings.HasSuffix(text, wrapAgain) {
 		t.Errorf("the terminal is not given back: %q", text)
 	}
 }

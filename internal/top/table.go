@@ -1,10 +1,12 @@
 package top
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/retryproxy/retryproxy/plot"
 )
 
 // cell is a text and its colour.
@@ -20,110 +22,54 @@ func count(n uint32, color, text string) cell {
 	return cell{text, color}
 }
 
-// table aligns the first left columns to the left and the others to the right. If it is too
-// wide, the columns in drop are removed, in that order, then names are cut, then lines.
-// least is the width that the last column gets before another is removed for it; 0: its
-// full width.
+// table aligns the first left columns to the left and the others to the right.
 type table struct {
-	rows  [][]cell
-	left  int
-	drop  []string
-	least int
+	rows [][]cell
+	left int
 }
 
-func newTable(heads ...string) *table {
-	t := &table{}
+func newTable(left int, heads ...string) *table {
 	head := make([]cell, len(heads))
 	for i, h := range heads {
 		head[i] = cell{h, faint}
 	}
-	t.rows = append(t.rows, head)
-	return t
+	return &table{[][]cell{head}, left}
 }
 
 func (t *table) row(cells ...cell) { t.rows = append(t.rows, cells) }
 
 func (t *table) write(d *drawing) {
-	if columns := d.size.Columns; columns > 0 {
-		for i := 0; i < len(t.drop) && t.need() > columns; i++ {
-			t.leaveOut(t.drop[i])
-		}
-		t.shorten(max(t.width(0)-(t.need()-columns), leastName), d.ellipsis())
-	}
 	for _, row := range t.rows {
-		d.lines = append(d.lines, clip(d.row(row, t), d.size.Columns, d.ellipsis()))
+		d.lines = append(d.lines, t.text(row, d.screen))
 	}
 }
-
-// leastName is the minimum length to which names are cut.
-const leastName = 10
 
 const gap = 2 // between columns
 
-// need returns the minimum width of the table.
-func (t *table) need() int {
-	sum := 0
-	for i := range t.rows[0] {
-		w := t.width(i)
-		if i == len(t.rows[0])-1 && t.least > 0 {
-			w = min(w, t.least)
-		}
-		sum += w + gap
-	}
-	return sum - gap
-}
-
-func (t *table) width(column int) int {
-	widest := 0
-	for _, row := range t.rows {
-		widest = max(widest, columnsOf(row[column].text))
-	}
-	return widest
-}
-
-func (t *table) leaveOut(head string) {
-	at := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == head })
-	if at < 0 {
-		return
-	}
-	for i, row := range t.rows {
-		t.rows[i] = slices.Delete(row, at, at+1)
-	}
-	if at < t.left {
-		t.left--
-	}
-}
-
-// shorten cuts the cells of the first column.
-func (t *table) shorten(columns int, ellipsis string) {
-	for _, row := range t.rows {
-		row[0].text = clip(row[0].text, columns, ellipsis)
-	}
-}
-
-func (d *drawing) ellipsis() string {
-	if d.screen.Unicode {
-		return "…"
-	}
-	return "~"
-}
-
-func (d *drawing) row(row []cell, t *table) string {
+func (t *table) text(row []cell, screen plot.Screen) string {
 	var line strings.Builder
 	for i, c := range row {
-		pad := strings.Repeat(" ", t.width(i)-columnsOf(c.text))
+		pad := strings.Repeat(" ", t.width(i)-utf8.RuneCountInString(c.text))
 		if i > 0 {
 			line.WriteString(strings.Repeat(" ", gap))
 		}
 		if i >= t.left {
 			line.WriteString(pad)
 		}
-		line.WriteString(d.screen.Paint(c.color, c.text))
+		line.WriteString(screen.Paint(c.color, c.text))
 		if i < t.left && i < len(row)-1 {
 			line.WriteString(pad)
 		}
 	}
 	return strings.TrimRight(line.String(), " ")
+}
+
+func (t *table) width(column int) int {
+	widest := 0
+	for _, row := range t.rows {
+		widest = max(widest, utf8.RuneCountInString(row[column].text))
+	}
+	return widest
 }
 
 func rate(n uint32, seconds float64) string {

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/retryproxy/retryproxy/internal/admin/page"
+	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/plot"
 	safe "github.com/retryproxy/retryproxy/proxy/printable"
 )
@@ -23,8 +24,8 @@ const shownRequests = 6
 type Size struct{ Columns, Rows int }
 
 // Write writes s as tables, with colours and block characters if the screen supports them.
-// In a narrow window, tables lose their least important columns and text is wrapped. In a
-// low one, the last lines are left out. No line is wider than the window.
+// In a narrow window, text is wrapped, and the terminal cuts off the last columns of tables,
+// which matter least. In a low one, the last lines are left out.
 func Write(w io.Writer, s *page.Snapshot, screen plot.Screen, size Size) error {
 	d := drawing{screen: screen, size: size}
 	d.head(&s.State)
@@ -43,19 +44,45 @@ type drawing struct {
 	strip  bool // the history of a breaker is shown
 }
 
-// line adds a line of text, wrapped if it is too wide.
-func (d *drawing) line(format string, args ...any) {
-	d.lines = append(d.lines, wrap(fmt.Sprintf(format, args...), d.size.Columns)...)
+// continued marks the further lines of a wrapped text.
+const continued = "  "
+
+// line adds a line of text in a colour, "" for none. It is wrapped if it is too wide.
+func (d *drawing) line(color, format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	lines := []string{line}
+	if d.size.Columns > 0 {
+		lines = text.Wrap(line, d.size.Columns-len(continued))
+	}
+	for i, line := range lines {
+		if i > 0 {
+			line = continued + line
+		}
+		d.lines = append(d.lines, d.screen.Paint(color, line))
+	}
 }
+
+// name returns a name without control characters. In a window it takes at most a quarter of a line, so
+// that there is room for the columns after it.
+func (d *drawing) name(s string) string {
+	runes, most := []rune(printable(s)), max(d.size.Columns/4, leastName)
+	if d.size.Columns <= 0 || len(runes) <= most {
+		return string(runes)
+	}
+	return string(runes[:most-1]) + "~"
+}
+
+// leastName is the number of characters to which names are never cut.
+const leastName = 10
 
 // legend explains columns and marks, if the window has room for it.
 func (d *drawing) legend() {
 	before := len(d.lines)
-	d.line("")
-	d.line("%s", d.screen.Paint(faint, "first try: good at once; recovered: failed first, good in the end; p50, p99: time that clients waited for headers; attempt: one send"))
+	d.line("", "")
+	d.line(faint, "first attempt: good at once; recovered: failed first, good in the end; p50, p99: time that clients waited for headers; attempt: one send")
 	if d.strip {
 		m := d.marks()
-		d.line("%s", d.screen.Paint(faint, fmt.Sprintf("breaker, %g s a mark: %s closed, %s slow start, %s half-open, %s open", page.Step.Seconds(), m["closed"], m["slow_start"], m["half_open"], m["open"])))
+		d.line(faint, "breaker, %g s a mark: %s closed, %s slow start, %s half-open, %s open", page.Step.Seconds(), m["closed"], m["slow_start"], m["half_open"], m["open"])
 	}
 	if rows := d.size.Rows; rows > 0 && len(d.lines) > rows {
 		d.lines = d.lines[:before]
@@ -65,8 +92,7 @@ func (d *drawing) legend() {
 // fit returns the text, without the lines that do not fit the window.
 func (d *drawing) fit() string {
 	if rows := d.size.Rows; rows > 0 && len(d.lines) > rows {
-		more := fmt.Sprintf("%d more lines", len(d.lines)-rows+1)
-		d.lines = append(d.lines[:rows-1:rows-1], clip(more, d.size.Columns, ""))
+		d.lines = append(d.lines[:rows-1:rows-1], fmt.Sprintf("%d more lines", len(d.lines)-rows+1))
 	}
 	return strings.Join(d.lines, "\n") + "\n"
 }
@@ -82,18 +108,18 @@ const (
 
 func (d *drawing) head(s *page.State) {
 	p := &s.Process
-	d.line("%s%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", d.screen.Paint(bold, "retryproxy"), at(s.Host), printable(s.Version), p.Position,
+	d.line(bold, "retryproxy%s %s, %s, up %s, %d clients connected, %s of %s kept for retries", at(s.Host), printable(s.Version), p.Position,
 		(time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second), p.Connections, size(p.RetryBufferUsed), size(p.RetryBufferLimit))
 	if t := p.Tokens; t.Limit > 0 {
-		d.line("%d of %d tokens a minute used", t.Used, t.Limit)
+		d.line("", "%d of %d tokens a minute used", t.Used, t.Limit)
 	} else if t.Any() {
-		d.line("%d tokens a minute used", t.Used)
+		d.line("", "%d tokens a minute used", t.Used)
 	}
 	if p.Draining {
-		d.line("%s", d.screen.Paint(yellow, "draining: it ends when the requests in flight have"))
+		d.line(yellow, "draining: it ends when the requests in flight have")
 	}
 	if p.RetryPercent < 100 {
-		d.line("%s", d.screen.Paint(yellow, fmt.Sprintf("only %d %% of the retries are made (retry-percent)", p.RetryPercent)))
+		d.line(yellow, "only %d %% of the retries are made (retry-percent)", p.RetryPercent)
 	}
 }
 
@@ -106,32 +132,31 @@ func at(host string) string {
 }
 
 func (d *drawing) routes(s *page.State) {
-	d.line("")
+	d.line("", "")
 	if len(s.Routes) == 0 {
-		d.line("no request has come yet")
+		d.line("", "no request has come yet")
 		return
 	}
-	t := newTable("route", "", "requests", "first try", "recovered", "failed", "retries", "p50", "p99", "attempt p50", "attempt p99", "in flight")
-	t.left, t.drop = 2, []string{"attempt p50", "attempt p99", "p50", "retries", "first try", "in flight"}
+	t := newTable(2, "route", "", "requests", "first attempt", "recovered", "failed", "p99", "in flight", "retries", "p50", "attempt p99", "attempt p50")
 	for i := range s.Routes {
 		r := &s.Routes[i]
 		n, l := &r.Now, &r.Last
-		t.row(word(printable(r.Name)), word("now"), word(rate(n.Requests, n.Seconds)+"/s"), word(rate(n.FirstTry, n.Seconds)), count(n.Recovered, yellow, rate(n.Recovered, n.Seconds)),
-			count(n.Failed, red, rate(n.Failed, n.Seconds)), word(rate(n.Retries, n.Seconds)), word(short(n.P50)), word(short(n.P99)), word(short(n.AttemptP50)), word(short(n.AttemptP99)),
-			word(fmt.Sprint(r.InFlight)))
-		t.row(word(""), word("5 min"), word(fmt.Sprint(l.Requests)), word(share(l.FirstTry, l.Requests)), count(l.Recovered, yellow, share(l.Recovered, l.Requests)),
-			count(l.Failed, red, share(l.Failed, l.Requests)), word(fmt.Sprint(l.Retries)), word(short(l.P50)), word(short(l.P99)), word(short(l.AttemptP50)), word(short(l.AttemptP99)), word(""))
+		t.row(word(d.name(r.Name)), word("now"), word(rate(n.Requests, n.Seconds)+"/s"), word(rate(n.FirstAttempt, n.Seconds)), count(n.Recovered, yellow, rate(n.Recovered, n.Seconds)),
+			count(n.Failed, red, rate(n.Failed, n.Seconds)), word(short(n.P99)), word(fmt.Sprint(r.InFlight)),
+			word(rate(n.Retries, n.Seconds)), word(short(n.P50)), word(short(n.AttemptP99)), word(short(n.AttemptP50)))
+		t.row(word(""), word("5 min"), word(fmt.Sprint(l.Requests)), word(share(l.FirstAttempt, l.Requests)), count(l.Recovered, yellow, share(l.Recovered, l.Requests)),
+			count(l.Failed, red, share(l.Failed, l.Requests)), word(short(l.P99)), word(""),
+			word(fmt.Sprint(l.Retries)), word(short(l.P50)), word(short(l.AttemptP99)), word(short(l.AttemptP50)))
 	}
 	t.write(d)
 	if s.MoreRoutes > 0 {
-		d.line("%d more routes are in use; /metrics has all", s.MoreRoutes)
+		d.line("", "%d more routes are in use; /metrics has all", s.MoreRoutes)
 	}
 }
 
 func (d *drawing) upstreams(all []page.Upstream) {
-	d.line("")
-	t := newTable("upstream", "breaker", "in flight", "limit", "queued", "budget left", "busy", "idle")
-	t.left, t.drop = 2, []string{"idle", "busy", "limit", "budget left"}
+	d.line("", "")
+	t := newTable(2, "upstream", "breaker", "in flight", "queued", "budget left", "limit", "busy", "idle")
 	for i := range all {
 		u := &all[i]
 		limit, budget := "none", "none"
@@ -141,14 +166,14 @@ func (d *drawing) upstreams(all []page.Upstream) {
 		if u.HasBudget {
 			budget = fmt.Sprint(int(u.Budget))
 		}
-		t.row(word(printable(u.Name)), cell{strings.ReplaceAll(u.Breaker, "_", " "), breakerColor(u.Breaker)}, word(fmt.Sprint(u.InFlight)), word(limit),
-			count(uint32(max(u.Waiting, 0)), yellow, fmt.Sprint(u.Waiting)), word(budget), word(fmt.Sprint(u.Active)), word(fmt.Sprint(u.Idle)))
+		t.row(word(d.name(u.Name)), cell{strings.ReplaceAll(u.Breaker, "_", " "), breakerColor(u.Breaker)}, word(fmt.Sprint(u.InFlight)),
+			count(uint32(max(u.Waiting, 0)), yellow, fmt.Sprint(u.Waiting)), word(budget), word(limit), word(fmt.Sprint(u.Active)), word(fmt.Sprint(u.Idle)))
 	}
 	t.write(d)
 	for i := range all {
 		d.breaker(&all[i])
 		if f := all[i].LastFailure; f != nil {
-			d.line("%s: last failed connection %s: %s: %s", printable(all[i].Name), time.UnixMilli(f.AtMS).Format(time.TimeOnly), printable(f.Address), printable(f.Error))
+			d.line("", "%s: last failed connection %s: %s: %s", printable(all[i].Name), time.UnixMilli(f.AtMS).Format(time.TimeOnly), printable(f.Address), printable(f.Error))
 		}
 	}
 }
@@ -156,24 +181,18 @@ func (d *drawing) upstreams(all []page.Upstream) {
 // breaker adds details of a breaker that is not closed, or was not in the last minutes.
 func (d *drawing) breaker(u *page.Upstream) {
 	if u.Breaker != "closed" {
-		d.line("%s: %s %s", printable(u.Name), u.BreakerWhy, u.OpenedBy)
+		d.line("", "%s: %s %s", printable(u.Name), u.BreakerWhy, u.OpenedBy)
 	}
 	history := u.History.Breaker
 	if !slices.ContainsFunc(history, func(state string) bool { return state != "" && state != "open" }) {
 		return
 	}
-	name, marks := printable(u.Name), d.marks()
 	d.strip = true
-	if d.size.Columns > 0 {
-		room := d.size.Columns - columnsOf(name+" over 5m00s: ")
-		history = history[max(len(history)-max(room, 10), 0):]
-	}
-	strip := ""
+	strip, marks := "", d.marks()
 	for _, state := range history {
 		strip += d.screen.Paint(breakerColor(state), marks[state])
 	}
-	over := strings.TrimSuffix((time.Duration(len(history)) * page.Step).String(), "0s")
-	d.lines = append(d.lines, clip(name+" over "+over+": "+strip, d.size.Columns, d.ellipsis()))
+	d.lines = append(d.lines, fmt.Sprintf("%s  %s, the last %v", strip, printable(u.Name), time.Duration(len(history))*page.Step))
 }
 
 // marks returns the character of each state of a breaker.
@@ -192,9 +211,8 @@ func (d *drawing) requests(failed []page.Request) {
 	if len(failed) == 0 {
 		return
 	}
-	d.line("")
-	t := newTable("failed last", "route", "took", "status", "why", "attempts", "request")
-	t.left, t.drop, t.least = 7, []string{"attempts", "route"}, 20
+	d.line("", "")
+	t := newTable(7, "failed last", "status", "took", "why", "request", "route", "attempts")
 	for _, r := range failed[:min(len(failed), shownRequests)] {
 		var attempts []string
 		for _, a := range r.Attempts {
@@ -204,8 +222,8 @@ func (d *drawing) requests(failed []page.Request) {
 		if r.Code > 0 {
 			status = fmt.Sprint(r.Code)
 		}
-		t.row(word(time.UnixMilli(r.BeganMS).Format(time.TimeOnly)), word(printable(r.Route)), word(short(r.Took)), word(status),
-			word(strings.ReplaceAll(r.Outcome, "_", " ")), word(strings.Join(attempts, ", ")), word(printable(r.Method+" "+r.Path)))
+		t.row(word(time.UnixMilli(r.BeganMS).Format(time.TimeOnly)), word(status), word(short(r.Took)),
+			word(strings.ReplaceAll(r.Outcome, "_", " ")), word(d.name(r.Method+" "+r.Path)), word(d.name(r.Route)), word(strings.Join(attempts, ", ")))
 	}
 	t.write(d)
 }

@@ -5,7 +5,7 @@ import {stack, lines, curve} from '/page/draw.js';
 import * as text from '/page/text.js';
 
 const known = new Map();
-const columns = ['Requests', 'First try', 'Recovered', 'Failed', 'Retries', 'Clients p50', 'Clients p99', 'Attempts p50', 'Attempts p99'];
+const columns = ['Requests', 'First attempt', 'Recovered', 'Failed', 'Retries', 'Clients p50', 'Clients p99', 'Attempts p50', 'Attempts p99'];
 
 export function showRoutes(table, more, state) {
   keyed(known, table, state.routes.map((r) => r.name), make);
@@ -39,12 +39,12 @@ function make(name) {
   const show = (r) => {
     route = r;
     setText(upstream, r.rule.upstream);
-    spark.show([r.history.first_try, r.history.recovered, r.history.failed],
-      `last 5 minutes: ${r.last.first_try} at the first try, ${r.last.recovered} recovered, ${r.last.failed} failed`);
-    const rates = [r.now.requests, r.now.first_try, r.now.recovered, r.now.failed, r.now.retries].map((n) => text.rate(n, r.now.seconds));
+    spark.show([r.history.first_attempt, r.history.recovered, r.history.failed],
+      `last 5 minutes: ${r.last.first_attempt} at the first attempt, ${r.last.recovered} recovered, ${r.last.failed} failed`);
+    const rates = [r.now.requests, r.now.first_attempt, r.now.recovered, r.now.failed, r.now.retries].map((n) => text.rate(n, r.now.seconds));
     rates[0] += '/s';
     fill(now.cells, rates, r.now);
-    fill(last.cells, [text.count(r.last.requests), ...[r.last.first_try, r.last.recovered, r.last.failed].map((n) => text.share(n, r.last.requests)),
+    fill(last.cells, [text.count(r.last.requests), ...[r.last.first_attempt, r.last.recovered, r.last.failed].map((n) => text.share(n, r.last.requests)),
       text.count(r.last.retries)], r.last);
     setText(flight, text.count(r.in_flight));
     setText(waiting, r.waiting ? text.count(r.waiting) + ' wait' : '');
