@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 )
 
 // collector exports a Metrics to a registry. It is a separate type so that Describe and
@@ -38,76 +39,97 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 const zeroRoutes = 100
 
 func (r *Route) collect(ch chan<- prometheus.Metric, zeros bool) {
-	c := r.totals()
-	if c == nil {
-		if !zeros {
-			return
-		}
-		c = new(totals)
+	if !zeros && !r.Used() {
+		return
 	}
-	c.collectSets(ch, r.name, zeros)
-	c.collectCodes(ch, r.name)
-	c.tokens.collect(ch, r.name)
-	c.collectHistograms(ch, r.name, zeros, r.exemplars.Load())
-	requestsInFlight.emit(ch, float64(c.inFlight), r.name)
-	requestsWaiting.emit(ch, float64(c.waiting), r.name)
+	r.collectSets(ch, zeros)
+	r.collectCodes(ch)
+	r.collectTokens(ch)
+	r.collectHistograms(ch, zeros)
+	requestsInFlight.emit(ch, float64(r.InFlight()), r.name)
+	requestsWaiting.emit(ch, float64(r.Waiting()), r.name)
 }
 
-func (c *Stripe) collectSets(ch chan<- prometheus.Metric, route string, zeros bool) {
-	for _, o := range policy.AllOutcomes() {
-		if n := c.outcomes[o].Load(); n > 0 || zeros {
-			outcomesTotal.emit(ch, float64(n), route, o.String())
+func (r *Route) collectSets(ch chan<- prometheus.Metric, zeros bool) {
+	count := func(f *family, n uint64, zero bool, labels ...string) {
+		if n > 0 || zeros && zero {
+			f.emit(ch, float64(n), append([]string{r.name}, labels...)...)
 		}
+	}
+	for _, o := range policy.AllOutcomes() {
+		count(outcomesTotal, r.sum(func(s *Stripe) uint64 { return s.outcomes[o].Load() }), true, o.String())
 	}
 	for _, reason := range policy.AllReasons() {
-		if n := c.retries[reason].Load(); n > 0 || zeros && reason.ForRetry() {
-			retriesTotal.emit(ch, float64(n), route, reason.String())
-		}
-		if n := c.dryRunRetries[reason].Load(); n > 0 || zeros && reason.ForRetry() {
-			dryRunRetriesTotal.emit(ch, float64(n), route, reason.String())
-		}
-	}
-	if n := c.hedges.Load(); n > 0 || zeros {
-		hedgesTotal.emit(ch, float64(n), route)
-		hedgesWonTotal.emit(ch, float64(c.hedgesWon.Load()), route)
-	}
-	if n := c.fallbackFailures.Load(); n > 0 || zeros {
-		fallbackFailuresTotal.emit(ch, float64(n), route)
+		count(retriesTotal, r.sum(func(s *Stripe) uint64 { return s.retries[reason].Load() }), reason.ForRetry(), reason.String())
+		count(dryRunRetriesTotal, r.sum(func(s *Stripe) uint64 { return s.dryRunRetries[reason].Load() }), reason.ForRetry(), reason.String())
 	}
 	for _, kind := range policy.AllFaultKinds() {
-		if n := c.faultInjections[kind].Load(); n > 0 || zeros {
-			faultInjectionsTotal.emit(ch, float64(n), route, kind.String())
-		}
+		count(faultInjectionsTotal, r.sum(func(s *Stripe) uint64 { return s.faultInjections[kind].Load() }), true, kind.String())
 	}
-	if n := c.retries[policy.ReasonIdleClose].Load(); n > 0 || zeros {
-		idleCloseRetriesTotal.emit(ch, float64(n), route)
+	won := r.sum(func(s *Stripe) uint64 { return s.hedgesWon.Load() }) // first, so that never more are won than sent
+	if hedges := r.sum(func(s *Stripe) uint64 { return s.hedges.Load() }); hedges > 0 || zeros {
+		hedgesTotal.emit(ch, float64(hedges), r.name)
+		hedgesWonTotal.emit(ch, float64(won), r.name)
 	}
+	count(fallbackFailuresTotal, r.sum(func(s *Stripe) uint64 { return s.fallbackFailures.Load() }), true)
+	count(idleCloseRetriesTotal, r.sum(func(s *Stripe) uint64 { return s.retries[policy.ReasonIdleClose].Load() }), true)
 }
 
-func (c *Stripe) collectCodes(ch chan<- prometheus.Metric, route string) {
-	for i := range c.byMethod {
-		c.byMethod[i].each(func(code string, n uint64) {
-			requestsTotal.emit(ch, float64(n), route, methodLabels[i], code)
+func (r *Route) collectCodes(ch chan<- prometheus.Metric) {
+	for i, method := range methodLabels {
+		r.eachCode(func(s *Stripe) *codeTable { return &s.byMethod[i] }, func(code string, n uint64) {
+			requestsTotal.emit(ch, float64(n), r.name, method, code)
 		})
 	}
 	for _, class := range policy.AllClasses() {
-		c.byClass[class].each(func(code string, n uint64) {
-			attemptsTotal.emit(ch, float64(n), route, class.String(), code)
+		r.eachCode(func(s *Stripe) *codeTable { return &s.byClass[class] }, func(code string, n uint64) {
+			attemptsTotal.emit(ch, float64(n), r.name, class.String(), code)
 		})
 	}
 }
 
-func (c *Stripe) collectHistograms(ch chan<- prometheus.Metric, route string, zeros bool, e *exemplars) {
-	c.request.collect(ch, requestSeconds, route, zeros, e)
-	c.attempt.collect(ch, attemptSeconds, route, zeros, nil)
-	ch <- c.attemptsPerRequest.metric(attemptsPerRequest, route)
-	if zeros || c.backoff.count() > 0 {
-		ch <- c.backoff.metric(backoffSeconds, backoffLadder, route)
+// collectTokens sends the counts, all of them once there are any.
+func (r *Route) collectTokens(ch chan<- prometheus.Metric) {
+	var counts [tokens.NumParts][tokens.NumFates]uint64
+	for p := range counts {
+		for f := range counts[p] {
+			counts[p][f] = r.sum(func(s *Stripe) uint64 { return s.tokens[p][f].Load() })
+		}
 	}
-	if zeros || c.queue.count() > 0 {
-		ch <- c.queue.metric(queueSeconds, backoffLadder, route)
+	if counts == [tokens.NumParts][tokens.NumFates]uint64{} {
+		return
 	}
-	if zeros || c.added.count() > 0 {
-		ch <- c.added.metric(addedSeconds, durationLadder, route)
+	for p := range counts {
+		for f, n := range counts[p] {
+			tokensTotal.emit(ch, float64(n), r.name, tokens.Part(p).String(), tokens.Fate(f).String())
+		}
+	}
+}
+
+func (r *Route) collectHistograms(ch chan<- prometheus.Metric, zeros bool) {
+	e := r.exemplars.Load()
+	for i, class := range codeClasses { // those that counted something; as zeros, only that of good responses
+		zeros := zeros && i == class2xx
+		if d := r.distribution(func(s *Stripe) *histogram { return s.request[i].Load() }); zeros || !d.empty() {
+			ch <- e.with(d.metric(requestSeconds, &durationLadder, r.name, class), i)
+		}
+		if d := r.distribution(func(s *Stripe) *histogram { return s.attempt[i].Load() }); zeros || !d.empty() {
+			ch <- d.metric(attemptSeconds, &durationLadder, r.name, class)
+		}
+	}
+	attempts := r.distribution(func(s *Stripe) *histogram { return &s.attemptsPerRequest })
+	ch <- attempts.metric(attemptsPerRequest, &attemptsLadder, r.name)
+	for _, h := range []struct {
+		family *family
+		ladder *ladder
+		of     func(*Stripe) *histogram
+	}{
+		{backoffSeconds, &backoffLadder, func(s *Stripe) *histogram { return &s.backoff }},
+		{queueSeconds, &backoffLadder, func(s *Stripe) *histogram { return &s.queue }},
+		{addedSeconds, &durationLadder, func(s *Stripe) *histogram { return &s.added }},
+	} {
+		if d := r.distribution(h.of); zeros || !d.empty() {
+			ch <- d.metric(h.family, h.ladder, r.name)
+		}
 	}
 }

@@ -1,6 +1,10 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // namespace is the prefix of the name of every metric of ours.
 const namespace = "retryproxy_"
@@ -42,6 +46,26 @@ func define(k Kind, name string, labels []string, help, question string) *family
 }
 
 func labels(names ...string) []string { return names }
+
+// Row describes one metric for the reference in docs/reference/metrics.md.
+type Row struct {
+	Name     string   // with the namespace, e.g. "retryproxy_requests_total"
+	Type     Kind     // counter, gauge or histogram
+	Labels   []string // in order; nil if there are none
+	Help     string   // what it counts; the exposition's HELP
+	Question string   // the question that it answers for an operator
+}
+
+// Reference returns all metrics of ours in the order of the documentation, from the
+// registered definitions. The handler also exports those of the Go runtime and the process
+// (go_*, process_*), which are client_golang's. The rows belong to the caller.
+func Reference() []Row {
+	rows := make([]Row, len(families))
+	for i, f := range families {
+		rows[i] = Row{Name: f.name, Type: f.kind, Labels: slices.Clone(f.labels), Help: f.help, Question: f.question}
+	}
+	return rows
+}
 
 // Requests and their results, by route.
 var (
@@ -257,4 +281,14 @@ var (
 	buildInfo = define(Gauge, "build_info", labels("version", "revision", "goversion"),
 		"Always 1; the labels say what is running.",
 		"Which version runs where?")
+)
+
+// Tokens of language models, by route.
+var (
+	tokensTotal = define(Counter, "tokens_total", labels("route", "kind", "fate"),
+		"Tokens that responses said they used. kind is input (without cached), output or cached. fate is delivered, wasted if the client did not get the whole response, or retried if another attempt took its place. Shown once there are some.",
+		"What do the language models cost, and how much of it is for nothing?")
+	tokenLimit = define(Gauge, "token_limit", labels("upstream", "rate_limit"),
+		"Tokens per minute that rate limits allow, those of all keys together. Shown if a limit is known.",
+		"How close is the use to the limit?")
 )

@@ -26,7 +26,7 @@ func (s *Stripe) Traced(traceID string, code int, d time.Duration) {
 		all = s.exemplars.Load()
 	}
 	d = max(d, 0)
-	all[codeClass(code)][durationLadder.bucket(d)].Store(&exemplar{traceID, d, time.Now()})
+	all[codeClass(code)][durationLadder.bucket(int64(d))].Store(&exemplar{traceID, d, time.Now()})
 }
 
 // with adds the exemplars of a class of codes to the metric m. e may be nil.

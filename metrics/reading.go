@@ -11,20 +11,24 @@ import (
 // DurationEdges.
 const NumBuckets = maxEdges + 1
 
-// Counts holds the counts of a route since the start, for a page that shows it beside
-// /metrics. They never decrease. One field may be a request ahead of another.
+// Counts holds the counts of a route since the start, for a page that shows it beside /metrics. One
+// field may be a request ahead of another. They are modulo 2^32, to be small; differences over a few
+// minutes are exact.
 type Counts struct {
-	Outcomes          [policy.NumOutcomes]uint64
-	Retries           [policy.NumReasons]uint64
-	Requests          [NumBuckets]uint64 // by duration, waits included
-	Attempts          [NumBuckets]uint64 // by duration
-	InFlight, Waiting uint64
+	Outcomes [policy.NumOutcomes]uint32
+	Retries  [policy.NumReasons]uint32
+	Requests [NumBuckets]uint32 // by duration, waits included
+	Attempts [NumBuckets]uint32 // by duration
 }
 
 // DurationEdges returns the upper, inclusive edges of the buckets of Counts, one fewer than
 // buckets. The slice belongs to the caller.
 func DurationEdges() []time.Duration {
-	return append([]time.Duration(nil), durationLadder.edges[:durationLadder.n]...)
+	edges := make([]time.Duration, len(durationLadder.edges))
+	for i, edge := range durationLadder.edges {
+		edges[i] = time.Duration(edge)
+	}
+	return edges
 }
 
 // Each calls f for every route, in random order. f must not call m.
@@ -39,35 +43,45 @@ func (m *Metrics) Each(f func(*Route)) {
 // Name returns the route's name.
 func (r *Route) Name() string { return r.name }
 
-// Used reports whether anything was counted yet.
-func (r *Route) Used() bool {
-	for i := range r.stripes {
-		if r.stripes[i].Load() != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // Read returns the current counts. It does not allocate.
 func (r *Route) Read() (out Counts) {
 	for i := range r.stripes {
-		c := r.stripes[i].Load()
-		if c == nil {
+		s := r.stripes[i].Load()
+		if s == nil {
 			continue
 		}
-		addLoaded(out.Outcomes[:], c.outcomes[:])
-		addLoaded(out.Retries[:], c.retries[:])
-		c.request.addTo(out.Requests[:])
-		c.attempt.addTo(out.Attempts[:])
+		addLoaded(out.Outcomes[:], s.outcomes[:])
+		addLoaded(out.Retries[:], s.retries[:])
+		for class := range codeClasses {
+			if h := s.request[class].Load(); h != nil {
+				addLoaded(out.Requests[:], h.buckets[:])
+			}
+			if h := s.attempt[class].Load(); h != nil {
+				addLoaded(out.Attempts[:], h.buckets[:])
+			}
+		}
 	}
-	out.InFlight = r.inFlight((*Stripe).done, func(c *Stripe) uint64 { return c.began.Load() })
-	out.Waiting = r.inFlight(func(c *Stripe) uint64 { return c.backoff.count() }, func(c *Stripe) uint64 { return c.waits.Load() })
 	return out
 }
 
-func addLoaded(to []uint64, from []atomic.Uint64) {
-	for i := range to {
-		to[i] += from[i].Load()
+// addLoaded adds the counts of from to those of to.
+func addLoaded[N uint32 | uint64](to []N, from []atomic.Uint64) {
+	for i := range from {
+		to[i] += N(from[i].Load())
+	}
+}
+
+// Since returns what was counted after o.
+func (c Counts) Since(o *Counts) Counts {
+	subtract(c.Outcomes[:], o.Outcomes[:])
+	subtract(c.Retries[:], o.Retries[:])
+	subtract(c.Requests[:], o.Requests[:])
+	subtract(c.Attempts[:], o.Attempts[:])
+	return c
+}
+
+func subtract(from, what []uint32) {
+	for i, n := range what {
+		from[i] -= n
 	}
 }

@@ -23,10 +23,13 @@ func TestReadAddsUpAllStripes(t *testing.T) {
 		c.request.observe(200, 2*time.Millisecond)
 		c.attempt.observe(200, time.Hour)
 	}
-	n := uint64(len(r.stripes))
+	n := uint32(len(r.stripes))
 	got := r.Read()
-	if !r.Used() || got.Outcomes[policy.OutcomeRecovered] != 2*n || got.Retries[policy.ReasonReset] != 4*n || got.InFlight != n || got.Waiting != n {
+	if !r.Used() || got.Outcomes[policy.OutcomeRecovered] != 2*n || got.Retries[policy.ReasonReset] != 4*n {
 		t.Errorf("%d stripes: %+v", n, got)
+	}
+	if inFlight, waiting := r.InFlight(), r.Waiting(); inFlight != uint64(n) || waiting != uint64(n) {
+		t.Errorf("%d stripes: %d in flight, %d waiting", n, inFlight, waiting)
 	}
 	edges := DurationEdges()
 	if i := slices.Index(edges, 2500*time.Microsecond); got.Requests[i] != n || got.Attempts[NumBuckets-1] != n || len(edges) != NumBuckets-1 {

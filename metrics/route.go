@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Route holds the counts of the requests of one route. Each request is counted in the
@@ -43,44 +41,43 @@ func (r *Route) stripe(i uint) *Stripe {
 	return slot.Load()
 }
 
-// totals holds the sums over all stripes.
-type totals struct {
-	Stripe
-	inFlight, waiting uint64
-}
+// Used reports whether anything was counted yet.
+func (r *Route) Used() bool { return r.sum(func(*Stripe) uint64 { return 1 }) > 0 }
 
-// totals sums the stripes; nil if the route was never used.
-func (r *Route) totals() *totals {
-	var t *totals
+// sum adds a count of all stripes.
+func (r *Route) sum(of func(*Stripe) uint64) (n uint64) {
 	for i := range r.stripes {
-		if c := r.stripes[i].Load(); c != nil {
-			if t == nil {
-				t = new(totals)
-			}
-			t.add(c)
+		if s := r.stripes[i].Load(); s != nil {
+			n += of(s)
 		}
 	}
-	if t != nil {
-		t.inFlight = r.inFlight((*Stripe).done, func(c *Stripe) uint64 { return c.began.Load() })
-		t.waiting = r.inFlight(func(c *Stripe) uint64 { return c.backoff.count() }, func(c *Stripe) uint64 { return c.waits.Load() })
-	}
-	return t
+	return n
 }
 
-// inFlight returns what began less what ended. It reads what ended first, so that never
-// more has ended than begun. Requests that begin and end during the read, within a
-// microsecond, may count as in flight.
-func (r *Route) inFlight(ended, began func(*Stripe) uint64) uint64 {
-	sum := func(of func(*Stripe) uint64) (n uint64) {
-		for i := range r.stripes {
-			if c := r.stripes[i].Load(); c != nil {
-				n += of(c)
+// distribution adds a histogram of all stripes. of returns nil if a stripe has none.
+func (r *Route) distribution(of func(*Stripe) *histogram) (d distribution) {
+	for i := range r.stripes {
+		if s := r.stripes[i].Load(); s != nil {
+			if h := of(s); h != nil {
+				d.add(h)
 			}
 		}
-		return n
 	}
-	n := sum(ended)
-	return sum(began) - n
+	return d
+}
+
+// InFlight returns the requests that have begun and not ended. It reads what ended first, so that
+// never more has ended than begun. Requests that begin and end during the read, within a
+// microsecond, may count as in flight. So it is with Waiting.
+func (r *Route) InFlight() uint64 {
+	ended := r.sum((*Stripe).done)
+	return r.sum(func(s *Stripe) uint64 { return s.began.Load() }) - ended
+}
+
+// Waiting returns the requests that wait for their next attempt.
+func (r *Route) Waiting() uint64 {
+	ended := r.sum(func(s *Stripe) uint64 { return s.backoff.count() })
+	return r.sum(func(s *Stripe) uint64 { return s.waits.Load() }) - ended
 }
 
 // other is the label of a value outside a closed set.
@@ -129,46 +126,35 @@ func (t *codeTable) inc(code int) {
 	}
 	row := t.rows[i/rowCodes].Load()
 	if row == nil {
-		row = t.makeRow(i / rowCodes)
+		t.rows[i/rowCodes].CompareAndSwap(nil, new(codeRow))
+		row = t.rows[i/rowCodes].Load()
 	}
 	row[i%rowCodes].Add(1)
 }
 
-func (t *codeTable) makeRow(i uint) *codeRow {
-	t.rows[i].CompareAndSwap(nil, new(codeRow))
-	return t.rows[i].Load()
-}
-
-// add adds the counts of another table.
-func (t *codeTable) add(o *codeTable) {
-	for i := range o.rows {
-		from := o.rows[i].Load()
-		if from == nil {
-			continue
-		}
-		row := t.makeRow(uint(i))
-		for k := range from {
-			row[k].Add(from[k].Load())
+// eachCode calls f with the label and the count of every code that has occurred in a table.
+func (r *Route) eachCode(of func(*Stripe) *codeTable, f func(code string, n uint64)) {
+	var counts [numRows * rowCodes]uint64
+	for i := range r.stripes {
+		if s := r.stripes[i].Load(); s != nil {
+			of(s).addTo(&counts)
 		}
 	}
-	t.other.Add(o.other.Load())
-}
-
-// each calls f with the label and the count of every code that has occurred.
-func (t *codeTable) each(f func(code string, n uint64)) {
-	for i := range t.rows {
-		row := t.rows[i].Load()
-		if row == nil {
-			continue
-		}
-		for k := range row {
-			if n := row[k].Load(); n > 0 {
-				f(strconv.Itoa(leastCode+i*rowCodes+k), n)
-			}
+	for i, n := range counts {
+		if n > 0 {
+			f(strconv.Itoa(leastCode+i), n)
 		}
 	}
-	if n := t.other.Load(); n > 0 {
+	if n := r.sum(func(s *Stripe) uint64 { return of(s).other.Load() }); n > 0 {
 		f(other, n)
+	}
+}
+
+func (t *codeTable) addTo(counts *[numRows * rowCodes]uint64) {
+	for i := range t.rows {
+		if row := t.rows[i].Load(); row != nil {
+			addLoaded(counts[i*rowCodes:], row[:])
+		}
 	}
 }
 
@@ -185,7 +171,13 @@ type codeHistograms [numRows + 1]atomic.Pointer[histogram]
 
 // observe counts d.
 func (h *codeHistograms) observe(code int, d time.Duration) {
-	h.of(codeClass(code)).observe(durationLadder, d)
+	i := codeClass(code)
+	one := h[i].Load()
+	if one == nil {
+		h[i].CompareAndSwap(nil, new(histogram))
+		one = h[i].Load()
+	}
+	one.observe(&durationLadder, int64(d))
 }
 
 // codeClass returns the index of the code in codeClasses.
@@ -194,44 +186,4 @@ func codeClass(code int) int {
 		return int(i)
 	}
 	return numRows
-}
-
-func (h *codeHistograms) of(i int) *histogram {
-	if one := h[i].Load(); one != nil {
-		return one
-	}
-	h[i].CompareAndSwap(nil, new(histogram))
-	return h[i].Load()
-}
-
-// add adds the counts of o.
-func (h *codeHistograms) add(o *codeHistograms) {
-	for i := range o {
-		if one := o[i].Load(); one != nil {
-			h.of(i).add(one)
-		}
-	}
-}
-
-// addTo adds the counts of all to buckets.
-func (h *codeHistograms) addTo(buckets []uint64) {
-	for i := range h {
-		if one := h[i].Load(); one != nil {
-			addLoaded(buckets, one.buckets[:])
-		}
-	}
-}
-
-// collect exports those that counted something, with their exemplars, and with zeros at least that
-// of good responses.
-func (h *codeHistograms) collect(ch chan<- prometheus.Metric, f *family, route string, zeros bool, e *exemplars) {
-	for i := range h {
-		one := h[i].Load()
-		if one == nil && zeros && i == class2xx {
-			one = new(histogram)
-		}
-		if one != nil {
-			ch <- e.with(one.metric(f, durationLadder, route, codeClasses[i]), i)
-		}
-	}
 }

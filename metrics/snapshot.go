@@ -54,7 +54,7 @@ type Shared struct {
 // Upstream is the state of one upstream's pool and budget. Counts are since the start and
 // never decrease.
 type Upstream struct {
-	Name    string // the label, without credentials; upstreams of the same name are summed
+	Name    string // the label, without credentials; unique in a Snapshot
 	Idle    int    // connections kept for the next request
 	Active  int    // connections in use
 	Dialing int    // dials in flight
@@ -81,6 +81,32 @@ type Upstream struct {
 	Probed              [breaker.NumProbeResults]uint64 // completed probes of that path, by result
 }
 
+// EndpointState is the state of an address of an upstream.
+type EndpointState uint8
+
+// The states, a closed set.
+const (
+	EndpointUsed      EndpointState = iota // requests may be sent to it
+	EndpointEjected                        // ejected after failures
+	EndpointUnhealthy                      // its health checks fail
+	EndpointDraining                       // no longer in the DNS response, but with connections
+
+	NumEndpointStates = iota // number of states
+)
+
+var endpointStates = [NumEndpointStates]string{"used", "ejected", "unhealthy", "draining"}
+
+// Endpoint is one of several addresses of an upstream, or the sum of those not exported by
+// name.
+type Endpoint struct {
+	Name      string // "" for the sum, which is exported as other
+	Requests  int    // in flight
+	Attempts  uint64
+	Failures  uint64
+	Ejected   bool
+	Unhealthy bool
+}
+
 // DialFailure is a failed connection.
 type DialFailure struct {
 	At      time.Time
@@ -92,7 +118,7 @@ type DialFailure struct {
 // Certificate is a certificate whose expiry is exported.
 type Certificate struct {
 	Kind     string // its use, from a closed set of the caller's, for example "client", "upstream"
-	Name     string // for example a file's name or an upstream's; of several with one name the first to expire is exported
+	Name     string // for example a file's name or an upstream's; unique among those of its Kind
 	NotAfter time.Time
 }
 
@@ -136,11 +162,11 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	if s.Shared != nil {
 		s.Shared.collect(ch)
 	}
-	for _, u := range merged(s.Upstreams) {
-		u.collect(ch, dialErrorKinds)
+	for i := range s.Upstreams {
+		s.Upstreams[i].collect(ch, dialErrorKinds)
 	}
-	for id, end := range earliest(s.Certificates) {
-		certificateExpiry.emit(ch, float64(end.Unix()), id.kind, id.name)
+	for _, c := range s.Certificates {
+		certificateExpiry.emit(ch, float64(c.NotAfter.Unix()), valid(c.Kind), valid(c.Name))
 	}
 }
 
@@ -156,7 +182,7 @@ func (s *Shared) collect(ch chan<- prometheus.Metric) {
 }
 
 func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string) {
-	name := u.Name
+	name := valid(u.Name)
 	upstreamConnections.emit(ch, float64(u.Active), name, "active")
 	upstreamConnections.emit(ch, float64(u.Dialing), name, "dialing")
 	upstreamConnections.emit(ch, float64(u.Idle), name, "idle")
@@ -166,8 +192,8 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	for i, n := range u.DialErrors[:min(len(u.DialErrors), len(dialErrorKinds))] {
 		dialErrorsTotal.emit(ch, float64(n), name, dialErrorKinds[i])
 	}
-	u.collectEndpoints(ch)
-	u.collectGuard(ch)
+	u.collectEndpoints(ch, name)
+	u.collectGuard(ch, name)
 	if u.HasClientThrottling {
 		clientThrottlingRatio.emit(ch, u.ClientThrottling, name)
 	}
@@ -181,100 +207,44 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	}
 }
 
-func (u *Upstream) collectGuard(ch chan<- prometheus.Metric) {
+func (u *Upstream) collectEndpoints(ch chan<- prometheus.Metric, upstream string) {
+	for s, n := range u.Endpoints {
+		upstreamEndpoints.emit(ch, float64(n), upstream, endpointStates[s])
+	}
+	for _, a := range u.EachEndpoint {
+		name := valid(a.Name)
+		if name == "" {
+			name = "other"
+		}
+		endpointRequests.emit(ch, float64(a.Requests), upstream, name)
+		endpointAttemptsTotal.emit(ch, float64(a.Attempts), upstream, name)
+		endpointFailuresTotal.emit(ch, float64(a.Failures), upstream, name)
+		if a.Name != "" {
+			endpointEjected.emit(ch, oneIf(a.Ejected), upstream, name)
+			endpointUnhealthy.emit(ch, oneIf(a.Unhealthy), upstream, name)
+		}
+	}
+}
+
+func (u *Upstream) collectGuard(ch chan<- prometheus.Metric, name string) {
 	g := &u.Guard
 	for s := range breaker.NumBreakerStates {
 		state := breaker.State(s)
-		breakerState.emit(ch, oneIf(g.Breaker == state), u.Name, state.String())
+		breakerState.emit(ch, oneIf(g.Breaker == state), name, state.String())
 	}
 	for by := 1; by < breaker.NumOpenedBy; by++ {
-		breakerOpenedTotal.emit(ch, float64(g.Opened[by]), u.Name, breaker.OpenedBy(by).String())
+		breakerOpenedTotal.emit(ch, float64(g.Opened[by]), name, breaker.OpenedBy(by).String())
 	}
-	breakerProbesTotal.emit(ch, float64(g.Probes), u.Name)
+	breakerProbesTotal.emit(ch, float64(g.Probes), name)
 	limit := math.Inf(1)
 	if g.ConcurrencyLimit > 0 {
 		limit = float64(g.ConcurrencyLimit)
 	}
-	concurrencyLimit.emit(ch, limit, u.Name)
-	concurrencyLimitBoundTotal.emit(ch, float64(g.LimitBound), u.Name)
-	permitsInUse.emit(ch, float64(g.InFlight-g.Abandoned), u.Name, "awaited")
-	permitsInUse.emit(ch, float64(g.Abandoned), u.Name, "abandoned")
-	queuedRequests.emit(ch, float64(g.Queued), u.Name)
-}
-
-// merged sums upstreams of the same name, such as those that differ only in their
-// certificates: two series with the same labels would be an error.
-func merged(upstreams []Upstream) []Upstream {
-	at := make(map[string]int, len(upstreams))
-	out := make([]Upstream, 0, len(upstreams))
-	for _, u := range upstreams {
-		u.Name = valid(u.Name)
-		i, seen := at[u.Name]
-		if !seen {
-			at[u.Name] = len(out)
-			out = append(out, u)
-			continue
-		}
-		out[i].add(&u)
-	}
-	return out
-}
-
-type certificateID struct{ kind, name string }
-
-// earliest returns the expiry by certificate, the first one if a name occurs twice: two
-// series with the same labels would be an error.
-func earliest(certificates []Certificate) map[certificateID]time.Time {
-	out := make(map[certificateID]time.Time, len(certificates))
-	for _, c := range certificates {
-		id := certificateID{valid(c.Kind), valid(c.Name)}
-		if end, seen := out[id]; !seen || c.NotAfter.Before(end) {
-			out[id] = c.NotAfter
-		}
-	}
-	return out
-}
-
-func (u *Upstream) add(o *Upstream) {
-	u.Idle += o.Idle
-	u.Active += o.Active
-	u.Dialing += o.Dialing
-	u.Dials += o.Dials
-	u.Reuses += o.Reuses
-	u.IdleCloses += o.IdleCloses
-	u.addEndpoints(o)
-	u.addGuard(&o.Guard)
-	u.HasBudget = u.HasBudget || o.HasBudget
-	u.BudgetTokens += o.BudgetTokens
-	u.HasClientThrottling = u.HasClientThrottling || o.HasClientThrottling
-	u.ClientThrottling = max(u.ClientThrottling, o.ClientThrottling)
-	u.HasProbe = u.HasProbe || o.HasProbe
-	for i, n := range o.Probed {
-		u.Probed[i] += n
-	}
-	errors := make([]uint64, max(len(u.DialErrors), len(o.DialErrors))) // the caller's slice must not change
-	copy(errors, u.DialErrors)
-	for i, n := range o.DialErrors {
-		errors[i] += n
-	}
-	u.DialErrors = errors
-}
-
-// addGuard sums counts; of two breakers it shows the one that is more open.
-func (u *Upstream) addGuard(o *breaker.GuardState) {
-	g := &u.Guard
-	if g.Breaker == breaker.Closed || o.Breaker == breaker.Open {
-		g.Breaker = o.Breaker
-	}
-	for i, n := range o.Opened {
-		g.Opened[i] += n
-	}
-	g.Probes += o.Probes
-	g.LimitBound += o.LimitBound
-	g.InFlight += o.InFlight
-	g.Abandoned += o.Abandoned
-	g.Queued += o.Queued
-	g.ConcurrencyLimit += o.ConcurrencyLimit
+	concurrencyLimit.emit(ch, limit, name)
+	concurrencyLimitBoundTotal.emit(ch, float64(g.LimitBound), name)
+	permitsInUse.emit(ch, float64(g.InFlight-g.Abandoned), name, "awaited")
+	permitsInUse.emit(ch, float64(g.Abandoned), name, "abandoned")
+	queuedRequests.emit(ch, float64(g.Queued), name)
 }
 
 func oneIf(b bool) float64 {

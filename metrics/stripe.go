@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 )
 
 // A counter that all cores increment costs each of them the cache line: some 100 ns if it
@@ -41,13 +42,13 @@ type Stripe struct {
 	fallbackFailures atomic.Uint64
 	hedges           atomic.Uint64
 	hedgesWon        atomic.Uint64
-	tokens           tokenCounts
+	tokens           [tokens.NumParts][tokens.NumFates]atomic.Uint64
 
 	faultInjections    [policy.NumFaultKinds]atomic.Uint64
 	outcomes           [policy.NumOutcomes]atomic.Uint64
 	retries            [policy.NumReasons]atomic.Uint64
 	dryRunRetries      [policy.NumReasons]atomic.Uint64 // retries of a route in dry run
-	attemptsPerRequest attemptCounts
+	attemptsPerRequest histogram                        // attemptsLadder
 	request            codeHistograms
 	attempt            codeHistograms
 	added              histogram // durationLadder
@@ -91,12 +92,12 @@ func (s *Stripe) WaitBegan() { s.waits.Add(1) }
 
 // WaitEnded ends a wait; waited is its actual duration.
 func (s *Stripe) WaitEnded(waited time.Duration) {
-	s.backoff.observe(backoffLadder, waited)
+	s.backoff.observe(&backoffLadder, int64(waited))
 }
 
 // Queued counts a wait for the circuit breaker, a permit or a rate-limit pause.
 func (s *Stripe) Queued(waited time.Duration) {
-	s.queue.observe(backoffLadder, waited)
+	s.queue.observe(&backoffLadder, int64(waited))
 }
 
 // FallbackFailed counts a fallback that had no better response.
@@ -115,6 +116,16 @@ func (s *Stripe) Hedged() { s.hedges.Add(1) }
 // HedgeWon counts a hedge whose response was relayed. It is called after Hedged.
 func (s *Stripe) HedgeWon() { s.hedgesWon.Add(1) }
 
+// TokensUsed counts what a response used.
+func (s *Stripe) TokensUsed(c tokens.Count, f tokens.Fate) {
+	if f >= tokens.NumFates {
+		return
+	}
+	for p := range s.tokens {
+		s.tokens[p][f].Add(uint64(max(c.Of(tokens.Part(p)), 0)))
+	}
+}
+
 // RequestDone counts a completed request. Call it once per RequestBegan. method is not
 // kept. code is the status that the client got, 0 if none. d is the total duration. added
 // is the time from the end of the first attempt to the end of the last; it is 0 unless
@@ -125,41 +136,11 @@ func (s *Stripe) RequestDone(method []byte, code int, o policy.Outcome, d, added
 	}
 	s.byMethod[methodIndex(method)].inc(code)
 	s.request.observe(code, d)
-	s.attemptsPerRequest.observe(attempts)
+	s.attemptsPerRequest.observe(&attemptsLadder, int64(attempts))
 	if attempts > 1 && added > 0 {
-		s.added.observe(durationLadder, added)
+		s.added.observe(&durationLadder, int64(added))
 	}
 	s.outcomes[o].Add(1)
-}
-
-// add adds all counts of o except began and waits.
-func (s *Stripe) add(o *Stripe) {
-	addAll(s.outcomes[:], o.outcomes[:])
-	addAll(s.retries[:], o.retries[:])
-	addAll(s.dryRunRetries[:], o.dryRunRetries[:])
-	addAll(s.faultInjections[:], o.faultInjections[:])
-	s.fallbackFailures.Add(o.fallbackFailures.Load())
-	s.hedges.Add(o.hedges.Load())
-	s.hedgesWon.Add(o.hedgesWon.Load())
-	s.tokens.add(&o.tokens)
-	s.attemptsPerRequest.add(&o.attemptsPerRequest)
-	s.request.add(&o.request)
-	s.attempt.add(&o.attempt)
-	s.added.add(&o.added)
-	s.backoff.add(&o.backoff)
-	s.queue.add(&o.queue)
-	for i := range s.byMethod {
-		s.byMethod[i].add(&o.byMethod[i])
-	}
-	for i := range s.byClass {
-		s.byClass[i].add(&o.byClass[i])
-	}
-}
-
-func addAll(to, from []atomic.Uint64) {
-	for i := range to {
-		to[i].Add(from[i].Load())
-	}
 }
 
 // done returns the number of completed requests.
