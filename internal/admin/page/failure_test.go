@@ -39,8 +39,8 @@ func TestARequestsAttemptSaysWhyItFoundNoConnection(t *testing.T) {
 	if first.Result != "tls" || first.Address != "10.0.0.7:443" || !strings.HasPrefix(first.Error, "x509: unknown authority!!") || len(first.Error) > 300 {
 		t.Errorf("%+v", first)
 	}
-	refused := step{cause: policy.CauseDial, dial: &upstream.DialError{Kind: upstream.KindRefused, Err: errors.New("x")}}
-	if got := refused.attempt().Result; got != "dial_refused" {
+	refused := proxy.Step{Cause: policy.CauseDial, Dial: &upstream.DialError{Kind: upstream.KindRefused, Err: errors.New("x")}}
+	if got := attemptOf(&refused).Result; got != "dial_refused" {
 		t.Errorf("the result is %s", got)
 	}
 	if second.Address != "" || second.Error != "" {
@@ -63,9 +63,7 @@ func TestARequestSaysWhatEndedItsLastFailedAttempt(t *testing.T) {
 		"recovered": {[]proxy.Step{{Status: 502, Class: policy.Unknown, Addr: at}, {Status: 200, Addr: "10.0.0.8:80"}}, at + ": status 502"},
 		"overtaken": {[]proxy.Step{{Status: 502, Class: policy.Unknown}, {Class: policy.Overtaken, Addr: at}}, "status 502"},
 	} {
-		var r record
-		r.fill(&proxy.Ended{Began: noon, Steps: c.steps})
-		if got := r.request().Error; got != c.want {
+		if got := requestOf(&proxy.Ended{Began: noon, Steps: c.steps}).Error; got != c.want {
 			t.Errorf("%s: %q, expected %q", what, got, c.want)
 		}
 	}

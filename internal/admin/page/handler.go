@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"path"
-	"slices"
 	"strings"
 	"time"
 )
@@ -16,7 +15,6 @@ import (
 const (
 	maxClients   = 8 // at once; further ones get 503
 	every        = time.Second
-	frameAge     = every / 2        // a younger frame is sent to other clients too
 	writeTimeout = 10 * time.Second // for a client that does not read
 )
 
@@ -104,11 +102,11 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	for sent := uint64(0); ; {
-		frame, version := p.events(time.Now(), sent)
-		sent = version
+	for sent := noVersion; ; {
+		var text []byte
+		text, sent = p.events(time.Now(), sent)
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if _, err := w.Write(frame); err != nil || control.Flush() != nil {
+		if _, err := w.Write(text); err != nil || control.Flush() != nil {
 			return
 		}
 		select {
@@ -121,33 +119,18 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// frames are the events that were sent last.
-type frames struct {
-	state    []byte
-	stateAt  time.Time
-	requests []byte
-	version  uint64 // of the requests
-}
+// noVersion is that of a client that has no requests yet.
+const noVersion = ^uint64(0)
 
-// events returns what to send now to a client that has the given version of the requests; 0 means
-// none.
+// events returns what to send now to a client that has that version of the requests, and the version
+// that it then has.
 func (p *Page) events(now time.Time, sent uint64) (text []byte, version uint64) {
-	upstreams, process := p.options.Upstreams(), p.options.Process()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f := &p.frames
-	if f.state == nil || now.Sub(f.stateAt) >= frameAge {
-		f.stateAt, f.state = now, event("state", p.state(now, process, upstreams))
+	text = event("state", p.State(now))
+	if p.journal.changes() == sent {
+		return text, sent
 	}
-	if f.requests == nil || f.version != p.journal.changes() {
-		var list Requests
-		list, f.version = p.journal.read(now)
-		f.requests = event("requests", list)
-	}
-	if sent == f.version+1 {
-		return f.state, sent
-	}
-	return slices.Concat(f.state, f.requests), f.version + 1
+	list, version := p.journal.read(now)
+	return append(text, event("requests", list)...), version
 }
 
 func event(name string, v any) []byte {

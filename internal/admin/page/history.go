@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/metrics"
-	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
@@ -18,48 +17,23 @@ const (
 	maxUpstreams = 16
 )
 
-// A mark holds everything that a route had counted, taken every marksEvery steps. The oldest one
-// is between a window and a window plus marksEvery steps old.
-const (
-	marksEvery = 6
-	numMarks   = Points/marksEvery + 1
-)
+// ring is the number of steps that are kept: the ends of all points, and the beginning of the first.
+const ring = Points + 1
 
 // history holds the results of the last steps. The index in a ring is the number of the step,
 // modulo its length.
 type history struct {
 	looks     int // steps so far; step 0 is the beginning
-	began     time.Time
-	tickAt    [2]time.Time
-	markAt    [numMarks]time.Time
+	at        [ring]time.Time
 	routes    []*routeHistory
 	upstreams []*upstreamHistory
 	more      int // routes in use that are not kept
 }
 
-// routeHistory is the history of one route, about 7 KiB.
+// routeHistory is what one route had counted at the last steps, about 27 KiB.
 type routeHistory struct {
-	route  *metrics.Route
-	ticks  [2]counts
-	marks  [numMarks]counts
-	points [Points]point
-}
-
-// counts holds what a route had counted at a moment, modulo 2^32. Differences over a few minutes
-// are exact.
-type counts struct {
-	outcomes [policy.NumOutcomes]uint32
-	retries  [policy.NumReasons]uint32
-	requests buckets
-	attempts buckets
-}
-
-// point is the change of a route's counts in a step.
-type point struct {
-	kinds      [numKinds]uint32
-	retries    uint32
-	p99        uint32 // of requests, microseconds
-	attemptP99 uint32
+	route *metrics.Route
+	steps [ring]metrics.Counts
 }
 
 type upstreamHistory struct {
@@ -81,26 +55,21 @@ type upstreamPoint struct {
 }
 
 func (h *history) begin(now time.Time) {
-	h.began = now
-	for i := range h.tickAt {
-		h.tickAt[i] = now
-	}
-	for i := range h.markAt {
-		h.markAt[i] = now
+	for i := range h.at {
+		h.at[i] = now
 	}
 }
+
+// step returns the index of the step that was so many steps before the last one.
+func (h *history) step(before int) int { return (h.looks + ring - before) % ring }
 
 // look takes the next step.
 func (h *history) look(now time.Time, m *metrics.Metrics, upstreams []metrics.Upstream) {
 	h.looks++
 	h.find(m)
-	h.tickAt[h.looks%2] = now
-	mark := h.looks%marksEvery == 0
-	if mark {
-		h.markAt[h.looks/marksEvery%numMarks] = now
-	}
+	h.at[h.step(0)] = now
 	for _, r := range h.routes {
-		r.look(h.looks, mark)
+		r.steps[h.step(0)] = r.route.Read()
 	}
 	h.lookAt(upstreams)
 }
@@ -127,20 +96,6 @@ func (h *history) find(m *metrics.Metrics) {
 		h.routes = append(h.routes, &routeHistory{route: r})
 	}
 	slices.SortFunc(h.routes, func(a, b *routeHistory) int { return strings.Compare(a.route.Name(), b.route.Name()) })
-}
-
-// look records the step with the number n.
-func (r *routeHistory) look(n int, mark bool) {
-	live := r.route.Read()
-	now := countsOf(&live)
-	d := now.since(&r.ticks[(n-1)%2])
-	p := &r.points[n%Points]
-	*p = point{p99: d.requests.quantile(0.99), attemptP99: d.attempts.quantile(0.99)}
-	p.kinds, p.retries = d.byKind(), d.retried()
-	r.ticks[n%2] = now
-	if mark {
-		r.marks[n/marksEvery%numMarks] = now
-	}
 }
 
 func (h *history) lookAt(upstreams []metrics.Upstream) {
@@ -185,48 +140,4 @@ func (u *upstreamHistory) look(n int, now *metrics.Upstream) {
 		p.breaker = breaker.Open
 	}
 	u.points[n%Points], u.closed, u.seen = p, closed, true
-}
-
-func countsOf(now *metrics.Counts) (c counts) {
-	narrow(c.outcomes[:], now.Outcomes[:])
-	narrow(c.retries[:], now.Retries[:])
-	narrow(c.requests[:], now.Requests[:])
-	narrow(c.attempts[:], now.Attempts[:])
-	return c
-}
-
-func narrow(to []uint32, from []uint64) {
-	for i, n := range from {
-		to[i] = uint32(n)
-	}
-}
-
-// since returns what was counted after o.
-func (c *counts) since(o *counts) counts {
-	d := *c
-	subtract(d.outcomes[:], o.outcomes[:])
-	subtract(d.retries[:], o.retries[:])
-	subtract(d.requests[:], o.requests[:])
-	subtract(d.attempts[:], o.attempts[:])
-	return d
-}
-
-func subtract(from, what []uint32) {
-	for i, n := range what {
-		from[i] -= n
-	}
-}
-
-func (c *counts) byKind() (n [numKinds]uint32) {
-	for o, times := range c.outcomes {
-		n[kinds[o]] += times
-	}
-	return n
-}
-
-func (c *counts) retried() (n uint32) {
-	for _, times := range c.retries {
-		n += times
-	}
-	return n
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy"
 )
 
 // stage is a Page with made-up sources and time.
@@ -74,7 +75,7 @@ func TestSpansAreNowAndTheLastMinutes(t *testing.T) {
 	if n := r.Now; n.Requests != 2 || n.Failed != 1 || n.ClientEnd != 1 || n.Recovered != 0 || n.Seconds != 5 {
 		t.Errorf("now %+v", n)
 	}
-	if l := r.Last; l.Requests != 4 || l.FirstTry != 1 || l.Recovered != 1 || l.Failed != 1 || l.Retries != 1 || l.Seconds != 20 {
+	if l := r.Last; l.Requests != 4 || l.FirstAttempt != 1 || l.Recovered != 1 || l.Failed != 1 || l.Retries != 1 || l.Seconds != 20 {
 		t.Errorf("last %+v", l)
 	}
 	if l := r.Last; l.P99 <= 500e3 || l.P99 > 1e6 || l.AttemptP99 > 500e3 || l.P50 > 2500 {
@@ -105,18 +106,17 @@ func TestHistoryHasAPointPerStepTheLatestLast(t *testing.T) {
 		s.steps(1)
 	}
 	h := s.route(t, "a").History
-	if len(h.FirstTry) != Points {
-		t.Fatalf("%d points", len(h.FirstTry))
+	if len(h.FirstAttempt) != Points {
+		t.Fatalf("%d points", len(h.FirstAttempt))
 	}
 	for k := range Points {
-		if i := k + 5; h.FirstTry[k] != uint32(i%7) || h.Recovered[k] != 1 || h.Failed[k] != 0 || h.P99[k] == 0 {
-			t.Fatalf("point %d: %d first try, %d recovered, p99 %d", k, h.FirstTry[k], h.Recovered[k], h.P99[k])
+		if i := k + 5; h.FirstAttempt[k] != uint32(i%7) || h.Recovered[k] != 1 || h.Failed[k] != 0 || h.P99[k] == 0 {
+			t.Fatalf("point %d: %d first attempt, %d recovered, p99 %d", k, h.FirstAttempt[k], h.Recovered[k], h.P99[k])
 		}
 	}
 }
 
-// What is older than the window, and the half minute to the next mark, is in
-// neither span nor history.
+// What is older than the window and the step before it is in neither span nor history.
 func TestOldRequestsAreForgotten(t *testing.T) {
 	s := newStage()
 	s.request("a", policy.OutcomeFailFast, time.Millisecond)
@@ -124,12 +124,12 @@ func TestOldRequestsAreForgotten(t *testing.T) {
 	if l := s.route(t, "a").Last; l.Failed != 1 {
 		t.Errorf("forgotten before the window's end: %+v", l)
 	}
-	s.steps(1 + 2*marksEvery)
+	s.steps(2)
 	r := s.route(t, "a")
 	if r.Last.Requests != 0 || len(r.Outcomes) != 0 || slices.Max(r.History.Failed) != 0 {
 		t.Errorf("%+v", r)
 	}
-	if r.Last.Seconds < Window.Seconds() || r.Last.Seconds > (Window+marksEvery*Step).Seconds() {
+	if r.Last.Seconds < Window.Seconds() || r.Last.Seconds > (Window+Step).Seconds() {
 		t.Errorf("the last minutes are %v s", r.Last.Seconds)
 	}
 }
@@ -193,19 +193,19 @@ func TestUpstreamHistory(t *testing.T) {
 }
 
 func TestQuantiles(t *testing.T) {
-	var b buckets
-	if q := b.quantile(0.99); q != 0 {
+	var b [metrics.NumBuckets]uint32
+	if q := quantile(&b, 0.99); q != 0 {
 		t.Errorf("of nothing %d", q)
 	}
 	b[0] = 50 // up to 1 ms
 	b[3] = 50 // 5 to 10 ms
 	for q, want := range map[float64]uint32{0.25: 500, 0.5: 1000, 0.75: 7500, 1: 10000} {
-		if got := b.quantile(q); got != want {
+		if got := quantile(&b, q); got != want {
 			t.Errorf("%v: %d, expected %d", q, got, want)
 		}
 	}
-	b = buckets{metrics.NumBuckets - 1: 1}
-	if got := b.quantile(0.5); got != 600e6 {
+	b = [metrics.NumBuckets]uint32{metrics.NumBuckets - 1: 1}
+	if got := quantile(&b, 0.5); got != 600e6 {
 		t.Errorf("above all edges: %d", got)
 	}
 }
@@ -213,10 +213,10 @@ func TestQuantiles(t *testing.T) {
 // The decision note names these numbers.
 func TestMemoryIsAsPromised(t *testing.T) {
 	for what, got := range map[string][2]uintptr{
-		"route":    {unsafe.Sizeof(routeHistory{}), 8 << 10},
+		"route":    {unsafe.Sizeof(routeHistory{}), 28 << 10},
 		"upstream": {unsafe.Sizeof(upstreamHistory{}), 2 << 10},
-		"requests": {unsafe.Sizeof(records{}), 20 << 10},
-		"page":     {unsafe.Sizeof(Page{}), 1 << 10},
+		"request":  {unsafe.Sizeof(proxy.Ended{}) + 8*unsafe.Sizeof(proxy.Step{}) + maxMethod + maxPath + maxID + 3, 1 << 10},
+		"page":     {unsafe.Sizeof(Page{}), 2 << 10},
 	} {
 		t.Logf("%s: %d bytes", what, got[0])
 		if got[0] > got[1] {

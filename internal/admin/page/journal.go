@@ -1,13 +1,15 @@
 package page
 
 import (
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy"
-	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // The requests that are kept: the last that failed, the last that a retry recovered, and the
@@ -18,59 +20,54 @@ const (
 	keptSlow      = 12
 	maxPath       = 96 // bytes; the rest is cut off
 	maxID         = 64 // likewise; a UUID has 36
-	maxMethod     = 12
-	maxSteps      = 8
+	maxMethod     = 12 // likewise
 )
 
-// record is a request, cut to a fixed size.
-type record struct {
-	began    int64 // Unix nanoseconds; 0: empty
-	ended    int64 // likewise
-	route    string
-	took     uint32 // microseconds, like all below
-	steps    [maxSteps]step
-	code     uint16
-	attempts uint16
-	outcome  policy.Outcome
-	n        uint8 // steps
-	method   [maxMethod]byte
-	path     [maxPath]byte
-	id       [maxID]byte
-	failedAt string // endpoint of the last failed attempt; "" if none was chosen
-	methodN  uint8
-	pathN    uint8
-	idN      uint8
-	cut      bool // the path is longer
-	idCut    bool // the ID is longer
+// Requests are the requests that are kept. Failed and recovered ones are in order from the latest,
+// slow ones from the slowest.
+type Requests struct {
+	Failed    []Request `json:"failed"`
+	Recovered []Request `json:"recovered"`
+	Slow      []Request `json:"slow"`
 }
 
-type step struct {
-	began, took uint32
-	status      uint16
-	cause       policy.Cause
-	class       policy.Class
-	dial        *upstream.DialError
+// Request is a finished request. Times are in microseconds.
+type Request struct {
+	BeganMS  int64     `json:"began_ms"`   // since 1970
+	ID       string    `json:"request_id"` // as in X-Request-Id and the logs; the first 64 bytes
+	Route    string    `json:"route"`
+	Method   string    `json:"method"`
+	Path     string    `json:"path"` // without the query
+	Code     int       `json:"code"` // 0: the client got no response
+	Outcome  string    `json:"outcome"`
+	Why      string    `json:"why"` // the outcome in a sentence
+	Took     uint32    `json:"took"`
+	Error    string    `json:"error,omitempty"` // what ended the last failed attempt; "" if none failed
+	Count    int       `json:"count"`           // of attempts
+	Attempts []Attempt `json:"attempts"`
 }
 
-// failed reports whether the attempt failed. The loser of a hedged request did not.
-func (s *step) failed() bool { return s.class != policy.ClassNone && s.class != policy.Overtaken }
+// Attempt is one of a request's attempts. Times are in microseconds.
+type Attempt struct {
+	Began  uint32 `json:"began"` // since the request began
+	Took   uint32 `json:"took"`
+	Result string `json:"result"` // a status, or what failed
+	Class  string `json:"class"`  // of the failure; ok if there is none
+	// Set for an attempt that got no connection, otherwise "".
+	Address string `json:"address,omitempty"`
+	Error   string `json:"error,omitempty"` // one line, bounded; parts may come from the upstream
+}
 
-// journal keeps records. The request path reads floor and until. It takes the lock only if it is
-// free, so it never waits; if the lock is taken, the record is lost.
+// journal keeps requests. The request path reads floor and until. It takes the lock only if it is
+// free, so it never waits; if the lock is taken, the request is not kept.
 type journal struct {
 	floor atomic.Int64 // a request that took no longer is not among the slowest; nanoseconds
 	until atomic.Int64 // when floor must be computed anew; Unix nanoseconds
 
-	mu      sync.Mutex // guards all fields below
-	version uint64     // changes when the records change
-	kept    *records   // nil until there is a record
-}
-
-type records struct {
-	failed              [keptFailed]record
-	recovered           [keptRecovered]record
-	slow                [keptSlow]record
-	nextFailed, nextRes int
+	mu                sync.Mutex    // guards all fields below
+	version           uint64        // changes when the requests change
+	failed, recovered []proxy.Ended // from the latest
+	slow              []proxy.Ended // from the slowest
 }
 
 func (j *journal) wants(endedUnixNano int64, took time.Duration, o policy.Outcome) bool {
@@ -86,70 +83,137 @@ func (j *journal) keep(e *proxy.Ended) {
 		return
 	}
 	defer j.mu.Unlock()
-	if j.kept == nil {
-		j.kept = &records{}
-	}
 	j.version++
-	k := j.kept
+	kept := copyOf(e)
 	switch kind := kindOf(e.Outcome); {
 	case kind == failed || e.Outcome == policy.OutcomeClientGone:
-		k.failed[k.nextFailed%keptFailed].fill(e)
-		k.nextFailed++
+		j.failed = insert(j.failed, 0, kept, keptFailed)
 	case kind == recovered:
-		k.recovered[k.nextRes%keptRecovered].fill(e)
-		k.nextRes++
+		j.recovered = insert(j.recovered, 0, kept, keptRecovered)
 	}
-	j.keepSlow(e)
+	if ended := endOf(e); int64(e.Took) > j.floor.Load() || ended > j.until.Load() {
+		j.keepSlow(kept, ended)
+	}
 }
 
-// keepSlow replaces the fastest of the slow requests still in the window with e.
-func (j *journal) keepSlow(e *proxy.Ended) {
-	now := e.Began.Add(e.Took)
-	slow := j.kept.slow[:]
-	least := leastSlow(slow, now)
-	if slow[least].took == 0 || micros(e.Took) > slow[least].took {
-		slow[least].fill(e)
+// copyOf copies a request, cut to a limited size. A text that is too long keeps one byte more than is
+// shown of it.
+func copyOf(e *proxy.Ended) proxy.Ended {
+	c := *e
+	c.Method, c.Path, c.RequestID = start(e.Method, maxMethod+1), start(e.Path, maxPath+1), start(e.RequestID, maxID+1)
+	c.Steps = slices.Clone(e.Steps)
+	return c
+}
+
+func start(text []byte, most int) []byte { return slices.Clone(text[:min(len(text), most)]) }
+
+// endOf returns when a request ended, in Unix nanoseconds.
+func endOf(e *proxy.Ended) int64 { return e.Began.Add(e.Took).UnixNano() }
+
+// insert inserts e at an index, and drops the last request if there are more than most.
+func insert(list []proxy.Ended, at int, e proxy.Ended, most int) []proxy.Ended {
+	return slices.Insert(list[:min(len(list), most-1)], at, e)
+}
+
+// keepSlow adds a request to the slow ones of the window if it is one of the slowest.
+func (j *journal) keepSlow(e proxy.Ended, ended int64) {
+	j.forgetSlow(ended)
+	at := slices.IndexFunc(j.slow, func(s proxy.Ended) bool { return s.Took < e.Took })
+	if at < 0 {
+		at = len(j.slow)
 	}
-	floor, until := int64(slow[leastSlow(slow, now)].took)*1000, now.Add(Window).UnixNano()
-	for i := range slow {
-		if slow[i].began != 0 {
-			until = min(until, slow[i].ended+int64(Window))
-		} else {
-			floor = 0
-		}
+	if at < keptSlow {
+		j.slow = insert(j.slow, at, e, keptSlow)
+	}
+	floor, until := int64(0), ended+int64(Window)
+	if len(j.slow) == keptSlow {
+		floor = int64(j.slow[keptSlow-1].Took)
+	}
+	for i := range j.slow {
+		until = min(until, endOf(&j.slow[i])+int64(Window))
 	}
 	j.floor.Store(floor)
 	j.until.Store(until)
 }
 
-// leastSlow clears the records that ended before the window, and returns the index of the fastest
-// one.
-func leastSlow(slow []record, now time.Time) int {
-	least := 0
-	for i := range slow {
-		if slow[i].ended < now.Add(-Window).UnixNano() {
-			slow[i] = record{}
-		}
-		if slow[i].took < slow[least].took {
-			least = i
-		}
-	}
-	return least
+// forgetSlow drops the slow requests that ended before the window.
+func (j *journal) forgetSlow(nowUnixNano int64) {
+	j.slow = slices.DeleteFunc(j.slow, func(e proxy.Ended) bool { return endOf(&e) < nowUnixNano-int64(Window) })
 }
 
-func (r *record) fill(e *proxy.Ended) {
-	*r = record{
-		began: e.Began.UnixNano(), ended: e.Began.Add(e.Took).UnixNano(), route: e.Route, took: max(micros(e.Took), 1), code: uint16(e.Code),
-		attempts: uint16(min(e.Attempts, 1<<16-1)), outcome: e.Outcome, cut: len(e.Path) > maxPath, idCut: len(e.RequestID) > maxID,
+// read returns what is kept. It misses requests that end at the same time.
+func (j *journal) read(now time.Time) (Requests, uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.forgetSlow(now.UnixNano())
+	return Requests{Failed: requestsOf(j.failed), Recovered: requestsOf(j.recovered), Slow: requestsOf(j.slow)}, j.version
+}
+
+func (j *journal) changes() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.version
+}
+
+func requestsOf(list []proxy.Ended) []Request {
+	out := make([]Request, len(list))
+	for i := range list {
+		out[i] = requestOf(&list[i])
 	}
-	r.methodN, r.pathN, r.idN = uint8(copy(r.method[:], e.Method)), uint8(copy(r.path[:], e.Path)), uint8(copy(r.id[:], e.RequestID))
-	for _, s := range e.Steps[:min(len(e.Steps), maxSteps)] {
-		r.steps[r.n] = step{micros(s.Began), micros(s.Took), uint16(s.Status), s.Cause, s.Class, s.Dial}
-		if r.steps[r.n].failed() {
-			r.failedAt = s.Addr
+	return out
+}
+
+func requestOf(e *proxy.Ended) Request {
+	r := Request{
+		BeganMS: e.Began.UnixMilli(), ID: shown(e.RequestID, maxID), Route: e.Route, Method: shown(e.Method, maxMethod), Path: shown(e.Path, maxPath),
+		Code: e.Code, Outcome: e.Outcome.String(), Why: e.Outcome.Explain(), Took: max(micros(e.Took), 1), Count: e.Attempts, Attempts: []Attempt{},
+	}
+	for i := range e.Steps {
+		s := &e.Steps[i]
+		r.Attempts = append(r.Attempts, attemptOf(s))
+		if s.Class != policy.ClassNone && s.Class != policy.Overtaken { // the loser of a hedged request did not fail
+			r.Error = failureOf(s)
 		}
-		r.n++
 	}
+	return r
+}
+
+// shown returns a text, valid in JSON, with "…" for what is cut off.
+func shown(text []byte, most int) string {
+	s := strings.ToValidUTF8(string(text[:min(len(text), most)]), "\uFFFD")
+	if len(text) > most {
+		s += "…"
+	}
+	return s
+}
+
+// failureOf describes the result of a failed attempt, after the address of its endpoint if it had one.
+func failureOf(s *proxy.Step) string {
+	text := s.Cause.Explain()
+	switch {
+	case s.Dial != nil:
+		text = s.Dial.Text()
+	case s.Status > 0:
+		text = "status " + strconv.Itoa(s.Status)
+	}
+	if s.Addr != "" {
+		return s.Addr + ": " + text
+	}
+	return text
+}
+
+func attemptOf(s *proxy.Step) Attempt {
+	a := Attempt{Began: micros(s.Began), Took: micros(s.Took), Result: s.Cause.String(), Class: s.Class.String()}
+	if s.Status > 0 {
+		a.Result = strconv.Itoa(s.Status)
+	}
+	if s.Dial != nil {
+		a.Address, a.Error = s.Dial.Addr, s.Dial.Text()
+		if kind := s.Dial.Kind.String(); kind != a.Result {
+			a.Result += "_" + kind
+		}
+	}
+	return a
 }
 
 // micros converts d to microseconds; longer than 71 minutes becomes 71 minutes.

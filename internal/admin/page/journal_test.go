@@ -15,7 +15,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // ended is a request that the journal might want.
 func ended(path string, at time.Time, took time.Duration, o policy.Outcome, attempts int) *proxy.Ended {
 	e := &proxy.Ended{Route: "default", Method: []byte("GET"), Path: []byte(path), Began: at.Add(-took), Took: took, Code: 200, Outcome: o, Attempts: attempts}
-	for i := range min(attempts, maxSteps) {
+	for i := range min(attempts, 8) {
 		e.Steps = append(e.Steps, proxy.Step{Began: time.Duration(i) * time.Second, Took: time.Millisecond, Status: 503, Class: policy.Rejected})
 	}
 	return e
@@ -134,7 +134,7 @@ func TestRecordsAreCutToSize(t *testing.T) {
 	j.offer(e)
 	got, _ := j.read(noon)
 	r := got.Failed[0]
-	if len(r.Path) != maxPath+len("…") || !strings.HasSuffix(r.Path, "…") || len(r.Method) != maxMethod || len(r.Attempts) != maxSteps || r.Count != 1000 {
+	if len(r.Path) != maxPath+len("…") || !strings.HasSuffix(r.Path, "…") || len(r.Method) != maxMethod+len("…") || len(r.Attempts) != 8 || r.Count != 1000 {
 		t.Errorf("%+v", r)
 	}
 	if r.ID != strings.Repeat("i", maxID)+"…" {

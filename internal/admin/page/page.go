@@ -9,7 +9,7 @@
 // maxRoutes routes and maxUpstreams upstreams, read every Step, and a few requests.
 // docs/decisions/0014-page.md adds up the bytes. On the path of a request it reads two numbers
 // when the request ends. A request that failed, was retried or was among the slowest is copied,
-// cut to a fixed size, unless another request is being copied.
+// cut to a limited size, unless another request is being copied.
 //
 // It never shows queries, headers or bodies.
 package page
@@ -106,7 +106,6 @@ type Page struct {
 
 	mu      sync.Mutex // guards all fields below
 	history history
-	frames  frames
 }
 
 // maxHost bounds the host's name, in bytes. Linux allows 64.

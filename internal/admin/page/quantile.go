@@ -6,24 +6,20 @@ import (
 	"github.com/retryproxy/retryproxy/metrics"
 )
 
-// buckets count durations, as metrics.Counts does.
-type buckets [metrics.NumBuckets]uint32
-
 var edges = metrics.DurationEdges()
 
-// total returns how many durations were counted.
-func (b *buckets) total() (sum uint32) {
-	for _, n := range b {
-		sum += n
+func sum(counts []uint32) (all uint32) {
+	for _, n := range counts {
+		all += n
 	}
-	return sum
+	return all
 }
 
-// quantile estimates the q-quantile, 0 < q <= 1, in microseconds, as Prometheus does. It assumes
+// quantile estimates the q-quantile of durations, 0 < q <= 1, in microseconds, as Prometheus does. It assumes
 // that values are evenly distributed within a bucket, and uses the last edge for values above it.
 // It returns 0 if nothing was counted.
-func (b *buckets) quantile(q float64) uint32 {
-	total := b.total()
+func quantile(b *[metrics.NumBuckets]uint32, q float64) uint32 {
+	total := sum(b[:])
 	if total == 0 {
 		return 0
 	}

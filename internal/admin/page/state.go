@@ -40,7 +40,7 @@ type Route struct {
 type Span struct {
 	Seconds       float64 `json:"seconds"`
 	Requests      uint32  `json:"requests"`
-	FirstTry      uint32  `json:"first_try"`
+	FirstAttempt  uint32  `json:"first_attempt"`
 	Recovered     uint32  `json:"recovered"`
 	Failed        uint32  `json:"failed"`
 	ClientEnd     uint32  `json:"client_end"` // the client left, or its request was refused
@@ -63,11 +63,11 @@ type Count struct {
 
 // RouteHistory holds the points of the last minutes, the latest last.
 type RouteHistory struct {
-	FirstTry   []uint32 `json:"first_try"`
-	Recovered  []uint32 `json:"recovered"`
-	Failed     []uint32 `json:"failed"`
-	P99        []uint32 `json:"p99"`
-	AttemptP99 []uint32 `json:"attempt_p99"`
+	FirstAttempt []uint32 `json:"first_attempt"`
+	Recovered    []uint32 `json:"recovered"`
+	Failed       []uint32 `json:"failed"`
+	P99          []uint32 `json:"p99"`
+	AttemptP99   []uint32 `json:"attempt_p99"`
 }
 
 // Upstream is the state of one upstream.
@@ -115,11 +115,6 @@ func (p *Page) State(now time.Time) State {
 	upstreams, process := p.options.Upstreams(), p.options.Process()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state(now, process, upstreams)
-}
-
-// state does what State does. It is called with p.mu held.
-func (p *Page) state(now time.Time, process Process, upstreams []metrics.Upstream) State {
 	h := &p.history
 	s := State{
 		AtMS: now.UnixMilli(), Version: p.options.Version, Host: p.options.Host, UptimeMS: now.Sub(p.started).Milliseconds(), StepMS: Step.Milliseconds(),
@@ -151,43 +146,42 @@ func queued(upstreams []metrics.Upstream, process Process) Queue {
 }
 
 func (h *history) route(r *routeHistory, now time.Time) Route {
-	live := r.route.Read()
-	c := countsOf(&live)
-	tick := (h.looks + 1) % 2 // the older one
-	mark := (h.looks/marksEvery + 1) % numMarks
-	last := c.since(&r.marks[mark])
-	recent := c.since(&r.ticks[tick])
+	c := r.route.Read()
+	recent, first := h.step(1), h.step(Points)
+	last, latest := c.Since(&r.steps[first]), c.Since(&r.steps[recent])
 	out := Route{
-		Name: r.route.Name(), InFlight: live.InFlight, Waiting: live.Waiting,
-		Now: recent.span(now.Sub(h.tickAt[tick])), Last: last.span(now.Sub(h.markAt[mark])),
+		Name: r.route.Name(), InFlight: r.route.InFlight(), Waiting: r.route.Waiting(),
+		Now: spanOf(&latest, now.Sub(h.at[recent])), Last: spanOf(&last, now.Sub(h.at[first])),
 		Outcomes: []Count{}, Retried: []Count{},
 	}
 	for _, o := range policy.AllOutcomes() {
-		if n := last.outcomes[o]; n > 0 && kinds[o] >= failed {
+		if n := last.Outcomes[o]; n > 0 && kinds[o] >= failed {
 			out.Outcomes = append(out.Outcomes, Count{Name: o.String(), Why: o.Explain(), Kind: kinds[o].String(), Count: n})
 		}
 	}
 	for _, why := range policy.AllReasons() {
-		if n := last.retries[why]; n > 0 {
+		if n := last.Retries[why]; n > 0 {
 			out.Retried = append(out.Retried, Count{Name: why.String(), Why: why.Explain(), Count: n})
 		}
 	}
-	for i := range Points {
-		pt := &r.points[(h.looks+1+i)%Points]
-		t := &out.History
-		t.FirstTry, t.Recovered, t.Failed = append(t.FirstTry, pt.kinds[firstTry]), append(t.Recovered, pt.kinds[recovered]), append(t.Failed, pt.kinds[failed])
-		t.P99, t.AttemptP99 = append(t.P99, pt.p99), append(t.AttemptP99, pt.attemptP99)
+	t := &out.History
+	for i := Points; i > 0; i-- {
+		d := r.steps[h.step(i-1)].Since(&r.steps[h.step(i)])
+		k := byKind(&d)
+		t.FirstAttempt, t.Recovered, t.Failed = append(t.FirstAttempt, k[firstAttempt]), append(t.Recovered, k[recovered]), append(t.Failed, k[failed])
+		t.P99, t.AttemptP99 = append(t.P99, quantile(&d.Requests, 0.99)), append(t.AttemptP99, quantile(&d.Attempts, 0.99))
 	}
 	return out
 }
 
-func (c *counts) span(d time.Duration) Span {
-	k := c.byKind()
+// spanOf returns what was counted in a stretch of that length.
+func spanOf(c *metrics.Counts, d time.Duration) Span {
+	k := byKind(c)
 	return Span{
-		Seconds: d.Seconds(), Requests: k[firstTry] + k[recovered] + k[failed] + k[clientEnd],
-		FirstTry: k[firstTry], Recovered: k[recovered], Failed: k[failed], ClientEnd: k[clientEnd], Retries: c.retried(),
-		P50: c.requests.quantile(0.5), P99: c.requests.quantile(0.99), AttemptP50: c.attempts.quantile(0.5), AttemptP99: c.attempts.quantile(0.99),
-		Timed: c.requests.total(), TimedAttempts: c.attempts.total(),
+		Seconds: d.Seconds(), Requests: k[firstAttempt] + k[recovered] + k[failed] + k[clientEnd],
+		FirstAttempt: k[firstAttempt], Recovered: k[recovered], Failed: k[failed], ClientEnd: k[clientEnd], Retries: sum(c.Retries[:]),
+		P50: quantile(&c.Requests, 0.5), P99: quantile(&c.Requests, 0.99), AttemptP50: quantile(&c.Attempts, 0.5), AttemptP99: quantile(&c.Attempts, 0.99),
+		Timed: sum(c.Requests[:]), TimedAttempts: sum(c.Attempts[:]),
 	}
 }
 
@@ -225,8 +219,4 @@ func (p *upstreamPoint) state() string {
 		return ""
 	}
 	return p.breaker.String()
-}
-
-func (k kind) String() string {
-	return [...]string{"first_try", "recovered", "failed", "client_end"}[k]
 }
