@@ -64,7 +64,7 @@ func Run(ctx context.Context, o Options) error {
 	fmt.Fprint(o.Out, opening(&o, up.url(), p))
 	t := newTraffic(o.Seed, o.Rate, up.url(), p.url)
 	began := time.Now()
-	t.show(ctx, until, func() { fmt.Fprint(o.Out, t.line(time.Since(began))) })
+	t.run(ctx, until, func() { fmt.Fprint(o.Out, t.line(time.Since(began))) })
 	fmt.Fprint(o.Out, "\n"+t.report(time.Since(began), up, p.counts(t.tally[proxied].requests())))
 	return nil
 }

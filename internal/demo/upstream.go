@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"encoding/json"
-	"hash/crc32"
 	"io"
 	"log"
 	"net"
@@ -25,7 +24,6 @@ type answer struct {
 	Path    string `json:"path"`
 	Attempt uint64 `json:"attempt"` // 1 if sent without retryproxy
 	Bytes   int    `json:"bytes"`   // of the request's body
-	Sum     uint32 `json:"crc32"`   // of the request's body
 }
 
 // flaky is the upstream: an HTTP server on loopback that fails as weather decides.
@@ -88,9 +86,9 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case cut:
 		resetConnection(w)
 	case slow:
-		reply(w, r, slowAnswer, answer{r.URL.Path, attempt, len(body), crc32.ChecksumIEEE(body)})
+		reply(w, r, slowAnswer, answer{r.URL.Path, attempt, len(body)})
 	default:
-		reply(w, r, fineAnswer, answer{r.URL.Path, attempt, len(body), crc32.ChecksumIEEE(body)})
+		reply(w, r, fineAnswer, answer{r.URL.Path, attempt, len(body)})
 	}
 }
 

@@ -70,7 +70,7 @@ func TestEachFateOnTheWire(t *testing.T) {
 			continue
 		}
 		var a answer
-		if want := (answer{"/upload/1", 1, 5, 0x3610a686}); c.status == 200 && (json.Unmarshal(body, &a) != nil || a != want) {
+		if want := (answer{"/upload/1", 1, 5}); c.status == 200 && (json.Unmarshal(body, &a) != nil || a != want) {
 			t.Errorf("fate %d: body %s, want %+v", c.fate, body, want)
 		}
 	}
