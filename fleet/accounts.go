@@ -24,14 +24,12 @@ func (f *Fleet) balanceOf(ctx context.Context, key uint64, a *ratelimit.Account)
 	for i := range a.Learnt {
 		args = appendObservation(args, &a.Learnt[i])
 	}
-	reply, err := f.link.run(ctx, accountScript, []string{f.tokensKey(key)}, args...)
+	reply, err := f.link.run(ctx, accountScript, []string{f.key("tokens", key)}, args...)
 	if err != nil {
 		return nil, err
 	}
 	return parseBalance(reply)
 }
-
-func decimal(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 func appendObservation(args []any, o *ratelimit.Observation) []any {
 	level, rejected := "", 0

@@ -133,12 +133,12 @@ func TestAHostileAccount(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joined(t, s)
 	for _, text := range []string{"", "x", "first a b\n1 2 3", "first - 0\n3 1 0 -5 nan 0 0 0 0 0 0 0 0 0 0 0 0", "first - 0\n3 1 0 inf inf inf 0 0 0 0 0 0 0 0 0 0 0"} {
-		s.Do("SET", p.tokensKey(9), text)
+		s.Do("SET", p.key("tokens", 9), text)
 		if b := p.tell(9, ratelimit.Account{Wants: true, Next: ratelimit.Cost{Output: 1}}); !b.Granted {
 			t.Errorf("%q: %+v", text, b)
 		}
 	}
-	if left := s.Do("PTTL", p.tokensKey(9)).(int64); left < 1 {
+	if left := s.Do("PTTL", p.key("tokens", 9)).(int64); left < 1 {
 		t.Errorf("the key stays for %d ms", left)
 	}
 	for _, reply := range []any{nil, []any{int64(1)}, []any{"1", "2", "3"}, []any{int64(1), "x", "3"}, []any{int64(1), "2", "3", "not a bucket"}} {

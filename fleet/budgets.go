@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/budget"
@@ -11,10 +10,6 @@ import (
 // BudgetWanted is the function for proxy.Config.BudgetWanted: a budget has something to
 // report. It does not block.
 func (f *Fleet) BudgetWanted() { notify(f.retriesSpent) }
-
-func (f *Fleet) budgetKey(key uint64) string {
-	return f.prefix + "budget:" + strconv.FormatUint(key, 16)
-}
 
 // shareBudgets shares the retry budgets of all processes, until ctx ends.
 func (f *Fleet) shareBudgets(ctx context.Context, local Local) {
@@ -39,9 +34,8 @@ func (f *Fleet) shareBudget(ctx context.Context, a budget.Report, local Local) {
 		local.FailBudgetReport(a.Key)
 		return
 	}
-	number := func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
 	c := a.Config
-	level, err := f.link.number(ctx, budgetScript, []string{f.budgetKey(a.Key)}, number(c.Ratio), number(c.MinPerSecond), c.Burst, a.Requests, a.Spent)
+	level, err := f.link.number(ctx, budgetScript, []string{f.key("budget", a.Key)}, decimal(c.Ratio), decimal(c.MinPerSecond), c.Burst, a.Requests, a.Spent)
 	if err != nil {
 		local.FailBudgetReport(a.Key)
 		return

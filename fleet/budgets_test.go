@@ -26,7 +26,7 @@ func TestTheBudgetsScriptIsTheLedger(t *testing.T) {
 			t.Fatalf("%d: %+v: the engine says %v, the ledger %v", i, a, got, want)
 		}
 	}
-	if left := s.Do("PTTL", p.budgetKey(1)).(int64); left <= 0 {
+	if left := s.Do("PTTL", p.key("budget", 1)).(int64); left <= 0 {
 		t.Error("kept for ever")
 	}
 }
@@ -43,7 +43,7 @@ func TestABudgetOfTwoProcesses(t *testing.T) {
 	if level, ok := b.settleOne(budget.Report{Key: 1, Config: config, Requests: 100, Spent: 40}); !ok || level > 10.1 || level < -15 {
 		t.Errorf("%v, %v", level, ok)
 	}
-	s.Do("HSET", a.budgetKey(1), "level", "inf", "recent", "nan", "at", "x")
+	s.Do("HSET", a.key("budget", 1), "level", "inf", "recent", "nan", "at", "x")
 	a.settleOne(budget.Report{Key: 1, Config: config})
 	if level, ok := a.settleOne(budget.Report{Key: 1, Config: config}); !ok || level != 10 {
 		t.Errorf("after nonsense: %v, %v", level, ok)

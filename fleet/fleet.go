@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -139,6 +140,14 @@ func (f *Fleet) leave() {
 }
 
 func (f *Fleet) membersKey() string { return f.prefix + "members" }
+
+// key returns the name of what is shared under a key of the data path.
+func (f *Fleet) key(what string, key uint64) string {
+	return f.prefix + what + ":" + strconv.FormatUint(key, 16)
+}
+
+// decimal returns a number for a script, in a form that Lua parses exactly.
+func decimal(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 // spread returns d plus or minus a tenth, so that processes that start together do not stay
 // synchronised.

@@ -34,8 +34,6 @@ type link struct {
 	failed     int        // consecutive failed calls
 	loggedLost bool       // the loss was logged
 	since      time.Time  // when it stopped responding
-
-	wrongKeys map[string]bool // keys of another type that were logged
 }
 
 // Timeouts of the engine. Only background goroutines wait for it, so they are long compared
@@ -67,7 +65,7 @@ func newLink(o *Options) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{log: o.Log, name: o.Engine.Name(), wrongKeys: map[string]bool{}}
+	l := &link{log: o.Log, name: o.Engine.Name()}
 	if l.log == nil {
 		l.log = zap.NewNop()
 	}
@@ -168,39 +166,10 @@ func (l *link) run(ctx context.Context, s *redis.Script, keys []string, args ...
 		reply, err = s.Run(ctx, l.client, keys, args...).Result()
 		return err
 	})
-	switch {
-	case ctx.Err() != nil:
-	case isWrongType(err):
-		l.logWrongType(keys, err)
-		l.recordResult(nil) // the engine responds
-	default:
+	if ctx.Err() == nil {
 		l.recordResult(err)
 	}
 	return reply, err
-}
-
-// isWrongType reports whether a key has a value of another type than ours, because another
-// program uses its name. Then the state of that key is not shared; everything else is.
-func isWrongType(err error) bool {
-	var answer redis.Error
-	return errors.As(err, &answer) && strings.Contains(answer.Error(), "WRONGTYPE")
-}
-
-// maxWrongKeys limits how many keys are logged.
-const maxWrongKeys = 100
-
-// logWrongType logs a key of another type once.
-func (l *link) logWrongType(keys []string, err error) {
-	name := strings.Join(keys, " ")
-	l.mu.Lock()
-	logged := l.wrongKeys[name] || len(l.wrongKeys) >= maxWrongKeys
-	if !logged {
-		l.wrongKeys[name] = true
-	}
-	l.mu.Unlock()
-	if !logged {
-		l.log.Warn("a key at the shared engine has a value of another type; what is kept under it is not shared", zap.String("engine", l.name), zap.String("key", name), zap.Error(err))
-	}
 }
 
 // number runs a script that replies with a whole number.

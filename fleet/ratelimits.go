@@ -2,8 +2,6 @@ package fleet
 
 import (
 	"context"
-	"math"
-	"strconv"
 	"sync"
 	"time"
 
@@ -21,14 +19,6 @@ func notify(ch chan<- struct{}) {
 	case ch <- struct{}{}:
 	default:
 	}
-}
-
-func (f *Fleet) tokensKey(key uint64) string {
-	return f.prefix + "tokens:" + strconv.FormatUint(key, 16)
-}
-
-func (f *Fleet) rateLimitKey(key uint64) string {
-	return f.prefix + "ratelimit:" + strconv.FormatUint(key, 16)
 }
 
 // leaseSlots leases slots of rate limits as they are wanted, until ctx ends.
@@ -89,12 +79,10 @@ func (f *Fleet) leaseOne(ctx context.Context, a ratelimit.LeaseRequest) (ratelim
 		b, err := f.balanceOf(ctx, a.Key, a.Account)
 		return ratelimit.LeaseGrant{Balance: b}, err
 	}
-	micro := func(d time.Duration) string {
-		return strconv.FormatFloat(float64(d)/float64(time.Microsecond), 'f', 3, 64)
-	}
-	reply, err := f.link.run(ctx, leaseScript, []string{f.rateLimitKey(a.Key)}, micro(a.Gap), a.Want, a.Charge, ratelimit.RateLimitHorizon.Microseconds(),
-		micro(max(a.Share, a.Gap)), strconv.FormatFloat(a.Rate, 'f', 4, 64), a.Every.Microseconds(),
-		micro(time.Second/ratelimit.LedgerRequestsPerSecond), ratelimit.RateLimitMaxRest.Microseconds(), ratelimit.RateLimitRequestInterval.Microseconds(), strconv.FormatFloat(a.Owed, 'f', 4, 64))
+	micro := func(d time.Duration) string { return decimal(float64(d) / float64(time.Microsecond)) }
+	reply, err := f.link.run(ctx, leaseScript, []string{f.key("ratelimit", a.Key)}, micro(a.Gap), a.Want, a.Charge, ratelimit.RateLimitHorizon.Microseconds(),
+		micro(max(a.Share, a.Gap)), decimal(a.Rate), a.Every.Microseconds(),
+		micro(time.Second/ratelimit.LedgerRequestsPerSecond), ratelimit.RateLimitMaxRest.Microseconds(), ratelimit.RateLimitRequestInterval.Microseconds(), decimal(a.Owed))
 	if err != nil {
 		return ratelimit.LeaseGrant{}, err
 	}
@@ -112,6 +100,5 @@ func (f *Fleet) leaseOne(ctx context.Context, a ratelimit.LeaseRequest) (ratelim
 	if n[0] > int64(a.Want) {
 		return ratelimit.LeaseGrant{}, errReply
 	}
-	micros := func(n int64) time.Duration { return time.Duration(min(n, math.MaxInt64/2000)) * time.Microsecond }
 	return ratelimit.LeaseGrant{Slots: int(n[0]), Ahead: micros(n[1]), Reserved: int(n[2]), Rest: micros(n[3])}, nil
 }

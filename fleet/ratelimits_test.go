@@ -118,7 +118,7 @@ func TestASlotWithoutAnEngine(t *testing.T) {
 func TestHostileRateLimit(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joined(t, s)
-	key := p.rateLimitKey(1)
+	key := p.key("ratelimit", 1)
 	for _, value := range []string{"", "x", "-1", "1e300", "inf", "99999999999999999999", "nan nan", "1 nan", "inf inf", "1e300 1e300", "-1 -1", "1 2 3"} {
 		s.Do("SET", key, value)
 		g, ok := p.requestLease(ratelimit.LeaseRequest{Key: 1, Gap: time.Millisecond, Want: 3})
