@@ -2,16 +2,14 @@
 // each other: the Grafana dashboard, the PrometheusRule and the chart's copy of
 // the rules.
 //
-//	go run ./deploy/generate [--check | --queries | --query-tests] [DIRECTORY]
+//	go run ./deploy/generate [--queries | --query-tests] [DIRECTORY]
 //
-// DIRECTORY is the root of the tree, by default the present one. With --check
-// it writes nothing and fails when a file is stale. With --queries it prints
-// the dashboard's queries as a rules file, for promtool to parse. With
-// --query-tests it prints the tests of docs/reference/queries.md, for promtool to run.
+// DIRECTORY is the root of the tree, by default the current one. With --queries it writes nothing and
+// prints the dashboard's queries as a rules file, for promtool to parse. With --query-tests it prints
+// the tests of docs/reference/queries.md, for promtool to run.
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"io"
@@ -27,7 +25,6 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	f := flag.NewFlagSet("generate", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	check := f.Bool("check", false, "write nothing, fail when a file is stale")
 	queries := f.Bool("queries", false, "write nothing, print the dashboard's queries as a rules file for promtool")
 	tests := f.Bool("query-tests", false, "write nothing, print the tests of docs/reference/queries.md for promtool")
 	if err := f.Parse(args); err != nil || f.NArg() > 1 {
@@ -60,18 +57,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		})
 	}
 	files, err := generate(root)
-	if err == nil && !*check {
+	if err == nil {
 		err = write(root, files)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "generate:", err)
 		return 1
 	}
-	stale := staleOf(root, files)
-	for _, path := range stale {
-		fmt.Fprintln(stderr, path, "is stale; run make dashboard")
-	}
-	return min(len(stale), 1)
+	return 0
 }
 
 // printed prints what of returns.
@@ -116,14 +109,4 @@ func write(root string, files []file) error {
 		}
 	}
 	return nil
-}
-
-func staleOf(root string, files []file) (stale []string) {
-	for _, f := range files {
-		present, err := os.ReadFile(filepath.Join(root, f.path))
-		if err != nil || !bytes.Equal(present, f.content) {
-			stale = append(stale, f.path)
-		}
-	}
-	return stale
 }
