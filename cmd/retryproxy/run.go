@@ -116,10 +116,25 @@ func dispatch(ctx context.Context, o *outside) error {
 	}
 	c := find(name)
 	if c == nil {
-		fmt.Fprintf(o.stderr, "retryproxy: unknown command %q; see retryproxy help\n", name)
-		return errUsage
+		return o.unknown(name)
 	}
 	return c.run(ctx, &call{outside: o, command: c, args: args, all: commands()})
+}
+
+// unknown reports a command that there is not.
+func (o *outside) unknown(name string) error {
+	var names []string
+	for _, c := range commands() {
+		if !c.hidden {
+			names = append(names, c.name)
+		}
+	}
+	hint := "see retryproxy help"
+	if meant := config.Nearest(name, names); meant != "" {
+		hint = "did you mean " + meant + "?"
+	}
+	fmt.Fprintf(o.stderr, "retryproxy: unknown command %q; %s\n", name, hint)
+	return errUsage
 }
 
 func isHelp(arg string) bool {
@@ -145,8 +160,7 @@ func help(o *outside, args []string) error {
 	}
 	c := find(args[0])
 	if c == nil {
-		fmt.Fprintf(o.stderr, "retryproxy: unknown command %q; see retryproxy help\n", args[0])
-		return errUsage
+		return o.unknown(args[0])
 	}
 	return c.run(context.Background(), &call{outside: o, command: c, args: []string{"-h"}, all: commands()})
 }

@@ -162,3 +162,12 @@ func distance(a, b string, limit int) int {
 	}
 	return last[len(b)]
 }
+
+// Nearest returns the one of names that may have been meant by name, or "" if none is near.
+func Nearest(name string, names []string) string {
+	keys := map[string]*Setting{}
+	for _, each := range names {
+		keys[each] = nil
+	}
+	return nearest(name, keys)
+}
