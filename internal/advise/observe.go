@@ -2,9 +2,11 @@ package advise
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/retryproxy/retryproxy/internal/adminclient"
@@ -57,4 +59,61 @@ func askSettings(ctx context.Context, ask adminclient.Ask) (map[string]InForce, 
 		return nil, err
 	}
 	return ParseSettings(text)
+}
+
+// InForce holds the current settings of a route that advice uses.
+type InForce struct {
+	DryRun         bool
+	MaxRetries     int
+	AttemptTimeout time.Duration     // 0: none
+	RequestTimeout time.Duration     // 0: none
+	QueueTimeout   time.Duration     // the longest wait for an upstream that is down; 0: none
+	Values         map[string]string // by key, in the syntax of the settings
+}
+
+// defaults applies to a process that does not show its settings.
+func defaults() InForce {
+	return InForce{MaxRetries: 3, RequestTimeout: 30 * time.Second, QueueTimeout: 20 * time.Second}
+}
+
+// ParseSettings parses a response of /config.
+func ParseSettings(text string) (map[string]InForce, error) {
+	var config struct {
+		Routes []struct {
+			Name     string `json:"name"`
+			Settings map[string]struct {
+				Value string `json:"value"`
+			} `json:"settings"`
+		} `json:"routes"`
+	}
+	if err := json.Unmarshal([]byte(text), &config); err != nil {
+		return nil, fmt.Errorf("read the settings in force: %w", err)
+	}
+	routes := map[string]InForce{}
+	for _, r := range config.Routes {
+		now := defaults()
+		now.Values = map[string]string{}
+		for key, s := range r.Settings {
+			now.Values[key] = s.Value
+		}
+		now.DryRun = now.Values["DRY_RUN"] == "true"
+		if n, err := strconv.Atoi(now.Values["MAX_RETRIES"]); err == nil {
+			now.MaxRetries = n
+		}
+		now.AttemptTimeout = 0 // also with auto
+		parseTime(&now.AttemptTimeout, now.Values["ATTEMPT_TIMEOUT"])
+		parseTime(&now.RequestTimeout, now.Values["REQUEST_TIMEOUT"])
+		parseTime(&now.QueueTimeout, now.Values["QUEUE_TIMEOUT"])
+		if now.Values["BREAKER"] != "queue" {
+			now.QueueTimeout = 0
+		}
+		routes[r.Name] = now
+	}
+	return routes, nil
+}
+
+func parseTime(to *time.Duration, s string) {
+	if d, err := time.ParseDuration(s); err == nil {
+		*to = d
+	}
 }

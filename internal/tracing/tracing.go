@@ -25,6 +25,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/internal/boundedlog"
 )
 
 // Tracing implements proxytrace.Tracer. It is safe for concurrent use.
@@ -63,6 +65,30 @@ func Start(ctx context.Context, version string, log *zap.Logger) (*Tracing, erro
 func (t *Tracing) Shutdown(ctx context.Context) error {
 	defer t.reporter.bound.Flush()
 	return t.provider.Shutdown(ctx)
+}
+
+// reporter logs errors of the SDK: the first of each minute. A collector that is down fails
+// every five seconds; the other errors are only counted.
+type reporter struct {
+	log   *zap.Logger
+	bound boundedlog.Limiter
+}
+
+func newReporter(log *zap.Logger) *reporter {
+	r := &reporter{log: log}
+	r.bound.PerMinute, r.bound.OnSuppressed = 1, r.tell
+	return r
+}
+
+// Handle implements otel.ErrorHandler. It is safe for concurrent use.
+func (r *reporter) Handle(err error) {
+	if r.bound.Allow() {
+		r.log.Warn("OpenTelemetry reports an error; requests are not affected", zap.Error(err))
+	}
+}
+
+func (r *reporter) tell(suppressed int) {
+	r.log.Warn("more errors of OpenTelemetry, lines suppressed", zap.Int("count", suppressed))
 }
 
 // withoutValues removes values that the exporter could not parse:
