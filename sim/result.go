@@ -33,7 +33,7 @@ type Result struct {
 
 	length time.Duration
 	overAt time.Duration // end of the first fault; 0: not yet
-	ticks  []Second      // the same counts per tickTime
+	ticks  []Second      // the counts per tickTime
 
 	atOnce  int           // requests in the server now
 	carried time.Duration // index of the first tick without the current level
@@ -44,21 +44,16 @@ const tickTime = 100 * time.Millisecond
 
 func newResult(c *Config) *Result {
 	return &Result{
-		First:   Never,
-		length:  c.Length,
-		Seconds: make([]Second, c.Length/time.Second+1),
-		ticks:   make([]Second, c.Length/tickTime+1),
+		First:  Never,
+		length: c.Length,
+		ticks:  make([]Second, c.Length/tickTime+1),
 	}
 }
 
-func (r *Result) at(now time.Duration) (*Second, *Second) {
-	return &r.Seconds[now/time.Second], &r.ticks[now/tickTime]
-}
+func (r *Result) at(now time.Duration) *Second { return &r.ticks[now/tickTime] }
 
 func (r *Result) good(now time.Duration) {
-	a, b := r.at(now)
-	a.Good++
-	b.Good++
+	r.at(now).Good++
 	if r.overAt > 0 && r.First == Never {
 		r.First = now - r.overAt
 	}
@@ -71,42 +66,32 @@ func (r *Result) over(index int, now time.Duration) {
 	}
 }
 
-func (r *Result) bad(now time.Duration) {
-	a, b := r.at(now)
-	a.Bad++
-	b.Bad++
-}
-
-func (r *Result) late(now time.Duration) {
-	a, b := r.at(now)
-	a.Late++
-	b.Late++
-}
+func (r *Result) bad(now time.Duration)  { r.at(now).Bad++ }
+func (r *Result) late(now time.Duration) { r.at(now).Late++ }
 
 // level records the number of requests in the server from now on.
 func (r *Result) level(now time.Duration, atOnce int) {
 	r.until(now)
-	a, b := r.at(now)
-	a.AtOnce = max(a.AtOnce, atOnce)
-	b.AtOnce = max(b.AtOnce, atOnce)
+	t := r.at(now)
+	t.AtOnce = max(t.AtOnce, atOnce)
 	r.atOnce = atOnce
 }
 
 // until records the current level in the ticks that began since the last change.
 func (r *Result) until(now time.Duration) {
 	for r.carried*tickTime <= now && int(r.carried) < len(r.ticks) {
-		a, b := r.at(r.carried * tickTime)
-		a.AtOnce = max(a.AtOnce, r.atOnce)
-		b.AtOnce = max(b.AtOnce, r.atOnce)
+		t := &r.ticks[r.carried]
+		t.AtOnce = max(t.AtOnce, r.atOnce)
 		r.carried++
 	}
 }
 
 func (r *Result) finish() {
 	r.until(r.length)
-	n := int(r.length / time.Second)
-	r.Seconds = r.Seconds[:n]
 	r.ticks = r.ticks[:int(r.length/tickTime)]
+	for at := time.Duration(0); at+time.Second <= r.length; at += time.Second {
+		r.Seconds = append(r.Seconds, r.Sum(at, at+time.Second))
+	}
 }
 
 // Recorded returns the Result of a storm that was played elsewhere, such as with real processes, from

@@ -21,20 +21,13 @@ type job struct {
 	awaited bool // a client or proxy waits for its response
 }
 
-// jobBlock is the number of jobs that are allocated at once: a collapsed server has
-// millions of them, and growing a slice would copy them all.
-type jobBlock [1 << jobBits]job
-
-const jobBits = 10
-
 type server struct {
 	*world
-	blocks  []*jobBlock // all jobs; see job
-	made    int32       // jobs allocated
-	free    []int32     // unused jobs
-	ended   job         // scratch for end
-	powers  []float64   // cache of slowness, 0 = not computed yet
-	atOnce  int         // requests in progress, without the backlog
+	jobs    []job
+	free    []int32 // unused jobs
+	ended   job     // scratch for end
+	atOnce  int     // requests in progress, without the backlog
+	growth  float64 // of the logarithm of the response time, for each request above Free
 	stopped bool
 	killed  bool
 	reject  *Fault
@@ -57,23 +50,16 @@ type ticket struct {
 	serial uint32
 }
 
-func (s *server) init(w *world) { s.world, s.times, s.parkFrom = w, 1, time.Second }
+func (s *server) init(w *world) {
+	s.world, s.times, s.parkFrom = w, 1, time.Second
+	s.growth = math.Log(w.Server.Factor) / w.Server.Step
+}
 
 // accepts reports whether a connection is possible.
 func (s *server) accepts() bool { return !s.killed }
 
-// job returns a job by its index. The pointer stays valid.
-func (s *server) job(i int32) *job { return &s.blocks[i>>jobBits][i&(1<<jobBits-1)] }
-
-// more allocates another job and returns its index.
-func (s *server) more() int32 {
-	i := s.made
-	if int(i>>jobBits) == len(s.blocks) {
-		s.blocks = append(s.blocks, new(jobBlock))
-	}
-	s.made++
-	return i
-}
+// job returns a job by its index. The pointer is valid until take.
+func (s *server) job(i int32) *job { return &s.jobs[i] }
 
 // take adds a request to the server and returns the index of its job.
 func (s *server) take(client int32, turn uint32) int32 {
@@ -81,7 +67,8 @@ func (s *server) take(client int32, turn uint32) int32 {
 	if n := len(s.free); n > 0 {
 		i, s.free = s.free[n-1], s.free[:n-1]
 	} else {
-		i = s.more()
+		i = int32(len(s.jobs))
+		s.jobs = append(s.jobs, job{})
 	}
 	s.result.Sent++
 	j := s.job(i)
@@ -115,26 +102,10 @@ func (s *server) need(j *job, atOnce int) time.Duration {
 	}
 	base := float64(s.Server.Base) * j.times * s.times
 	if over := atOnce - s.Server.Free; over > 0 {
-		base *= s.slowness(over)
+		base *= math.Exp(s.growth * float64(over))
 	}
 	return time.Duration(min(base, float64(aDay)))
 }
-
-// slowness returns Factor^(over/Step), cached for repeated values.
-func (s *server) slowness(over int) float64 {
-	if over >= len(s.powers) {
-		if over >= maxPowers {
-			return math.Pow(s.Server.Factor, float64(over)/s.Server.Step)
-		}
-		s.powers = append(s.powers, make([]float64, over+1-len(s.powers))...)
-	}
-	if s.powers[over] == 0 {
-		s.powers[over] = math.Pow(s.Server.Factor, float64(over)/s.Server.Step)
-	}
-	return s.powers[over]
-}
-
-const maxPowers = 1 << 16
 
 const aDay = 24 * time.Hour
 
@@ -256,9 +227,9 @@ func (s *server) resume() {
 func (s *server) die() {
 	s.atOnce, s.backlog, s.frozen, s.parked, s.level = 0, nil, nil, nil, 0
 	s.result.level(s.now, 0)
-	for i := range s.made {
-		if s.job(i).live {
-			s.end(i, 0)
+	for i := range s.jobs {
+		if s.jobs[i].live {
+			s.end(int32(i), 0)
 		}
 	}
 }
