@@ -163,9 +163,6 @@ func (p *proxies) attempt(c int32) {
 		p.refused(c)
 		return
 	}
-	if x := p.of(c); t.permit.Probe() {
-		p.handleSignal(x, x.guard.Accepted(p.now)) // its connection is a new one
-	}
 	t.sent = true
 	p.act(c)
 	t.job = p.server.take(c, p.turns[c])
@@ -278,12 +275,13 @@ func (p *proxies) leave(c int32) {
 	}
 }
 
-// abandon stops waiting for an attempt, which continues at the server.
+// abandon stops waiting for an attempt, which continues at the server. Only the connection of a
+// probe stays open.
 func (p *proxies) abandon(c int32, kind breaker.EndKind) {
 	t := &p.attempts[c]
 	x := p.of(c)
 	j := p.server.job(t.job)
-	permit, s := x.guard.Abandon(t.permit, p.now, breaker.AttemptEnd{Kind: kind, Key: 1, Closed: p.Proxy.Hangup && !t.permit.Probe()})
+	permit, s := x.guard.Abandon(t.permit, p.now, breaker.AttemptEnd{Kind: kind, Key: 1, Closed: !t.permit.Probe()})
 	j.permit, t.permit = permit, breaker.Permit{}
 	j.awaited = false
 	p.handleSignal(x, s)
@@ -329,6 +327,13 @@ func (p *proxies) timer(e event) {
 	}
 	x.timerAt = backoff.Forever
 	s := x.guard.Expire(p.now)
+	if permit, due := x.guard.Probe(p.now); due {
+		kind := breaker.Refused
+		if p.server.accepts() {
+			kind = breaker.Connected
+		}
+		s |= x.guard.Release(permit, p.now, breaker.AttemptEnd{Kind: kind})
+	}
 	if s&breaker.SignalWake != 0 {
 		p.dequeue(x)
 	}

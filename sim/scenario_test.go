@@ -197,7 +197,7 @@ func further() []Scenario {
 			through(func(c *Config) {
 				c.Proxy.Guard.NoBreaker = true
 				c.Proxy.Guard.ConcurrencyLimit, c.Proxy.Guard.FixedLimit = breaker.ConcurrencyLimitFixed, 60
-			}), Goal{Good: 3 * time.Second, Errors: 6 * time.Second, AtOnce: 800}},
+			}), Goal{Good: 4 * time.Second, Errors: 6 * time.Second, AtOnce: 800}}, // abandoned attempts are freed all together, every 4 s
 		{"stop-five", "Stopped; five proxies.", through(func(c *Config) { c.Proxies = 5 }), goal},
 		{"stop-spread", "Stopped; times of single answers differ (lognormal, 0.5).",
 			through(func(c *Config) { c.Server.Spread = 0.5 }), goal},

@@ -130,7 +130,6 @@ type Proxy struct {
 	QueueMax            int           // maximum number of queued requests
 	BreakerQueueTimeout time.Duration // maximum wait while the breaker is not closed
 	LimitQueueTimeout   time.Duration // maximum wait for the limit
-	Hangup              bool          // close a connection when its client leaves, instead of waiting for a late response
 }
 
 // Default returns the storm of a server that is stopped for 40 s, without a proxy.
@@ -179,6 +178,5 @@ func DefaultProxy() Proxy {
 		QueueMax:            4096,
 		BreakerQueueTimeout: 20 * time.Second,
 		LimitQueueTimeout:   time.Second,
-		Hangup:              true,
 	}
 }

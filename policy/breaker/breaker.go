@@ -30,7 +30,6 @@ type breaker struct {
 	hung           int           // probes that hung since the last success
 	clientLeft     bool          // a client left late since the breaker opened
 	unfinishedAt   time.Duration // when an incomplete request may be admitted
-	connectProbe   bool          // see Options.ConnectProbe
 	activeProbe    bool          // each probe is a request of its own, so an accepted connection is no success
 
 	opened             [numOpenedBy]uint64
@@ -215,7 +214,7 @@ func (g *breaker) nextEvent() time.Duration {
 
 // probesSeparately reports whether the caller takes the due probe with Guard.Probe.
 func (g *breaker) probesSeparately() bool {
-	return g.activeProbe || g.connectProbe && g.why.connecting()
+	return g.activeProbe || g.why.connecting()
 }
 
 // verdict returns the verdict for an attempt while the breaker is not closed.

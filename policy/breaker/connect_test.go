@@ -83,12 +83,11 @@ func TestRecoveryDoesNotWaitAsLongAsOneResponseTakes(t *testing.T) {
 			d.acquire()
 		}
 		for end := d.now + 500*time.Millisecond; d.now < end; d.advance(time.Millisecond) {
-			for len(d.out) > 0 {
-				d.end(0, AttemptEnd{Kind: Refused})
-				d.acquire()
+			for len(d.dial) > 0 {
+				d.endDial(Refused)
 			}
 		}
-		for len(d.out) == 0 {
+		for len(d.dial) == 0 {
 			d.advance(time.Millisecond)
 		}
 		d.handleSignal(d.g.Accepted(d.now))
@@ -107,15 +106,14 @@ func TestAProbeThatFindsNoWordIsNotTheOnlyOne(t *testing.T) {
 	d.acquire()
 	d.end(0, AttemptEnd{Kind: DialFailed})
 	d.advance(100 * time.Millisecond)
-	first, ok := d.g.Probe(d.now)
-	if !ok {
+	if len(d.dial) != 1 {
 		t.Fatal("no probe is due")
 	}
 	d.advance(connectFirst)
-	if _, ok := d.g.Probe(d.now); !ok {
+	if len(d.dial) < 2 {
 		t.Fatal("no other probe beside the one that hangs")
 	}
-	d.handleSignal(d.g.Release(first, d.now, AttemptEnd{Kind: Connected}))
+	d.endDial(Connected)
 	d.want(SlowStart, OpenedByDial)
 }
 

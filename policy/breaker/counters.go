@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/latency"
 )
 
@@ -42,7 +43,7 @@ func (c *counters) inFlight() int64 {
 }
 
 // awaited returns the number of permits taken, without abandoned ones. It requires Guard.mu.
-func (c *counters) awaited() int64 { return c.inFlight() - c.abandoned.count }
+func (c *counters) awaited() int64 { return c.inFlight() - c.abandoned.count() }
 
 // awaitingResponse returns the number of requests in flight that the upstream can answer.
 func (c *counters) awaitingResponse() int64 { return c.inFlight() - c.sending.Load() }
@@ -64,14 +65,13 @@ func (c *counters) undoAcquire() {
 // neverAnswered counts an attempt as not sent, because its response cannot be received.
 func (c *counters) neverAnswered() { c.unsent++ }
 
-// release counts a permit as released and reports whether there was one. A permit of a
-// freed batch was already counted.
+// release counts the end of an attempt and reports whether it had a permit. An abandoned
+// permit is released by its age instead.
 func (c *counters) release(p Permit, kind EndKind) bool {
-	switch {
-	case p.kind == permitNone:
+	if p.kind == permitNone {
 		return false
-	case p.kind == permitAbandoned && !c.abandoned.release(p.batch):
-	default:
+	}
+	if p.kind != permitAbandoned {
 		c.addReleased(1)
 	}
 	switch kind {
@@ -94,9 +94,9 @@ func (c *counters) releaseUnfinished(responded bool) {
 	c.addReleased(1)
 }
 
-// expireAbandoned releases abandoned permits that are older than bound.
-func (c *counters) expireAbandoned(now, bound time.Duration) {
-	if n := c.abandoned.expire(now, bound); n > 0 {
+// expireAbandoned releases abandoned permits that are too old; see abandonedPermits.
+func (c *counters) expireAbandoned(now, period time.Duration) {
+	if n := c.abandoned.expire(now, period); n > 0 {
 		c.addReleased(n)
 	}
 }
@@ -127,3 +127,46 @@ func (w *waiting) add(n int, r Request) {
 // any reports whether a request waits, anyWhole whether a complete one does.
 func (w *waiting) any() bool      { return w.all > 0 }
 func (w *waiting) anyWhole() bool { return w.all > w.unfinished }
+
+// abandonedPermits counts the permits of attempts that no client waits for. Most of them
+// end unheard, so their age frees them: after each period the older ones are freed, and the
+// younger ones become the older ones. A permit counts for one to two periods.
+type abandonedPermits struct {
+	young, old int64
+	began      time.Duration // when the period of the younger ones began
+}
+
+func (a *abandonedPermits) count() int64 { return a.young + a.old }
+
+// add counts a permit abandoned at now.
+func (a *abandonedPermits) add(now time.Duration) {
+	if a.count() == 0 {
+		a.began = now
+	}
+	a.young++
+}
+
+// expire frees the permits that are too old, and returns their number.
+func (a *abandonedPermits) expire(now, period time.Duration) (freed int64) {
+	for a.count() > 0 && now >= a.began+period {
+		freed += a.old
+		a.old, a.young = a.young, 0
+		a.began += period
+	}
+	return freed
+}
+
+// freeAll frees every permit and returns their number.
+func (a *abandonedPermits) freeAll() int64 {
+	freed := a.count()
+	a.young, a.old = 0, 0
+	return freed
+}
+
+// nextEvent returns when expire has something to do, or Forever.
+func (a *abandonedPermits) nextEvent(period time.Duration) time.Duration {
+	if a.count() == 0 {
+		return backoff.Forever
+	}
+	return a.began + period
+}

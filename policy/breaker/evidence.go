@@ -1,6 +1,9 @@
 package breaker
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // evidence counts how attempts ended over the last seconds and decides when the upstream as
 // a whole fails.
@@ -55,9 +58,15 @@ func (e *evidence) advance(now time.Duration) {
 	}
 }
 
-// recentFailures reports whether there were recent failures, so that the keys of good
-// responses matter.
+// recentFailures reports whether there were recent failures, so that keys and send times of
+// good responses matter.
 func (e *evidence) recentFailures() bool { return e.any }
+
+// expectFailures makes recentFailures return true for longWindow.
+func (e *evidence) expectFailures(now time.Duration) {
+	e.advance(now)
+	e.lastBad, e.any = max(now, e.lastBad), true
+}
 
 // good counts n good responses with unknown keys.
 func (e *evidence) good(now time.Duration, n int64) {
@@ -68,12 +77,11 @@ func (e *evidence) good(now time.Duration, n int64) {
 // bad counts a failed attempt.
 func (e *evidence) bad(now time.Duration, end AttemptEnd) {
 	key := end.Key
-	e.advance(now)
+	e.expectFailures(now)
 	if end.Kind == TimedOut || end.Kind == Abandoned {
 		e.unanswered++
 	}
 	e.slots[e.slot%evidenceSlots].bad++
-	e.lastBad, e.any = max(now, e.lastBad), true
 	e.failures++
 	switch {
 	case key == e.topKey:
@@ -123,4 +131,121 @@ func mostlyFailed(good, bad int64) bool {
 // oneKey reports whether nearly all failures have the key topKey.
 func (e *evidence) oneKey() bool {
 	return e.topKey != 0 && float64(e.topKeyFailures) >= sameKeyShare*float64(e.failures)
+}
+
+// lossBurst detects an upstream that loses everything in flight at once, as a killed
+// process does: nearly all requests sent before the first loss are lost too.
+//
+// It is checked before the failure share of the last second or five, because earlier
+// successes still count there. A breaker that it opens makes a probe due at once. If that
+// connects, for example to a process that has already restarted, nobody has waited. The
+// lost requests are then sent again at the rate of the slow start instead of from the
+// budget.
+type lossBurst struct {
+	on        bool
+	first     time.Duration // when the first request was lost
+	last      time.Duration
+	minLost   int64 // how many must be lost
+	lost      int64 // requests sent before first that were lost
+	succeeded int64 // requests sent before first that were answered well since
+}
+
+const (
+	lossBurstGap   = 250 * time.Millisecond // the burst ends after this long without a loss
+	lossBurstMax   = 20                     // lost requests that are enough, as in evidence
+	lossBurstMin   = 10                     // minimum, if fewer were in flight: the budget's burst retries fewer
+	lossBurstShare = 0.9
+)
+
+// recordLoss counts the loss of a request sent at sent; others is the number of other
+// requests in flight. It reports whether nearly all requests in flight at the first loss
+// are lost.
+func (b *lossBurst) recordLoss(sent, now time.Duration, others int64) bool {
+	if !b.on || now-b.last > lossBurstGap {
+		*b = lossBurst{on: true, first: now, minLost: max(lossBurstMin, min(lossBurstMax, others+1))}
+	}
+	if sent >= b.first {
+		return false
+	}
+	b.lost++
+	b.last = max(b.last, now)
+	return b.lost >= b.minLost && float64(b.lost) >= lossBurstShare*float64(b.lost+b.succeeded)
+}
+
+// recordResponse counts a good response to a request sent at sent.
+func (b *lossBurst) recordResponse(sent time.Duration) {
+	if b.on && sent < b.first {
+		b.succeeded++
+	}
+}
+
+// LosingInFlight reports whether the upstream may be losing all its requests in flight, so
+// that the breaker may open. That turns out within lossBurstGap.
+func (g *Guard) LosingInFlight(now time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b := &g.core.lossBurst
+	return b.on && now < b.last+lossBurstGap && !g.options.NoBreaker && float64(b.lost) >= lossBurstShare*float64(b.lost+b.succeeded)
+}
+
+// connections holds the evidence of failed connections. One address may stand for several
+// servers, as a Kubernetes Service does, so a refused connection is evidence about one of
+// them. It is evidence about the upstream as a whole if nothing contradicts it since the
+// attempt began: no connection was accepted, and no request sent since was answered. To
+// find out, the proxy dials some more times before it reports the attempt (see
+// Guard.DialRetried).
+//
+// Responses to requests sent earlier do not count: an application that shuts down refuses
+// connections while it finishes its work.
+type connections struct {
+	lastAcceptAt atomic.Int64  // when the upstream last accepted a connection
+	servedAt     time.Duration // when the latest request with a good response was sent
+}
+
+// acceptedSince reports whether a connection was accepted after at, or a request sent after
+// at got a good response.
+func (c *connections) acceptedSince(at time.Duration) bool {
+	return time.Duration(c.lastAcceptAt.Load()) > at || c.servedAt > at
+}
+
+// accepts reports whether the upstream accepts connections although the attempt's
+// connection failed.
+func (g *core) accepts(p Permit, now time.Duration, e AttemptEnd) bool {
+	if g.connections.acceptedSince(p.at) {
+		return true
+	}
+	if e.Kind != DialFailed {
+		return false
+	}
+	// The dial failed slowly while existing connections work. lastResponseAt is as precise
+	// as the refresh interval.
+	g.refresh(now)
+	return g.silence.stall.lastResponseAt > p.at
+}
+
+// DialRetried records that a connection for an attempt failed and is tried again. Responses
+// then take the slow path, which knows when their requests were sent.
+func (g *Guard) DialRetried(now time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.core.evidence.expectFailures(now)
+	g.core.publish(now)
+}
+
+// Accepted records that the upstream accepted a connection, TLS handshake included. If
+// failed connections opened the breaker, slow start begins at once, however long a response
+// takes.
+func (g *Guard) Accepted(now time.Duration) Signal {
+	g.core.connections.lastAcceptAt.Store(int64(now))
+	if g.counters.mode.Load()&modeSlow == 0 {
+		return 0
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.core.breaker.allowsRequests() || g.options.ActiveProbe || !g.core.breaker.why.connecting() {
+		return 0
+	}
+	before := g.core.eventAt
+	g.core.beginSlowStart(now, true)
+	return g.core.finish(now, before)
 }

@@ -234,7 +234,7 @@ func (w *fuzzed) check() {
 	if w.line > 0 && w.g.core.verdictHead(w.now) <= VerdictProbe && w.g.core.eventAt > 0 {
 		w.t.Fatal("somebody waits who could be let in, and no event says so")
 	}
-	if w.own && w.g.core.breaker.due() && w.g.core.eventAt > w.now {
+	if w.g.core.breaker.probesSeparately() && w.g.core.breaker.due() && w.g.core.eventAt > w.now {
 		w.t.Fatal("a probe is due, and no event says so")
 	}
 	if w.line > 0 && len(w.out)+len(w.late) == 0 && w.g.core.eventAt == backoff.Forever {
@@ -254,7 +254,7 @@ func (w *fuzzed) finish() {
 		if w.line > 0 {
 			w.now = max(w.now, min(w.g.NextEvent(), w.now+time.Hour)) + time.Millisecond
 			w.handleSignal(w.g.Expire(w.now))
-			if p, due := w.g.Probe(w.now); w.own && due {
+			if p, due := w.g.Probe(w.now); due {
 				w.taken(p, VerdictProbe, HalfOpen)
 			}
 			w.check()

@@ -27,13 +27,10 @@ type Options struct {
 	NoBreaker        bool                 // the breaker never opens
 	ConcurrencyLimit ConcurrencyLimitMode // how the limit is determined
 	FixedLimit       int                  // for ConcurrencyLimitFixed: requests in flight, 1 to 1 000 000
-	// ActiveProbe means that the caller sends the probes, taken with Guard.Probe. Acquire
-	// and Next then never return VerdictProbe: every request waits for the probe.
+	// ActiveProbe means that the caller sends all probes, taken with Guard.Probe. Acquire and
+	// Next then never return VerdictProbe: every request waits for the probe.
 	ActiveProbe bool
-	// ConnectProbe means that after failed connections the caller probes by connecting,
-	// with Guard.Probe, and no attempt is the probe.
-	ConnectProbe bool
-	Rand         backoff.Rand // jitter of the probes; nil = backoff.Shared(). Used under the Guard's lock.
+	Rand        backoff.Rand // jitter of the probes; nil = backoff.Shared(). Used under the Guard's lock.
 }
 
 const maxFixed = 1_000_000
@@ -88,104 +85,9 @@ func New(o Options) *Guard {
 	g.core.limiter.mode, g.core.limiter.fixed, g.core.limiter.countAbandoned = o.ConcurrencyLimit, int64(o.FixedLimit), o.NoBreaker
 	g.core.connections.lastAcceptAt.Store(-1)
 	g.core.connections.servedAt = -1
-	g.core.breaker.activeProbe, g.core.breaker.connectProbe = o.ActiveProbe, o.ConnectProbe
+	g.core.breaker.activeProbe = o.ActiveProbe
 	g.core.publish(0)
 	return g
-}
-
-// Verdict is the result of Acquire for an attempt.
-type Verdict uint8
-
-// The verdicts, a closed set.
-const (
-	// VerdictGo: a permit is taken; send.
-	VerdictGo Verdict = iota
-	// VerdictProbe: a permit is taken and this attempt is the one probe of a breaker that
-	// is not closed. It must use a fresh connection. While it hangs, nothing else is sent.
-	VerdictProbe
-	// VerdictBreakerOpen: the breaker is not closed. Queue the request (ended by Next or
-	// CancelWait), or call CancelWait at once and refuse it.
-	VerdictBreakerOpen
-	// VerdictSuspect: there was no response for longer than usual. Like VerdictBreakerOpen,
-	// but even without queueing a short wait is worthwhile. Most likely the upstream is up,
-	// and about a second later it is known.
-	VerdictSuspect
-	// VerdictAtLimit: the limit is reached. Like VerdictBreakerOpen, but the wait should be
-	// short: the upstream is up and fully loaded.
-	VerdictAtLimit
-)
-
-// Permit is the right to have one attempt in flight. It is a value: keep the last one that
-// the Guard returned for the attempt and release it exactly once. The zero Permit is none.
-type Permit struct {
-	at    time.Duration // when it was taken
-	kind  permitKind
-	batch uint32 // for permitAbandoned: its batch in abandonedPermits
-	probe uint32 // number of its probe; 0 = none
-}
-
-type permitKind uint8
-
-const (
-	permitNone permitKind = iota
-	permitTaken
-	permitAbandoned
-	permitSending // its request is not sent completely, see Guard.Sending
-)
-
-// Taken reports whether p is a permit at all.
-func (p Permit) Taken() bool { return p.kind != permitNone }
-
-// Probe reports whether p belongs to a probe.
-func (p Permit) Probe() bool { return p.probe != 0 }
-
-// EndKind is how an attempt ended, as evidence about the upstream.
-type EndKind uint8
-
-// The kinds of ending, a closed set.
-const (
-	Responded  EndKind = iota // a final response header section arrived; see AttemptEnd.Status
-	Unsent                    // released unused, no evidence: the client left before it was sent, or a pooled connection was found closed
-	Connected                 // a probe got its connection, and nothing is sent on it
-	Refused                   // no address of the upstream accepted a connection, after all tries
-	DialFailed                // no connection to any address for another reason: time, route, name, TLS
-	Reset                     // the connection ended after the request was sent, or the bytes received were no response
-	TimedOut                  // the attempt timeout passed; see Guard.Abandon
-	Abandoned                 // the client left; see Guard.Abandon
-	numEndKinds
-)
-
-// AttemptEnd is how an attempt ended.
-type AttemptEnd struct {
-	Kind   EndKind
-	Status int // of Responded: 100..999
-
-	// Key distinguishes URLs of the upstream, so that one that always fails is not taken
-	// for the whole upstream. It is a hash of method and path. 0 = unknown; then only the
-	// share of failures counts.
-	Key uint32
-
-	// Closed is used with Abandon. The connection was closed, so no late response can come
-	// and Release will not be called for the permit.
-	Closed bool
-}
-
-// Signal is what the caller of a Guard has to do after a call, as bits.
-type Signal uint8
-
-// The bits of a Signal.
-const (
-	// SignalWake: call Next for the first request in the queue until it grants no permit.
-	SignalWake Signal = 1 << iota
-	// SignalEvent: NextEvent has changed.
-	SignalEvent
-)
-
-// Request is what a Guard needs to know of a request before it is sent. The zero value is a
-// complete request.
-type Request struct {
-	Key        uint32 // distinguishes URLs, like AttemptEnd.Key; 0: unknown
-	Unfinished bool   // the client has not sent all of it
 }
 
 // Acquire asks for a permit for an attempt. VerdictGo and VerdictProbe take it. With any
@@ -291,8 +193,163 @@ func (g *Guard) release(p Permit, now time.Duration, e AttemptEnd) Signal {
 	return g.core.finish(now, before)
 }
 
-// isSuccess reports whether e shows that the upstream works: 502, 503 and 504 are failures of the
-// upstream as a whole, other statuses concern one request.
-func (e AttemptEnd) isSuccess() bool {
-	return e.Kind == Responded && (e.Status < 502 || e.Status > 504)
+// Next takes a permit for the first request in the queue, whose Request is r, if there is
+// one. The verdict is VerdictGo, or VerdictProbe, which is for the next request that is
+// complete. That request then leaves the queue. VerdictBreakerOpen and VerdictAtLimit
+// change nothing, and asking again before the next SignalWake is useless. If the queue is
+// empty, Next returns VerdictBreakerOpen.
+func (g *Guard) Next(now time.Duration, r Request) (Permit, Verdict) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.core.waiting.any() {
+		return Permit{}, VerdictBreakerOpen
+	}
+	g.core.refreshIfDue(now)
+	g.core.expire(now)
+	v := g.core.verdictHead(now)
+	if v > VerdictProbe {
+		g.core.publish(now)
+		return Permit{}, v
+	}
+	g.core.waiting.add(-1, Request{Unfinished: v == VerdictGo && r.Unfinished})
+	if v == VerdictGo {
+		g.core.silence.admitted(now, &g.core.baseline, r.Key)
+	}
+	return g.core.issuePermit(now, v), v
+}
+
+// CancelWait ends the wait of a request without a permit. The client left, its time was up,
+// it was dropped from the queue, or it was refused instead of being queued.
+func (g *Guard) CancelWait(now time.Duration, r Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.core.waiting.add(-1, r)
+	g.core.publish(now)
+}
+
+// Abandon records that nobody waits for an attempt that was sent: the client left
+// (AttemptEnd.Kind Abandoned) or the attempt timeout passed (TimedOut). The upstream still
+// works on it, so its permit stays taken until slow start begins or until a bound passes.
+//
+// For a probe, keep the connection, read on, and call Release with the Permit that Abandon
+// returns: the late response of a stopped upstream is the first sign of its recovery. With
+// AttemptEnd.Closed nobody reads on. Then the returned Permit is zero, and Release must not
+// be called.
+func (g *Guard) Abandon(p Permit, now time.Duration, e AttemptEnd) (Permit, Signal) {
+	if p.kind == permitSending {
+		return Permit{}, g.releaseUnfinished(now, e)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.kind != permitTaken {
+		return p, 0
+	}
+	before := g.core.eventAt
+	g.core.refreshIfDue(now)
+	g.core.recordAbandoned(p, now, e)
+	g.counters.abandoned.add(now)
+	p.kind = permitAbandoned
+	if e.Closed {
+		p = Permit{}
+	}
+	return p, g.core.finish(now, before)
+}
+
+// NextEvent returns when to call Expire, or Forever if nothing is due. It returns 0 if a
+// queued request should have been admitted already, and while Guard.Probe has a probe to
+// take. It changes only in calls that return a SignalEvent, a Verdict other than VerdictGo,
+// or a probe.
+func (g *Guard) NextEvent() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.core.eventAt
+}
+
+// BreakerClosed reports whether the breaker is closed. It takes no lock while the breaker
+// is closed and no limit binds.
+func (g *Guard) BreakerClosed() bool {
+	if g.counters.mode.Load()&modeSlow == 0 {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.core.breaker.state == Closed
+}
+
+// Expire applies what is due by now: a probe, permits whose bound has passed, the end of a
+// limit that no longer binds. Calling it early or late does no harm.
+func (g *Guard) Expire(now time.Duration) Signal {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := g.core.eventAt
+	g.core.refresh(now)
+	return g.core.finish(now, before)
+}
+
+// WantsKey reports whether AttemptEnd.Key of a good response is useful now.
+func (g *Guard) WantsKey(now time.Duration) bool {
+	return g.counters.mode.Load() != 0 || int64(now) >= g.core.silence.urls.sampleAt.Load()
+}
+
+// sample records the URL of a good response released on the fast path.
+func (g *Guard) sample(now time.Duration, key uint32) {
+	if g.mu.TryLock() {
+		g.core.silence.urls.recordResponse(now, key)
+		g.mu.Unlock()
+	}
+}
+
+// tick refreshes the state if that is due, unless another goroutine holds the lock.
+func (g *Guard) tick(now time.Duration) {
+	if !g.mu.TryLock() {
+		return
+	}
+	defer g.mu.Unlock()
+	if g.core.refreshIfDue(now) {
+		g.core.publish(now)
+	}
+}
+
+// An incomplete request cannot be answered, and its duration depends on its client. So it
+// is no evidence: it is not missing in a silence, its failure does not count, and its
+// latency begins when it is sent completely. It keeps its permit all the time, since it
+// occupies the upstream.
+//
+// It is not the probe either, since other requests would wait for its client. If no
+// complete request waits, one is admitted now and then. Once it is sent completely, it is
+// evidence like any other request sent after the breaker opened.
+
+// Sending records that the attempt with permit p, just taken, is sent before its request is
+// complete. The returned Permit replaces p.
+func (g *Guard) Sending(p Permit) Permit {
+	if p.kind == permitTaken {
+		g.counters.sending.Add(1)
+		p.kind = permitSending
+	}
+	return p
+}
+
+// Sent records that the request of the attempt with permit p was sent completely at the
+// time at. The returned Permit replaces p.
+func (g *Guard) Sent(p Permit, at time.Duration) Permit {
+	if p.kind == permitSending {
+		g.counters.sending.Add(-1)
+		p.kind, p.at = permitTaken, max(p.at, at)
+	}
+	return p
+}
+
+// Sending reports whether the request of the attempt is not known to be sent completely.
+func (p Permit) Sending() bool { return p.kind == permitSending }
+
+// releaseUnfinished releases the permit of an attempt whose request was not sent
+// completely.
+func (g *Guard) releaseUnfinished(now time.Duration, e AttemptEnd) Signal {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.core.silence.responseSeen(e)
+	g.counters.releaseUnfinished(e.Kind == Responded)
+	before := g.core.eventAt
+	g.core.refreshIfDue(now)
+	return g.core.finish(now, before)
 }

@@ -8,7 +8,7 @@ import (
 // guardInFlight returns a Guard with a closed breaker after a second of 1000 good responses, with n
 // requests in flight.
 func guardInFlight(n int) (*Guard, []Permit, time.Duration) {
-	g, now := New(Options{Rand: seeded(1), ConnectProbe: true}), time.Duration(0)
+	g, now := New(Options{Rand: seeded(1)}), time.Duration(0)
 	for range 1000 {
 		p, _ := g.Acquire(now, Request{})
 		now += time.Millisecond
@@ -60,10 +60,10 @@ func TestLosingSomeOfWhatIsInFlightOpensNothing(t *testing.T) {
 		if s := g.State(); s.Breaker != Closed {
 			t.Errorf("%s: %v by %v", tc.name, s.Breaker, s.OpenedBy)
 		}
-		if _, losing := g.LosingInFlight(now); losing == tc.answered {
+		if losing := g.LosingInFlight(now); losing == tc.answered {
 			t.Errorf("%s: losing %v", tc.name, losing)
 		}
-		if _, losing := g.LosingInFlight(now + lossBurstGap); losing {
+		if g.LosingInFlight(now + lossBurstGap) {
 			t.Errorf("%s: losing for ever", tc.name)
 		}
 	}

@@ -1,6 +1,8 @@
 package breaker
 
 import (
+	"time"
+
 	"github.com/retryproxy/retryproxy/policy/internal/labels"
 	"github.com/retryproxy/retryproxy/policy/status"
 )
@@ -54,4 +56,38 @@ func ClassifyProbe(e AttemptEnd) (ProbeResult, AttemptEnd) {
 		e.Kind = DialFailed
 	}
 	return ProbeUnreachable, e
+}
+
+// Probe takes the permit of a probe that is no attempt: with Options.ActiveProbe, and after
+// failed connections, where the caller probes by connecting (Release with Connected,
+// Refused or DialFailed). It returns false if no such probe is due.
+func (g *Guard) Probe(now time.Duration) (Permit, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.core.breaker.expire(now)
+	if !g.core.breaker.due() || !g.core.breaker.probesSeparately() {
+		return Permit{}, false
+	}
+	return g.core.issuePermit(now, VerdictProbe), true
+}
+
+// ProbePending reports whether the probe p is still the one in flight.
+func (g *Guard) ProbePending(p Permit) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return p.probe != 0 && p.probe == g.core.breaker.probe
+}
+
+// ReplaceProbe discards the probe p early if it is still in flight, because the upstream is
+// known to be at another address now. Another probe is due at once. p stays taken, and a
+// late response to it still counts.
+func (g *Guard) ReplaceProbe(p Permit, now time.Duration) Signal {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.probe == 0 || p.probe != g.core.breaker.probe {
+		return 0
+	}
+	before := g.core.eventAt
+	g.core.breaker.discardProbe()
+	return g.core.finish(now, before)
 }

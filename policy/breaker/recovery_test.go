@@ -20,7 +20,7 @@ func comesBack(t *testing.T, after func(i int) time.Duration) (most int, d *guar
 	}
 	due := map[Permit]time.Duration{}
 	for end, i := d.now+3*time.Second, 0; d.now < end; d.advance(5 * time.Millisecond) {
-		if len(d.out) > 0 && d.g.State().Breaker == HalfOpen {
+		if d.g.State().Breaker == HalfOpen {
 			d.handleSignal(d.g.Accepted(d.now))
 		}
 		for _, p := range d.out {

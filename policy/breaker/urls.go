@@ -33,19 +33,6 @@ const (
 	minTraffic    = 4
 )
 
-// WantsKey reports whether AttemptEnd.Key of a good response is useful now.
-func (g *Guard) WantsKey(now time.Duration) bool {
-	return g.counters.mode.Load() != 0 || int64(now) >= g.core.silence.urls.sampleAt.Load()
-}
-
-// sample records the URL of a good response released on the fast path.
-func (g *Guard) sample(now time.Duration, key uint32) {
-	if g.mu.TryLock() {
-		g.core.silence.urls.recordResponse(now, key)
-		g.mu.Unlock()
-	}
-}
-
 // recordResponse records a URL that was answered.
 func (u *urls) recordResponse(now time.Duration, key uint32) {
 	if key == 0 {

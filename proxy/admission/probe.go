@@ -1,12 +1,16 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
+	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -48,26 +52,30 @@ func (c *probeCounts) Read() (n [breaker.NumProbeResults]uint64) {
 // probe sends the probe that is due: by GET if there is a path, or by connecting if dials failed.
 // Otherwise a queued request is the probe.
 func (d *Queue) probe() {
-	by := d.probeByRequest
-	if d.ProbeRequest == nil {
-		by = d.probeByConnecting
-		if why := d.Guard.State().OpenedBy; why != breaker.OpenedByRefused && why != breaker.OpenedByDial && why != breaker.OpenedByLost {
-			return
-		}
+	by := d.probeByConnecting
+	if d.ProbeRequest != nil {
+		by = d.probeByRequest
 	}
+	if permit, due := d.Guard.Probe(d.elapsed()); due {
+		d.startProbe(func() { by(permit) }) // if the queue is over, nobody needs the result
+	}
+}
+
+// startProbe runs do on a goroutine that the queue waits for in the end. It reports false if the
+// queue is over.
+func (d *Queue) startProbe(do func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.isOver() {
-		return
+		return false
 	}
-	if permit, due := d.Guard.Probe(d.elapsed()); due {
-		d.probes.Go(func() { by(permit) })
-	}
+	d.probes.Go(do)
+	return true
 }
 
 // probeByConnecting opens a connection and puts it into the pool.
 func (d *Queue) probeByConnecting(permit breaker.Permit) {
-	up, err := d.dialOnce(d.dialCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
+	up, err := d.dialOnce(d.probeCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
 	if err == nil {
 		up.Release(0)
 	}
@@ -92,28 +100,20 @@ func (d *Queue) probeByRequest(permit breaker.Permit) {
 	d.ProbeStats[result].Add(1)
 	d.HandleSignal(d.Guard.Release(permit, d.elapsed(), e))
 	if up != nil {
-		d.endProbe(up)
+		drainProbe(up)
+		up.Abort()
 	}
 }
 
 // sendProbeRequest sends the probe and waits for the response headers. The connection is nil if
 // the dial failed.
 func (d *Queue) sendProbeRequest(permit breaker.Permit) (*upstream.Conn, breaker.AttemptEnd) {
-	up, err := d.pool.Get(d.dialCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
+	up, err := d.pool.Get(d.probeCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
 	if err != nil {
 		return nil, breaker.AttemptEnd{Kind: probeDialEnd(err)}
 	}
 	d.WatchProbe(permit, up.Addr)
-	d.mu.Lock()
-	going := d.addLateProbe(up)
-	d.mu.Unlock()
-	if !going {
-		return up, breaker.AttemptEnd{Kind: breaker.Reset}
-	}
-	if _, err := up.Write(d.ProbeRequest); err != nil {
-		return up, breaker.AttemptEnd{Kind: breaker.Reset}
-	}
-	return up, readLateResponse(up)
+	return up, d.awaitResponse(up, d.ProbeRequest)
 }
 
 // probeRest bounds what is read after a probe's headers, so that the upstream is not reset while
@@ -123,17 +123,72 @@ const (
 	probeRestTime  = time.Second
 )
 
-// endProbe ends the connection of a probe by GET.
-func (d *Queue) endProbe(up *upstream.Conn) {
+// drainProbe reads what follows the headers of the response to a probe.
+func drainProbe(up *upstream.Conn) {
 	_ = up.SetDeadline(time.Now().Add(probeRestTime))
 	buf := buffer.Get(buffer.Small)
 	defer buffer.Put(buf)
 	for read := 0; read < probeRestBytes; {
 		n, err := up.Read(buf)
 		if err != nil {
-			break
+			return
 		}
 		read += n
 	}
-	d.removeLateProbe(up)
+}
+
+// LateResponseTimeout is how long to wait for the response to a probe that hangs or whose client
+// has left. It is longer than most outages; after it, another probe follows.
+const LateResponseTimeout = time.Minute
+
+// AwaitLateResponse waits for the response to an abandoned probe and reports it to the Guard. It
+// takes over the connection.
+func (d *Queue) AwaitLateResponse(up *upstream.Conn, permit breaker.Permit) {
+	if !d.startProbe(func() {
+		e := d.awaitResponse(up, nil)
+		up.Abort()
+		d.HandleSignal(d.Guard.Release(permit, d.elapsed(), e))
+	}) {
+		up.Abort()
+	}
+}
+
+// awaitResponse sends request, if there is one, and reads final response headers. It gives up
+// after LateResponseTimeout and when the queue ends.
+func (d *Queue) awaitResponse(up *upstream.Conn, request []byte) breaker.AttemptEnd {
+	_ = up.SetDeadline(time.Now().Add(LateResponseTimeout))
+	stop := context.AfterFunc(d.probeCtx, func() { _ = up.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if request != nil {
+		if _, err := up.Write(request); err != nil {
+			return breaker.AttemptEnd{Kind: breaker.Reset}
+		}
+	}
+	a := attempt.Attempt{Buffers: &buffer.Cache{}, Up: up}
+	defer func() {
+		a.GiveUpBuffer()
+		a.Buffers.Release()
+	}()
+	if a.ReadFinalHeaders(attempt.Plain{}, http1.Limits{HeaderBytes: buffer.Medium, Headers: 100}, nil) != policy.CauseStatus {
+		return breaker.AttemptEnd{Kind: breaker.Reset}
+	}
+	return breaker.AttemptEnd{Kind: breaker.Responded, Status: a.Resp.Status}
+}
+
+// lookUpEvery is how often the upstream's name is resolved while a probe hangs.
+const lookUpEvery = time.Second
+
+// WatchProbe detects that the upstream moves while a probe hangs at addr, as when its pod starts
+// on another machine. A stopped upstream gets no second probe for a long time, because each probe
+// is one more request to process. A vanished upstream never responds, and a new dial would reach
+// its new address.
+func (d *Queue) WatchProbe(probe breaker.Permit, addr string) {
+	d.startProbe(func() {
+		for sleep(d.probeCtx, lookUpEvery) && d.Guard.ProbePending(probe) {
+			if d.pool.AddressRemoved(d.probeCtx, addr) {
+				d.HandleSignal(d.Guard.ReplaceProbe(probe, d.elapsed()))
+				return
+			}
+		}
+	})
 }

@@ -29,22 +29,20 @@ type Queue struct {
 	elapsed    func() time.Duration
 	draining   *atomic.Bool // the server drains
 
-	mu              sync.Mutex // guards all fields below, and the order of Guard.Enter and Guard.Next
-	queue           *queue.Queue[*Waiter]
-	timer           *time.Timer
-	closed          bool
-	probes          sync.WaitGroup
-	log             func(msg string, fields ...zap.Field) // logs that the upstream goes down or comes back
-	lastCause       func() []zap.Field                    // of the last failed connection
-	downSince       time.Time                             // when the log said that the breaker opened; zero: it is closed
-	queueLogged     atomic.Bool                           // the log mentioned queued requests since the breaker opened
-	lateProbes      map[*upstream.Conn]struct{}           // probes that are still read
-	awaitingBreaker []*Waiter                             // see AwaitBreaker
+	mu          sync.Mutex // guards all fields below, and the order of Guard.Enter and Guard.Next
+	queue       *queue.Queue[*Waiter]
+	timer       *time.Timer
+	closed      bool
+	probes      sync.WaitGroup
+	log         func(msg string, fields ...zap.Field) // logs that the upstream goes down or comes back
+	lastCause   func() []zap.Field                    // of the last failed connection
+	downSince   time.Time                             // when the log said that the breaker opened; zero: it is closed
+	queueLogged atomic.Bool                           // the log mentioned queued requests since the breaker opened
 
 	ProbeRequest []byte          // the request that probes; nil: no active probe
 	ProbeStats   probeCounts     // results of the probes
-	dialCtx      context.Context // for dials of probes; ends with the queue
-	cancelDials  context.CancelFunc
+	probeCtx     context.Context // ends with the queue
+	endProbes    context.CancelFunc
 }
 
 // Waker is a waiter in a queue.
@@ -93,13 +91,12 @@ type Options struct {
 // New returns a queue with no attempt in flight. Close ends its timer and probes.
 func New(o Options) *Queue {
 	ask := o.Probe.request(o.Host)
-	o.Guard.ActiveProbe, o.Guard.ConnectProbe = ask != nil, true
+	o.Guard.ActiveProbe = ask != nil
 	d := &Queue{
 		log: o.Log.Warn, Guard: breaker.New(o.Guard), hasBreaker: !o.Guard.NoBreaker, pool: o.Pool, elapsed: o.Clock.Elapsed, draining: o.Draining,
-		queue:      queue.New[*Waiter](o.Max),
-		lateProbes: map[*upstream.Conn]struct{}{}, ProbeRequest: ask, lastCause: o.Failures.lastCause,
+		queue: queue.New[*Waiter](o.Max), ProbeRequest: ask, lastCause: o.Failures.lastCause,
 	}
-	d.dialCtx, d.cancelDials = context.WithCancel(context.Background())
+	d.probeCtx, d.endProbes = context.WithCancel(context.Background())
 	d.timer = time.AfterFunc(time.Hour, d.onTimer)
 	d.timer.Stop()
 	return d
@@ -131,6 +128,21 @@ func (d *Queue) Acquire(w *Waiter, now time.Duration, patience func(breaker.Verd
 		out.Notify(Dropped)
 	}
 	return Wait, v, t
+}
+
+// AcquireNow takes a permit for an attempt that neither waits for one nor is a probe.
+func (d *Queue) AcquireNow(now time.Duration) (breaker.Permit, bool) {
+	if permit, ok := d.Guard.AcquireFast(now); ok {
+		return permit, true
+	}
+	var w Waiter
+	switch decision, _, _ := d.Acquire(&w, now, func(breaker.Verdict) bool { return false }); decision {
+	case Admit:
+		return w.Permit, true
+	case ProbeNow:
+		d.HandleSignal(d.Guard.Release(w.Permit, now, breaker.AttemptEnd{Kind: breaker.Unsent}))
+	}
+	return breaker.Permit{}, false
 }
 
 // Notify sets the decision of a waiter and wakes it.
@@ -172,9 +184,6 @@ func (d *Queue) handleSignalSlow(s breaker.Signal) {
 // reportState logs that the circuit breaker opened or closed. It is called with mu held.
 func (d *Queue) reportState() {
 	g := d.Guard.State()
-	if g.Breaker != breaker.Closed {
-		d.notifyAwaitingBreaker()
-	}
 	if d.draining.Load() && !allowsRequests(g.Breaker) {
 		d.drainQueue()
 	}

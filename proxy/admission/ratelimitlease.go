@@ -23,13 +23,12 @@ func (q *RateLimitQueue) enlist() {
 // Ask appends the lease requests that are due to asks and returns when the next one is due. Queues
 // with nothing more to request leave the list.
 func (s *RateLimits) Ask(asks []ratelimit.LeaseRequest, now time.Duration) ([]ratelimit.LeaseRequest, time.Duration) {
-	s.asking.Lock()
-	defer s.asking.Unlock()
 	s.busyMu.Lock()
 	queues := s.busy
-	s.busy, s.spare = s.spare[:0], queues
+	s.busy = nil
 	s.busyMu.Unlock()
-	next, still, every := backoff.Forever, queues[:0], s.every(len(queues))
+	next, every := backoff.Forever, s.every(len(queues))
+	still := queues[:0]
 	for _, q := range queues {
 		var at time.Duration
 		asks, at = q.ask(asks, now, every)
@@ -41,7 +40,6 @@ func (s *RateLimits) Ask(asks []ratelimit.LeaseRequest, now time.Duration) ([]ra
 	s.busyMu.Lock()
 	s.busy = append(s.busy, still...)
 	s.busyMu.Unlock()
-	clear(queues) // so that it does not keep a forgotten queue alive
 	return asks, next
 }
 

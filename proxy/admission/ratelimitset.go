@@ -42,10 +42,8 @@ type RateLimits struct {
 	processes int
 	past      ratelimit.State // counts of forgotten queues
 
-	asking sync.Mutex // held while lease requests are collected
-	busyMu sync.Mutex // guards all fields below; taken after a queue's
-	busy   []*RateLimitQueue
-	spare  []*RateLimitQueue
+	busyMu sync.Mutex        // guards busy; taken after a queue's
+	busy   []*RateLimitQueue // those with lease requests to make
 }
 
 // RateLimitSeed returns the part of a key that all requests of a rate limit share. Routes with the

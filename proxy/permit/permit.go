@@ -29,16 +29,6 @@ const (
 	DeadlinePassed // the deadline of the request has passed
 )
 
-// rejectingStage is the stage of admission that rejected an attempt.
-type rejectingStage uint8
-
-const (
-	rejectedByQueue rejectingStage = iota // see state.verdict
-	rejectedByPause
-	rejectedByThrottling
-	rejectedByRateLimit
-)
-
 // Admitter gets the attempts of a request admitted, and returns their permits. It records what the
 // request holds at each stage of admission. It belongs to the request's connection and is not safe
 // for concurrent use.
@@ -53,14 +43,12 @@ type Admitter struct {
 // state is the progress of a request through admission. The zero value is a request that has just
 // begun.
 type state struct {
-	rateLimitSlot    *admission.RateLimitQueue // has granted a slot for an attempt that is not sent yet; nil: none
-	queueUntil       clock.Instant             // end of all waiting at a breaker; zero: no wait began
-	RetryAfter       int                       // when the client may retry, in seconds; 0: unknown
-	NoAttempt        policy.Reason             // why the attempt got no descriptor for its connection; ReasonNone: it was made
-	rejectedBy       rejectingStage
-	verdict          breaker.Verdict // of the breaker, on the last attempt that was not admitted at once
-	HasBudgetToken   bool            // a budget token is taken for a retry that is not sent yet
-	droppedFromQueue bool            // the queue was full
+	rateLimitSlot  *admission.RateLimitQueue // has granted a slot for an attempt that is not sent yet; nil: none
+	queueUntil     clock.Instant             // end of all waiting at a breaker; zero: no wait began
+	RetryAfter     int                       // when the client may retry, in seconds; 0: unknown
+	NoAttempt      policy.Reason             // why the attempt got no descriptor for its connection; ReasonNone: it was made
+	HasBudgetToken bool                      // a budget token is taken for a retry that is not sent yet
+	rejection      *Rejection                // if the result was Rejected
 }
 
 // Init prepares the admission of a connection for its first use.
@@ -86,8 +74,7 @@ func (ad *Admitter) Admit(a *attempt.Attempt, now clock.Instant) Result {
 		now = later
 	}
 	if ad.r.Attempts == 0 && ad.r.Route.UpstreamState.Throttler != nil && !ad.throttlerAllows(a, now) { // retries are checked before their wait
-		ad.rejectedBy, ad.RetryAfter = rejectedByThrottling, 1
-		return Rejected
+		return ad.reject(503, policy.ReasonClientThrottled, policy.OutcomeClientThrottled, "the upstream rejects nearly all requests", 1)
 	}
 	if q := ad.r.Route.RateLimits; q != nil {
 		in, later := ad.awaitRateLimit(q, now)
@@ -199,4 +186,48 @@ func (ad *Admitter) Acquire(a *attempt.Attempt, now clock.Instant) Result {
 		a.Permit = q.Guard.Sending(a.Permit)
 	}
 	return in
+}
+
+// AdmitsAtOnce reports whether an attempt would get its permit without a wait, as far as can be seen
+// without asking for one. With a rate limit that cannot be seen.
+func (ad *Admitter) AdmitsAtOnce() bool {
+	return !ad.r.Route.RateLimit.Limited() && ad.r.PauseLeft(ad.r.Time.Clock) <= 0 && ad.r.Route.UpstreamState.Admission.HasFreePermit()
+}
+
+// Rejection is the response to a request whose next attempt is not sent.
+type Rejection struct {
+	Status  int // of our own response, if there was no real one
+	Outcome policy.Outcome
+	Reason  string
+	Text    string
+}
+
+// notTaking is the error text if the upstream's queue admits nothing.
+const notTaking = "the upstream does not accept requests"
+
+// gaveUp returns the Rejection for a reason that has an outcome of its own.
+func gaveUp(status int, why policy.Reason, text string) Rejection {
+	return Rejection{status, policy.GaveUp(why), why.String(), text}
+}
+
+// Rejection returns why the attempt was not sent.
+func (ad *Admitter) Rejection(in Result) Rejection {
+	switch in {
+	case DrainEnded:
+		return gaveUp(503, policy.ReasonDraining, notTaking)
+	case DeadlinePassed:
+		return gaveUp(504, policy.ReasonDeadline, "the time for the request was over before it could be sent")
+	}
+	return *ad.rejection
+}
+
+// reject rejects the attempt. The outcome of the request is first if this is its first attempt, and
+// otherwise the one of a request that gave up because of why.
+func (ad *Admitter) reject(status int, why policy.Reason, first policy.Outcome, text string, retryAfter int) Result {
+	t := gaveUp(status, why, text)
+	if ad.r.Attempts == 0 {
+		t.Outcome = first
+	}
+	ad.rejection, ad.RetryAfter = &t, retryAfter
+	return Rejected
 }

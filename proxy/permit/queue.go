@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/queue"
 	"github.com/retryproxy/retryproxy/proxy/admission"
@@ -18,10 +19,10 @@ import (
 // waste time in which the client could use another server.
 const defaultLimitQueueTimeout = time.Second
 
+// acquireSlow takes a permit from the queue of the upstream, or waits there for one.
 func (ad *Admitter) acquireSlow(a *attempt.Attempt, q *admission.Queue, now time.Duration) Result {
 	ad.waiter.Request.Key = ad.r.UrlKey()
 	decision, v, ticket := q.Acquire(&ad.waiter, now, ad.mayQueue)
-	ad.verdict = v
 	var end WaitEnd
 	queued := decision == admission.Wait
 	if queued {
@@ -47,8 +48,24 @@ func (ad *Admitter) acquireSlow(a *attempt.Attempt, q *admission.Queue, now time
 		if holds && !queued {
 			return DrainEnded // only a drain makes a queueable request give up
 		}
-		ad.droppedFromQueue = holds
+		return ad.rejectByQueue(v, holds)
 	}
+	return ad.rejectByQueue(v, false)
+}
+
+// rejectByQueue rejects the request because the queue gave no permit. dropped means that the queue
+// was full.
+func (ad *Admitter) rejectByQueue(v breaker.Verdict, dropped bool) Result {
+	o := policy.OutcomeFailFast
+	switch {
+	case v == breaker.VerdictAtLimit:
+		o = policy.OutcomeOverloaded
+	case dropped:
+		o = policy.OutcomeQueueDropped
+	case ad.r.Route.Breaker == settings.BreakerQueue:
+		o = policy.OutcomeQueueTimeout
+	}
+	ad.rejection = &Rejection{503, o, o.String(), notTaking}
 	return Rejected
 }
 
@@ -90,18 +107,57 @@ func (ad *Admitter) queueTimeLeft() time.Duration {
 	return ad.queueUntil.Sub(ad.r.Time.Now())
 }
 
+// losingPoll is how often a request asks whether the upstream still loses what is in flight.
+const losingPoll = 5 * time.Millisecond
+
 // awaitBreaker waits until the breaker opens, or until it is clear that it stays closed.
 func (ad *Admitter) awaitBreaker() WaitEnd {
-	q := ad.r.Route.UpstreamState.Admission
-	defer q.StopAwaitingBreaker(&ad.waiter)
-	for q.AwaitBreaker(&ad.waiter) {
-		until, losing := q.Guard.LosingInFlight(ad.r.Process.Clock.Since(ad.r.Time.Tick()))
-		if !losing || !ad.r.Time.Deadline.IsZero() && !ad.r.Time.Clock.Before(ad.r.Time.Deadline) {
-			break
+	g := ad.r.Route.UpstreamState.Admission.Guard
+	for {
+		now := ad.r.Time.Tick()
+		if !g.LosingInFlight(ad.r.Process.Clock.Since(now)) || !ad.r.Time.Deadline.IsZero() && !now.Before(ad.r.Time.Deadline) {
+			return WaitedOut
 		}
-		if end := ad.Await(request.Earliest(ad.r.Time.Deadline, clock.Start.Add(until)), &ad.waiter); end != WaitedOut {
+		if end := ad.Await(now.Add(losingPoll), nil); end != WaitedOut {
 			return end
 		}
 	}
-	return WaitedOut
+}
+
+// MaxDescriptorWait returns how long the attempt may wait for a descriptor.
+func (ad *Admitter) MaxDescriptorWait() time.Duration {
+	return ad.r.Time.MaxWait(ad.r.Time.Clock)
+}
+
+// AwaitDescriptor waits before the next try to get a descriptor. It reports false if the time is
+// over, the client left, a drain began, or the queue no longer admits the attempt. The permit is
+// returned during the wait, so that it does not count as silence of the upstream.
+func (ad *Admitter) AwaitDescriptor(a *attempt.Attempt, wait time.Duration, until clock.Instant) bool {
+	ad.returnUnused(a)
+	ad.NoAttempt = policy.ReasonNoDescriptors
+	if !ad.r.Time.Clock.Before(until) {
+		return false
+	}
+	ad.waiter.ExpectedAt = 0
+	ad.waiter.Decision.Store(admission.Wait)
+	end := ad.Await(request.Earliest(until, ad.r.Time.Clock.Add(wait)), &ad.waiter)
+	switch end {
+	case Left:
+		ad.r.ClientEnd.Store(request.ClientGone)
+		return false
+	case DrainBegan:
+		ad.NoAttempt = policy.ReasonDraining
+		return false
+	}
+	switch ad.Acquire(a, ad.r.Time.Tick()) {
+	case Admitted:
+		ad.NoAttempt = policy.ReasonNone
+		a.Began = ad.r.Time.Clock
+		return true
+	case ClientLeft:
+		ad.r.ClientEnd.Store(request.ClientGone)
+	case DrainEnded:
+		ad.NoAttempt = policy.ReasonDraining
+	}
+	return false
 }

@@ -3,6 +3,7 @@ package permit
 import (
 	"time"
 
+	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 	"github.com/retryproxy/retryproxy/proxy/admission"
@@ -23,8 +24,7 @@ func (ad *Admitter) waitOutPause(now clock.Instant) (Result, clock.Instant) {
 		case room <= 0:
 			return DeadlinePassed, now
 		case !fits:
-			ad.rejectedBy, ad.RetryAfter = rejectedByPause, wholeSeconds(left)
-			return Rejected, now
+			return ad.reject(429, policy.ReasonRateLimitPause, policy.OutcomeRateLimitPause, "the upstream asked for a pause that is not over", wholeSeconds(left)), now
 		}
 		end := ad.awaitPaused(now.Add(wait))
 		ad.report.Queued(now)
@@ -91,8 +91,7 @@ func (ad *Admitter) awaitRateLimit(s *admission.RateLimits, now clock.Instant) (
 
 // overRateLimit rejects the request because of the rate limit.
 func (ad *Admitter) overRateLimit(wait time.Duration) Result {
-	ad.rejectedBy, ad.RetryAfter = rejectedByRateLimit, min(max(wholeSeconds(wait), 1), 3600)
-	return Rejected
+	return ad.reject(429, policy.ReasonRateLimited, policy.OutcomeRateLimited, "the rate limit of the upstream is used up", min(max(wholeSeconds(wait), 1), 3600))
 }
 
 // ReturnRateLimitSlot returns the slot of an attempt that is not sent.
