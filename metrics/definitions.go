@@ -166,8 +166,8 @@ var (
 	rateLimitPausesTotal = define(Counter, "rate_limit_pauses_total", nil,
 		"Rate-limit pauses that began (RETRYPROXY_RATE_LIMIT_PAUSE_KEY).",
 		"How often does an upstream ask for a pause?")
-	rateLimitPausesDisplacedTotal = define(Counter, "rate_limit_pauses_displaced_total", nil,
-		"Rate-limit pauses dropped before their end because there were too many.",
+	rateLimitPausesDroppedTotal = define(Counter, "rate_limit_pauses_dropped_total", nil,
+		"Rate-limit pauses that were not remembered because there were too many.",
 		"Are there more pauses at once than the proxy can remember?")
 	rateLimitPaused = define(Gauge, "rate_limit_paused_requests", nil,
 		"Requests that wait for the end of a shared rate-limit pause.",

@@ -32,7 +32,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 		return Snapshot{
 			Connections: 7, AcceptPauses: 2, EvictedStalled: 4, Faults: 3, HandshakeFailures: 8, HeaderFailures: map[string]uint64{"slow": 9}, Draining: true, RetryBufferBytes: 4096, RetryBufferLimitBytes: 64 << 20,
 			RetryPercent:    30,
-			RateLimitPauses: ratelimit.PauseState{Begun: 11, Displaced: 12}, Paused: 4,
+			RateLimitPauses: ratelimit.PauseState{Begun: 11, Dropped: 12}, Paused: 4,
 			RateLimits: []RateLimit{{Upstream: "http://api:80", Rate: "100/s", Queued: 31, Keys: 35, State: ratelimit.State{Leased: 32, Own: 33, Expired: 34}}},
 			Shared:     &Shared{Up: true, Lost: 21, Processes: 22, Commands: 23, Errors: 24, PausesSent: 25, PausesReceived: 26, PausesDropped: 27},
 			Upstreams: []Upstream{
@@ -57,7 +57,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 		`retryproxy_retry_buffer_limit_bytes`:                   "6.7108864e+07",
 		`retryproxy_retries_enabled_ratio`:                      "0.3",
 		`retryproxy_rate_limit_pauses_total`:                    "11",
-		`retryproxy_rate_limit_pauses_displaced_total`:          "12",
+		`retryproxy_rate_limit_pauses_dropped_total`:            "12",
 		`retryproxy_rate_limit_paused_requests`:                 "4",
 		`retryproxy_shared_up`:                                  "1",
 		`retryproxy_rate_limit_slots_total{from="leased",rate_limit="100/s",upstream="http://api:80"}`:  "32",

@@ -146,7 +146,7 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	retryBufferLimitBytes.emit(ch, float64(s.RetryBufferLimitBytes))
 	retriesEnabledRatio.emit(ch, float64(s.RetryPercent)/100)
 	rateLimitPausesTotal.emit(ch, float64(s.RateLimitPauses.Begun))
-	rateLimitPausesDisplacedTotal.emit(ch, float64(s.RateLimitPauses.Displaced))
+	rateLimitPausesDroppedTotal.emit(ch, float64(s.RateLimitPauses.Dropped))
 	rateLimitPaused.emit(ch, float64(s.Paused))
 	for _, q := range s.RateLimits {
 		name := valid(q.Upstream)

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,75 +13,38 @@ import (
 // share a pause have the same key. Here a key is a number, a hash chosen by the caller, so
 // nothing of the original key is kept.
 //
-// There is room for MaxPauses keys, in sets of eight. If a ninth key of a set must pause,
-// the pause that ends first is dropped, and requests of its key are sent again. So with too
-// many keys Pauses remembers too little, never too much.
+// It remembers at most MaxPauses keys. A pause beyond that is not recorded, and requests of
+// its key are sent. So with too many keys Pauses remembers too little, never too much.
 //
-// All methods are safe for concurrent use. They do not allocate, except the first Begin,
-// which allocates the table (64 KiB). Only Begin takes a lock. now is monotonic time of any
-// origin not below 0, with the same origin for all calls. The zero value is empty and ready
-// to use.
+// All methods are safe for concurrent use. now is monotonic time of any origin not below 0,
+// with the same origin for all calls. The zero value is empty and ready to use.
 type Pauses struct {
-	latest    atomic.Int64 // when the last pause ends
-	sets      atomic.Pointer[[pauseSets]pauseSet]
-	begun     atomic.Uint64
-	displaced atomic.Uint64
+	latest atomic.Int64 // when the last pause ends
 
-	mu sync.Mutex // held while a pause is recorded
+	mu      sync.RWMutex // guards what follows
+	ends    map[uint64]time.Duration
+	sweepAt time.Duration // when ended pauses may be forgotten again
+	state   PauseState
 }
 
 // MaxPauses is the maximum number of keys that pause at the same time.
-const MaxPauses = pauseSets * pauseWays
-
-// Eight keys of two words fill two cache lines. If half of the table is in use, one set in
-// fifty is full (Poisson, mean 4).
-const (
-	pauseSets = 512
-	pauseWays = 8
-)
-
-type pauseSet [pauseWays]pauseSlot
-
-// pauseSlot is read without a lock. If it changes between the two loads, they yield a
-// different key (the lock-free hash table of chess programs, by Hyatt and Mann). A read
-// during a change may miss the pause.
-type pauseSlot struct {
-	mixed atomic.Uint64 // key xor until
-	until atomic.Int64
-}
-
-func (s *pauseSlot) get() (key uint64, until time.Duration) {
-	u := s.until.Load()
-	return s.mixed.Load() ^ uint64(u), time.Duration(u)
-}
-
-// set requires Pauses.mu.
-func (s *pauseSlot) set(key uint64, until time.Duration) {
-	s.until.Store(int64(until))
-	s.mixed.Store(key ^ uint64(until))
-}
+const MaxPauses = 4096
 
 // pauseGrain is the minimum by which a pause grows. A burst of responses that all ask for
 // five seconds is one pause, not one per response.
 const pauseGrain = 100 * time.Millisecond
+
+// pauseSweep is the minimum time between two searches for pauses that have ended.
+const pauseSweep = 100 * time.Millisecond
 
 // AnyActive reports whether any key may be paused. It costs one atomic load.
 func (c *Pauses) AnyActive(now time.Duration) bool { return int64(now) < c.latest.Load() }
 
 // Remaining returns how much longer the key has to pause; 0 if it is not paused.
 func (c *Pauses) Remaining(key uint64, now time.Duration) time.Duration {
-	sets := c.sets.Load()
-	if sets == nil {
-		return 0
-	}
-	key = max(key, 1)
-	set := &sets[key%pauseSets]
-	for i := range set {
-		if k, until := set[i].get(); k == key {
-			return max(until-now, 0)
-		}
-	}
-	return 0
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return max(c.ends[key]-now, 0)
 }
 
 // Begin records that the key has to pause until the given time. It reports whether that is
@@ -92,63 +56,47 @@ func (c *Pauses) Begin(key uint64, until, now time.Duration) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sets.Load() == nil {
-		c.sets.Store(new([pauseSets]pauseSet))
-	}
-	key = max(key, 1)
-	set := &c.sets.Load()[key%pauseSets]
-	if !c.put(set.slotFor(key), key, until, now) {
+	old := c.ends[key]
+	active := old > now
+	if active && until < old+pauseGrain || old == 0 && !c.makeRoom(now) {
 		return false
 	}
+	if !active {
+		c.state.Begun++
+	}
+	if c.ends == nil {
+		c.ends = make(map[uint64]time.Duration)
+	}
+	c.ends[key] = until
 	c.latest.Store(max(c.latest.Load(), int64(until)))
 	return true
 }
 
-// slotFor returns the key's own slot, or else the one whose pause ends first.
-func (s *pauseSet) slotFor(key uint64) *pauseSlot {
-	first := &s[0]
-	for i := range s {
-		k, until := s[i].get()
-		if k == key {
-			return &s[i]
-		}
-		if _, earliest := first.get(); until < earliest {
-			first = &s[i]
-		}
+// makeRoom reports whether another pause can be recorded. If not, it forgets those that have
+// ended, at most once per pauseSweep. It requires mu.
+func (c *Pauses) makeRoom(now time.Duration) bool {
+	if len(c.ends) >= MaxPauses && now >= c.sweepAt {
+		c.sweepAt = now + pauseSweep
+		maps.DeleteFunc(c.ends, func(_ uint64, end time.Duration) bool { return end <= now })
 	}
-	return first
-}
-
-// put records the pause in its slot and reports whether it did. It requires mu.
-func (c *Pauses) put(slot *pauseSlot, key uint64, until, now time.Duration) bool {
-	k, old := slot.get()
-	switch {
-	case old <= now: // free, or ended
-		c.begun.Add(1)
-	case k == key:
-		if until < old+pauseGrain {
-			return false
-		}
-	case until <= old:
-		c.displaced.Add(1) // the new pause itself: it ends first
-		return false
-	default:
-		c.displaced.Add(1)
-		c.begun.Add(1)
+	if len(c.ends) < MaxPauses {
+		return true
 	}
-	slot.set(key, until)
-	return true
+	c.state.Dropped++
+	return false
 }
 
 // PauseState holds the counters of Pauses.
 type PauseState struct {
-	Begun     uint64 // pauses begun
-	Displaced uint64 // pauses dropped or not recorded because a set was full
+	Begun   uint64 // pauses begun
+	Dropped uint64 // pauses not recorded because MaxPauses others were
 }
 
 // State returns the counters.
 func (c *Pauses) State() PauseState {
-	return PauseState{Begun: c.begun.Load(), Displaced: c.displaced.Load()}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.state
 }
 
 // pauseSpread is the maximum random addition to a wait for the end of a rate-limit pause.
