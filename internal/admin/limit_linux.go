@@ -25,9 +25,9 @@ func deferAccept(l net.Listener) {
 	})
 }
 
-// asks reports whether a complete request header section has arrived on conn. It leaves the bytes
+// hasRequest reports whether complete request headers have arrived on conn. It leaves the bytes
 // there.
-func asks(conn net.Conn) bool {
+func hasRequest(conn net.Conn) bool {
 	s, is := conn.(syscall.Conn)
 	if !is {
 		return false
@@ -41,5 +41,5 @@ func asks(conn net.Conn) bool {
 	_ = raw.Control(func(fd uintptr) {
 		n, _, _ = syscall.Recvfrom(int(fd), p[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	})
-	return n > 0 && bytes.Contains(p[:n], endOfHead)
+	return n > 0 && bytes.Contains(p[:n], endOfHeaders)
 }
