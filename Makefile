@@ -205,7 +205,7 @@ page-pictures: build ## docs/pictures/page-*.png, some three minutes of made-up 
 
 .PHONY: docs
 docs: ## the tables generated from the code
-	go run ./cmd/retryproxy docs
+	go run ./tools/docs
 
 .PHONY: pictures
 pictures: build ## docs/pictures, by the commands in docs/explanation/backoff.md and storm.md

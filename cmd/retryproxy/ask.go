@@ -6,11 +6,15 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
+	"github.com/retryproxy/retryproxy/internal/admin"
 	"github.com/retryproxy/retryproxy/internal/adminclient"
 	"github.com/retryproxy/retryproxy/internal/config"
 )
+
+// The commands of this file ask the admin listener of a running retryproxy.
 
 var healthCommand = command{
 	name:    "health",
@@ -20,6 +24,16 @@ var healthCommand = command{
 it accepts requests, and 1 if it does not or does not respond. This is for
 container health checks and exec probes.`,
 	run: runHealth,
+}
+
+var waitCommand = command{
+	name:    "wait",
+	args:    "[--address HOST:PORT] [--timeout 60s]",
+	summary: "wait until a retryproxy accepts requests",
+	details: `Asks the retryproxy on this machine (RETRYPROXY_ADMIN_LISTEN) until it accepts
+requests, and fails if that takes too long. It is for what must not start earlier,
+such as a postStart hook that holds back the next container.`,
+	run: runWait,
 }
 
 var drainCommand = command{
@@ -46,6 +60,17 @@ A native sidecar (Kubernetes 1.29 or later) does not need it.`,
 	run: runQuit,
 }
 
+var percentCommand = command{
+	name:    "retry-percent",
+	args:    "[--address HOST:PORT] [--timeout 2s] [N]",
+	summary: "show or change how many retries a running retryproxy makes",
+	details: `Prints the percentage of retries that are made. With N, from 0 (none) to 100 (all),
+it first changes that for all routes, at once. The change lasts until the process
+ends. Immediate retries after the upstream closed an idle connection do not count as
+retries here.`,
+	run: runPercent,
+}
+
 func runHealth(ctx context.Context, c *call) error {
 	f := c.flags()
 	live := f.Bool("live", false, "ask whether the process is alive, not whether it accepts requests")
@@ -66,6 +91,23 @@ func runHealth(ctx context.Context, c *call) error {
 		return errReported
 	}
 	return nil
+}
+
+func runWait(ctx context.Context, c *call) error {
+	f := c.flags()
+	timeout := f.Duration("timeout", time.Minute, "how long to wait")
+	a, _, err := c.parseAddress(f, 0)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	defer cancel()
+	last := adminclient.AwaitReady(ctx, a)
+	if last == nil {
+		fmt.Fprintln(c.stdout, "ok")
+		return nil
+	}
+	return fmt.Errorf("not ready within %v: %w", *timeout, last)
 }
 
 func runDrain(ctx context.Context, c *call) error { return c.order(ctx, "/drain") }
@@ -89,6 +131,32 @@ func (c *call) order(ctx context.Context, path string) error {
 	return nil
 }
 
+func runPercent(ctx context.Context, c *call) error {
+	f := c.flags()
+	ask, rest, err := c.parseAskRest(f, 1)
+	if err != nil {
+		return err
+	}
+	method, body := http.MethodGet, ""
+	if len(rest) == 1 {
+		n, err := admin.ParsePercent(rest[0])
+		if err != nil {
+			return c.usage(f, err)
+		}
+		method, body = http.MethodPost, strconv.Itoa(n)
+	}
+	status, answer, err := ask(ctx, method, "/retry-percent", body)
+	if err != nil {
+		return err
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("the response was %d: %s", status, answer)
+	}
+	fmt.Fprintln(c.stdout, answer)
+	return nil
+}
+
+// parseAsk parses the flags of a command and returns what sends a request.
 func (c *call) parseAsk(f *flag.FlagSet) (adminclient.Ask, error) {
 	ask, _, err := c.parseAskRest(f, 0)
 	return ask, err
@@ -96,33 +164,33 @@ func (c *call) parseAsk(f *flag.FlagSet) (adminclient.Ask, error) {
 
 // parseAskRest is like parseAsk for a command with up to max arguments of its own.
 func (c *call) parseAskRest(f *flag.FlagSet, max int) (adminclient.Ask, []string, error) {
-	address := f.String("address", "", "the admin listener (host:port or unix:/path); default RETRYPROXY_ADMIN_LISTEN")
 	timeout := f.Duration("timeout", 2*time.Second, "time for the response")
-	rest, err := c.parse(f, max)
-	if err != nil {
-		return nil, nil, err
-	}
-	a, err := c.adminAddress(*address)
+	a, rest, err := c.parseAddress(f, max)
 	if err != nil {
 		return nil, nil, err
 	}
 	return adminclient.To(a, *timeout), rest, nil
 }
 
-// adminAddress returns the address of the admin listener. It ignores problems of other settings: a
-// health check must not fail because of them.
-func (c *call) adminAddress(given string) (config.Address, error) {
-	if given != "" {
-		a, err := config.MakeAddress(given)
+// parseAddress parses the flags and returns the address of the admin listener, and the arguments. It
+// ignores problems of other settings: a health check must not fail because of them.
+func (c *call) parseAddress(f *flag.FlagSet, max int) (config.Address, []string, error) {
+	given := f.String("address", "", "the admin listener (host:port or unix:/path); default RETRYPROXY_ADMIN_LISTEN")
+	rest, err := c.parse(f, max)
+	if err != nil {
+		return "", nil, err
+	}
+	if *given != "" {
+		a, err := config.ParseAddress(*given)
 		if err != nil || a.Off() {
-			fmt.Fprintf(c.stderr, "retryproxy %s: --address %s: expected host:port or unix:/path\n", c.command.name, given)
-			return a, errUsage
+			fmt.Fprintf(c.stderr, "retryproxy %s: --address %s: expected host:port or unix:/path\n", c.command.name, *given)
+			return "", nil, errUsage
 		}
-		return a, nil
+		return a, rest, nil
 	}
 	s, _ := config.Load(c.env)
 	if s.AdminListen.Off() {
-		return s.AdminListen, errors.New("RETRYPROXY_ADMIN_LISTEN=off: the admin listener is off")
+		return "", nil, errors.New("RETRYPROXY_ADMIN_LISTEN=off: the admin listener is off")
 	}
-	return s.AdminListen, nil
+	return s.AdminListen, rest, nil
 }

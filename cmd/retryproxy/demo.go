@@ -20,7 +20,7 @@ or for as long as --for says.`,
 }
 
 func runDemo(ctx context.Context, c *call) error {
-	o := demo.Options{Out: c.stdout, Build: build().forServe()}
+	o := demo.Options{Out: c.stdout, Build: build()}
 	f := c.flags()
 	f.DurationVar(&o.Length, "for", 0, "how long to run; 0 means until Ctrl-C")
 	f.IntVar(&o.Rate, "rate", 50, fmt.Sprintf("requests per second to each side, 1 to %d", demo.MaxRate))

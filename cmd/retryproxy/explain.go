@@ -25,24 +25,16 @@ retried and why, provided that there is time, retry budget and memory.`,
 	run: runExplain,
 }
 
-// fields collects the values of -H.
-type fields []string
-
-func (f *fields) String() string { return strings.Join(*f, ", ") }
-
-func (f *fields) Set(s string) error {
-	name, _, found := strings.Cut(s, ":")
-	if !found || name == "" {
-		return errors.New(`expected "Name: value"`)
-	}
-	*f = append(*f, s)
-	return nil
-}
-
 func runExplain(_ context.Context, c *call) error {
 	f := c.flags()
-	var header fields
-	f.Var(&header, "H", "a header of the request, as in curl; may be repeated (`'Name: value'`)")
+	var header []string
+	f.Func("H", "a header of the request, as in curl; may be repeated (`'Name: value'`)", func(s string) error {
+		if name, _, found := strings.Cut(s, ":"); !found || name == "" {
+			return errors.New(`expected "Name: value"`)
+		}
+		header = append(header, s)
+		return nil
+	})
 	model := f.String("model", "", "the `name` of the model in the request's JSON body; default none")
 	proxied := f.Bool("proxied", false, "send the URL as a client with http_proxy does")
 	asJSON := f.Bool("json", false, "print JSON")

@@ -49,7 +49,7 @@ const patience = time.Minute
 
 // await ADDRESS PATH TEXT asks the admin listener until its response contains the text.
 func await(ts *testscript.TestScript, _ bool, args []string) {
-	a, err := config.MakeAddress(args[0])
+	a, err := config.ParseAddress(args[0])
 	ts.Check(err)
 	var body string
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

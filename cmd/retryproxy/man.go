@@ -32,9 +32,6 @@ func manPage(ctx context.Context, w io.Writer, commands []command) {
 	fmt.Fprint(w, ".SH NAME\nretryproxy \\- reverse proxy that retries what is safe and worth retrying\n")
 	fmt.Fprint(w, ".SH SYNOPSIS\n.B retryproxy\n[command] [flags]\n.SH COMMANDS\n")
 	for _, c := range commands {
-		if c.hidden {
-			continue
-		}
 		fmt.Fprintf(w, ".SS %s\n%s.\n.PP\n.EX\n", macroArg(c.name), roff(strings.ToUpper(c.summary[:1])+c.summary[1:]))
 		fmt.Fprintf(w, "%s\n.EE\n", roff(strings.TrimSpace(helpText(ctx, &c))))
 	}

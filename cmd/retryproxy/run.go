@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/internal/companion"
@@ -70,7 +71,6 @@ type command struct {
 	args    string // of the usage line
 	summary string
 	details string // paragraphs of the help text
-	hidden  bool
 	run     func(ctx context.Context, c *call) error
 }
 
@@ -86,7 +86,7 @@ type call struct {
 // it.
 func commands() []command {
 	return []command{
-		serveCommand, checkCommand, configCommand, convertCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, quitCommand, percentCommand, topCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, manCommand, docsCommand,
+		serveCommand, checkCommand, configCommand, convertCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, quitCommand, percentCommand, topCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, manCommand,
 	}
 }
 
@@ -125,12 +125,10 @@ func dispatch(ctx context.Context, o *outside) error {
 func (o *outside) unknown(name string) error {
 	var names []string
 	for _, c := range commands() {
-		if !c.hidden {
-			names = append(names, c.name)
-		}
+		names = append(names, c.name)
 	}
 	hint := "see retryproxy help"
-	if meant := config.Nearest(name, names); meant != "" {
+	if meant := config.Nearest(name, slices.Values(names)); meant != "" {
 		hint = "did you mean " + meant + "?"
 	}
 	fmt.Fprintf(o.stderr, "retryproxy: unknown command %q; %s\n", name, hint)
@@ -170,9 +168,7 @@ func overview(w io.Writer) {
 		"Usage: retryproxy [command]\n\nCommands:\n")
 	t := text.NewTable(w)
 	for _, c := range commands() {
-		if !c.hidden {
-			t.Row("  "+c.name, c.summary)
-		}
+		t.Row("  "+c.name, c.summary)
 	}
 	t.Flush()
 	fmt.Fprint(w, "\nOnly the upstream must be set:\n\n"+

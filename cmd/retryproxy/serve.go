@@ -27,7 +27,7 @@ func runServe(ctx context.Context, c *call) error {
 	if err := serve.BecomeTracing(c.become, c.outside.args, c.env, c.getenv); err != nil {
 		fmt.Fprintf(c.stderr, "retryproxy: cannot run %s, so there are no spans: %v\n", serve.TracingProgram, err)
 	}
-	err := serve.Run(ctx, serve.Options{Env: c.env, Getenv: c.getenv, Stderr: c.stderr, Build: build().forServe(), Signals: c.signals})
+	err := serve.Run(ctx, serve.Options{Env: c.env, Getenv: c.getenv, Stderr: c.stderr, Build: build(), Signals: c.signals})
 	if wrong := config.ProblemsOf(err); wrong != nil {
 		return c.notStarted(wrong)
 	}

@@ -7,12 +7,10 @@ import (
 	"runtime/debug"
 
 	"github.com/retryproxy/retryproxy/internal/serve"
-	"github.com/retryproxy/retryproxy/internal/text"
 )
 
 var versionCommand = command{
 	name:    "version",
-	args:    "[--json]",
 	summary: "print the version",
 	details: "Prints the version, the commit it was built from, and the Go version.",
 	run:     runVersion,
@@ -25,58 +23,41 @@ var version = "dev"
 // the Go tool sets it.
 var revision string
 
-// buildView describes the binary.
-type buildView struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision"` // "unknown" for a build outside a repository; ends in "+" if files were changed
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-}
-
-func build() buildView {
-	v := buildView{Version: version, Revision: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+// build describes the binary. The revision is "unknown" for a build outside a repository, and ends in
+// "+" if files were changed.
+func build() serve.Build {
+	b := serve.Build{Version: version, Revision: "unknown"}
 	if revision != "" {
-		v.Revision = revision
-		return v
+		b.Revision = revision
+	} else if info, ok := debug.ReadBuildInfo(); ok {
+		addBuildInfo(&b, info)
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		v.add(info)
-	}
-	return v
+	return b
 }
 
-// add adds what the Go tool says. The module has a checksum if it was downloaded, as by go install
-// .../cmd/retryproxy@latest, and then its version is that of the program.
-func (v *buildView) add(info *debug.BuildInfo) {
+// addBuildInfo adds what the Go tool says. The module has a checksum if it was downloaded, as by go
+// install .../cmd/retryproxy@latest, and then its version is that of the program.
+func addBuildInfo(b *serve.Build, info *debug.BuildInfo) {
 	if info.Main.Sum != "" {
-		v.Version = info.Main.Version
+		b.Version = info.Main.Version
 	}
 	changed := ""
 	for _, s := range info.Settings {
 		switch {
 		case s.Key == "vcs.revision":
-			v.Revision = s.Value[:min(len(s.Value), 12)]
+			b.Revision = s.Value[:min(len(s.Value), 12)]
 		case s.Key == "vcs.modified" && s.Value == "true":
 			changed = "+"
 		}
 	}
-	v.Revision += changed
-}
-
-func (v buildView) forServe() serve.Build {
-	return serve.Build{Version: v.Version, Revision: v.Revision}
+	b.Revision += changed
 }
 
 func runVersion(_ context.Context, c *call) error {
-	f := c.flags()
-	asJSON := f.Bool("json", false, "print JSON")
-	if _, err := c.parse(f, 0); err != nil {
+	if _, err := c.parse(c.flags(), 0); err != nil {
 		return err
 	}
-	v := build()
-	if *asJSON {
-		return text.JSON(c.stdout, v)
-	}
-	_, err := fmt.Fprintf(c.stdout, "retryproxy %s (%s, %s, %s)\n", v.Version, v.Revision, v.Go, v.Platform)
+	b := build()
+	_, err := fmt.Fprintf(c.stdout, "retryproxy %s (%s, %s, %s/%s)\n", b.Version, b.Revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"runtime/debug"
 	"testing"
+
+	"github.com/retryproxy/retryproxy/internal/serve"
 )
 
 // go install .../cmd/retryproxy@latest sets no version at link time.
@@ -15,14 +17,14 @@ func TestAnInstalledProgramHasTheVersionOfItsModule(t *testing.T) {
 		{debug.Module{Version: "(devel)"}, "dev"},
 		{debug.Module{Version: "v0.0.0-20261124000000-0123456789ab+dirty"}, "dev"}, // of a working tree
 	} {
-		v := buildView{Version: "dev", Revision: "unknown"}
-		v.add(&debug.BuildInfo{Main: tc.main})
+		v := serve.Build{Version: "dev", Revision: "unknown"}
+		addBuildInfo(&v, &debug.BuildInfo{Main: tc.main})
 		if v.Version != tc.want || v.Revision != "unknown" {
 			t.Errorf("%+v: %+v, want %s", tc.main, v, tc.want)
 		}
 	}
-	v := buildView{Version: "dev", Revision: "unknown"}
-	v.add(&debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}})
+	v := serve.Build{Version: "dev", Revision: "unknown"}
+	addBuildInfo(&v, &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}})
 	if v.Revision != "0123456789ab+" {
 		t.Errorf("%+v", v)
 	}

@@ -2,83 +2,61 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Address is where to listen: a TCP host:port, a unix socket, or off. The zero value means
-// that it is not set.
-type Address struct{ text string }
-
-// MakeAddress parses text as UnmarshalText does.
-func MakeAddress(text string) (Address, error) {
-	var a Address
-	err := a.UnmarshalText([]byte(text))
-	return a, err
-}
-
-// String returns the address as written: "host:port", ":port", "unix:/path",
-// "off", or "" for the zero value.
-func (a Address) String() string { return a.text }
+// Address is where to listen: host:port, :port, unix:/path or off. "" means that it is not set.
+type Address string
 
 // Off reports whether the value is off.
-func (a Address) Off() bool { return a.text == "off" }
-
-// Set reports whether an address or off was set.
-func (a Address) Set() bool { return a.text != "" }
+func (a Address) Off() bool { return a == "off" }
 
 // Split returns the arguments of net.Listen: "unix" and a path, or "tcp" and host:port. It
-// returns empty strings for the zero value and for off.
+// returns empty strings if it is not set or off.
 func (a Address) Split() (network, address string) {
-	if a.text == "" || a.Off() {
+	if a == "" || a.Off() {
 		return "", ""
 	}
-	if path, unix := strings.CutPrefix(a.text, "unix:"); unix {
+	if path, unix := strings.CutPrefix(string(a), "unix:"); unix {
 		return "unix", path
 	}
-	return "tcp", a.text
+	return "tcp", string(a)
 }
 
 // Wildcard reports whether the address is a TCP address that stands for all addresses of
 // the machine.
 func (a Address) Wildcard() bool {
-	host, _, err := net.SplitHostPort(a.text)
+	host, _, err := net.SplitHostPort(string(a))
 	return err == nil && isWildcard(host)
 }
 
-// UnmarshalText checks that the port is a number from 0 to 65535 and that a socket's path
-// is absolute. The caller decides whether off is allowed.
-func (a *Address) UnmarshalText(text []byte) error {
-	s := string(text)
+// ParseAddress checks that the port is a number from 0 to 65535 and that a socket's path is
+// absolute. The caller decides whether off is allowed.
+func ParseAddress(s string) (Address, error) {
 	if s == "off" {
-		a.text = s
-		return nil
+		return Address(s), nil
 	}
 	if path, unix := strings.CutPrefix(s, "unix:"); unix {
-		if err := checkSocketPath(path); err != nil {
-			return err
-		}
-		a.text = s
-		return nil
+		return Address(s), checkSocketPath(path)
 	}
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return errors.New("no host:port")
+		return "", errors.New("no host:port")
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return errors.New("the port must be a number from 0 to 65535")
+		return "", errors.New("the port must be a number from 0 to 65535")
 	}
 	if host != "" && !isHost(host) {
-		return errors.New("not a host name or IP address")
+		return "", errors.New("not a host name or IP address")
 	}
-	a.text = s
-	return nil
+	return Address(s), nil
 }
-
-// MarshalText returns the text of String.
-func (a Address) MarshalText() ([]byte, error) { return []byte(a.text), nil }
 
 // maxSocketPath is the maximum length of a socket's path on Linux, without the terminating
 // zero (unix(7): sun_path has 108 bytes).
@@ -94,6 +72,132 @@ func checkSocketPath(path string) error {
 		return errors.New("a socket's path names a file")
 	}
 	return nil
+}
+
+// HostRule is auto, preserve or upstream, or a name to send as Host.
+type HostRule string
+
+// Auto reports whether the rule is auto.
+func (h HostRule) Auto() bool { return h == "auto" }
+
+// Preserve reports whether the client's Host is sent.
+func (h HostRule) Preserve() bool { return h == "preserve" }
+
+// Upstream reports whether the upstream's Host is sent.
+func (h HostRule) Upstream() bool { return h == "upstream" }
+
+// Name returns the Host to send; "" if the rule is one of the words.
+func (h HostRule) Name() string {
+	if h.Auto() || h.Preserve() || h.Upstream() {
+		return ""
+	}
+	return string(h)
+}
+
+// ServerName returns the Host to send without its port; "" if the rule is one of the words.
+func (h HostRule) ServerName() string {
+	name := h.Name()
+	if host, _, err := net.SplitHostPort(name); err == nil {
+		return host
+	}
+	return strings.Trim(name, "[]")
+}
+
+func parseHostRule(s string) (HostRule, error) {
+	if !isAuthority(s) {
+		return "", errors.New("not a host name with or without a port")
+	}
+	return HostRule(s), nil
+}
+
+func isAuthority(s string) bool {
+	if isHost(s) && !strings.Contains(s, ":") {
+		return true
+	}
+	if bare, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(bare, "]") {
+		return isHost(strings.TrimSuffix(bare, "]"))
+	}
+	address, err := ParseAddress(s)
+	return err == nil && !strings.HasPrefix(s, ":") && !strings.HasPrefix(s, "unix:") && !address.Off()
+}
+
+// Prefixes is a list of IP address ranges.
+type Prefixes []netip.Prefix
+
+// parsePrefixes parses CIDR ranges and single addresses separated by commas. Bits set below
+// the mask are an error, since they are probably a mistake.
+func parsePrefixes(text string) (Prefixes, error) {
+	var errs []error
+	list := Prefixes{}
+	for _, s := range splitList(text) {
+		prefix, err := parsePrefix(s)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		list = append(list, prefix)
+	}
+	return list, errors.Join(errs...)
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	if ip, err := netip.ParseAddr(s); err == nil && ip.Zone() == "" {
+		ip = ip.Unmap()
+		return netip.PrefixFrom(ip, ip.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil || prefix.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%q is not an address or CIDR range", s)
+	}
+	if prefix != prefix.Masked() {
+		return netip.Prefix{}, fmt.Errorf("%q has bits below its mask: did you mean %s?", s, prefix.Masked())
+	}
+	return prefix, nil
+}
+
+// String is the inverse of parsePrefixes.
+func (p Prefixes) String() string {
+	parts := make([]string, len(p))
+	for i, prefix := range p {
+		parts[i] = prefix.String()
+	}
+	return strings.Join(parts, ",")
+}
+
+// Upstream is where requests are sent. The zero value means that it is not set. Its TLS is
+// as returned by upstream.ParseTarget: files are loaded later.
+type Upstream struct{ target upstream.Target }
+
+func parseUpstream(s string) (Upstream, error) {
+	target, err := upstream.ParseTarget(s)
+	if err == nil {
+		return Upstream{target}, nil
+	}
+	// The final message has variable and value already, which the error repeats: upstream "...": .
+	if _, detail, found := strings.Cut(err.Error(), "\": "); found {
+		err = errors.New(detail)
+	}
+	return Upstream{}, err
+}
+
+// Set reports whether an upstream was set.
+func (u Upstream) Set() bool { return u.target.Address != "" }
+
+// TLS reports whether the upstream uses TLS.
+func (u Upstream) TLS() bool { return u.target.TLS != nil }
+
+// Loopback reports whether the upstream is on this machine by its name.
+func (u Upstream) Loopback() bool { return u.Set() && u.target.Local() }
+
+// Target returns the target for package upstream.
+func (u Upstream) Target() upstream.Target { return u.target }
+
+// String returns the upstream in the syntax of the setting; "" for the zero value.
+func (u Upstream) String() string {
+	if !u.Set() {
+		return ""
+	}
+	return u.target.String()
 }
 
 // isLoopbackName reports whether host is an address of 127.0.0.0/8 or ::1, localhost, or a

@@ -32,26 +32,3 @@ func AdminToken(file string) (string, error) {
 	}
 	return token, nil
 }
-
-// admin checks the settings of the admin listener.
-func (c *checker) admin() {
-	s := c.s
-	if s.AdminListen.Off() {
-		for key, set := range map[string]bool{"ADMIN_ALLOW": s.AdminAllow != nil, "ADMIN_TOKEN_FILE": s.AdminTokenFile != ""} {
-			if set {
-				c.problems.warnf(Prefix+key, "", "has no effect while %sADMIN_LISTEN=off", Prefix)
-			}
-		}
-		return
-	}
-	for _, p := range s.AdminAllow {
-		if p.Bits() == 0 {
-			c.problems.warnf(Prefix+"ADMIN_ALLOW", p.String(), "lets everybody read the settings and the paths of requests")
-		}
-	}
-	if s.AdminTokenFile != "" {
-		if _, err := AdminToken(s.AdminTokenFile); err != nil {
-			c.problems.errorf(Prefix+"ADMIN_TOKEN_FILE", s.AdminTokenFile, "%v", err)
-		}
-	}
-}

@@ -7,34 +7,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/forward"
 )
 
-// Invalid returns an error that joins the problems; ProblemsOf returns them again.
-func (ps Problems) Invalid() error { return &invalid{ps} }
-
-// invalid is the error of Build.
-type invalid struct{ problems Problems }
-
-// Error returns one line per problem.
-func (e *invalid) Error() string { return e.problems.Err().Error() }
-
-// Unwrap makes it match ErrInvalid.
-func (e *invalid) Unwrap() error { return ErrInvalid }
-
-// ProblemsOf returns the problems joined by an error of Build or Invalid, each with the
-// variable to change; nil for another error.
-func ProblemsOf(err error) Problems {
-	var all *invalid
-	if errors.As(err, &all) {
-		return all.problems
-	}
-	return nil
-}
-
 func (b *builder) err() error {
-	if len(b.problems) == 0 {
-		return nil
-	}
 	b.settings.Locate(b.problems)
-	return &invalid{b.problems}
+	return b.problems.Err()
 }
 
 // These maps translate fields in errors of other packages to the keys of settings.
@@ -47,24 +22,18 @@ var (
 // note adds a problem of a route. key is the setting to blame unless the error names
 // another one.
 func (b *builder) note(r *Route, key string, err error) {
-	var several interface{ Unwrap() []error }
-	var file *certs.FileError
-	var field *forward.SettingError
-	value := ""
-	switch {
-	case err == nil:
-		return
-	case errors.As(err, &several):
-		for _, each := range several.Unwrap() {
-			b.note(r, key, each)
+	for _, each := range joined(err) {
+		var file *certs.FileError
+		var field *forward.SettingError
+		key, value := key, ""
+		switch {
+		case errors.As(each, &file):
+			key, value = upstreamFiles[file.Field], file.File
+		case errors.As(each, &field):
+			key = forwarding[field.Setting]
 		}
-		return
-	case errors.As(err, &file):
-		key, value = upstreamFiles[file.Field], file.File
-	case errors.As(err, &field):
-		key = forwarding[field.Setting]
+		b.problems = append(b.problems, Problem{Variable: r.Blame(key), Value: value, Message: each.Error()})
 	}
-	b.problems = append(b.problems, Problem{Variable: r.Blame(key), Value: value, Message: err.Error()})
 }
 
 // listenerTLS adds a problem with the files of the listener.

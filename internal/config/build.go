@@ -18,7 +18,7 @@ import (
 // has checked the settings themselves. The error joins everything that keeps a route from
 // working; ProblemsOf returns the variable to blame for each.
 func Build(s *Settings) (*proxy.Config, error) {
-	b := &builder{settings: s, own: ownNames(s), targets: map[targetKey]targetResult{}, secrets: map[string][]http1.Header{}}
+	b := &builder{settings: s, own: ownAuthorities(s), targets: map[targetKey]targetResult{}, secrets: map[string][]http1.Header{}}
 	c := &proxy.Config{
 		TrustedProxies:        s.TrustedProxies,
 		ProxyProtocolFrom:     s.ProxyProtocolFrom,
@@ -46,7 +46,7 @@ func Build(s *Settings) (*proxy.Config, error) {
 		}
 	}
 	for _, a := range s.Listeners() {
-		c.Listen = append(c.Listen, a.String())
+		c.Listen = append(c.Listen, string(a))
 	}
 	for i := range s.Routes {
 		r := &s.Routes[i]
@@ -80,8 +80,6 @@ type targetResult struct {
 func (b *builder) route(r *Route) proxy.Route {
 	p, err := r.Policy()
 	b.note(r, "BACKOFF", err)
-	nested, err := r.LayeredRetriesRule()
-	b.note(r, "LAYERED_RETRIES", err)
 	budget, hasBudget := r.Budget()
 	made := proxy.Route{
 		Name:                r.Name,
@@ -99,12 +97,12 @@ func (b *builder) route(r *Route) proxy.Route {
 		ClientThrottling:    r.ClientThrottling == "on",
 		Fallbacks:           b.fallbacks(r),
 		DryRun:              r.DryRun,
-		FaultInjection:      r.FaultInjection.Injector(),
+		FaultInjection:      r.FaultInjection.FaultInjector,
 		HedgeAfter:          hedgeAfter(r),
 		RateLimitPause:      rateLimitPause(r),
 		RateLimit:           rateLimit(r),
 		CountTokens:         r.FirstContentTimeout > 0 || r.RateLimit.Auto || r.TokenLimit.Limited(),
-		Probe:               admission.Probe{Path: r.HealthPath.Path(), Host: r.UpstreamHost.Name()},
+		Probe:               admission.Probe{Path: string(r.HealthPath), Host: r.UpstreamHost.Name()},
 		RequestTimeout:      r.RequestTimeout,
 		AttemptTimeout:      r.AttemptTimeout.Value(),
 		DialTimeout:         r.dialTimeout(),
@@ -115,7 +113,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		ResponseBufferBytes: min(responseBufferBytes, int64(b.settings.RetryBufferTotalBytes)),
 		ErrorCodes:          r.FatalErrorCodes.list,
 		GenerateKey:         r.RetryMethods.AddKey(),
-		LayeredRetries:      nested,
+		LayeredRetries:      r.LayeredRetries,
 		ResponseChanges:     forward.NewHeaderChanges(http1Headers(r.ResponseHeadersSet), r.ResponseHeadersRemove),
 	}
 	made.Forward = b.forward(r, &made.Upstream)
@@ -127,10 +125,10 @@ func (b *builder) route(r *Route) proxy.Route {
 // hedgeAfter returns the route's own setting, or the replacement of an attempt timeout. With
 // RETRY_ON=none no attempt is replaced.
 func hedgeAfter(r *Route) hedge.After {
-	if r.HedgeAfter.Off() && r.AttemptTimeout.Auto() && r.RetryOn.String() != "none" {
+	if r.HedgeAfter.Off() && r.AttemptTimeout.Auto() && !r.retriesNothing() {
 		return hedge.SlowAttempt()
 	}
-	return r.HedgeAfter.After
+	return r.HedgeAfter
 }
 
 func outage(word string) proxy.BreakerMode {
@@ -161,7 +159,7 @@ func rateLimitPause(r *Route) proxy.RateLimitPause {
 
 func rateLimit(r *Route) admission.RateLimit {
 	q := admission.RateLimit{
-		Rate: r.RateLimit.Rate, Learn: r.RateLimit.Auto, Tokens: r.TokenLimit.TokenRate, Wait: r.RateLimitWait,
+		Rate: r.RateLimit.Rate, Learn: r.RateLimit.Auto, Tokens: r.TokenLimit, Wait: r.RateLimitWait,
 		Header: r.RateLimitKey.Header(), Model: r.RateLimitKey.Model(),
 	}
 	switch {
@@ -171,6 +169,14 @@ func rateLimit(r *Route) admission.RateLimit {
 		q.Kind = admission.RateLimitValue
 	}
 	return q
+}
+
+// healthCheck returns the health check of the route's endpoints.
+func healthCheck(r *Route) upstream.HealthCheck {
+	if r.HealthPath == "" {
+		return upstream.HealthCheck{}
+	}
+	return upstream.HealthCheck{Path: string(r.HealthPath), Host: r.UpstreamHost.Name()}
 }
 
 // target adds certificates to the upstream. An error is reported for
@@ -252,10 +258,10 @@ func (b *builder) forward(r *Route, to *upstream.Target) forward.Settings {
 	return f
 }
 
-// ownNames returns the authorities under which clients know this proxy: its listener
+// ownAuthorities returns the authorities under which clients know this proxy: its listener
 // addresses and the host's name, which in a container is the container's. Package forward
 // knows loopback names itself.
-func ownNames(s *Settings) []string {
+func ownAuthorities(s *Settings) []string {
 	var own []string
 	for _, a := range s.Listeners() {
 		if network, address := a.Split(); network == "tcp" && !a.Wildcard() {

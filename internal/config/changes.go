@@ -1,7 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 )
 
 // KeepFrom restores the values of old that only a restart can change, and returns the
@@ -46,49 +49,41 @@ func (s *Settings) keepListen(old *Settings) (kept []string) {
 // maxChanges limits the list that Changed returns.
 const maxChanges = 50
 
-// Changed returns the differences from old: variables without a route by name, routes as a
+// Changed returns the differences from old, sorted: variables without a route by name, routes as a
 // whole. The list ends in "..." if it is truncated.
 func (s *Settings) Changed(old *Settings) []string {
-	changes := differ(Prefix, old.Values(), s.Values())
-	changes = append(changes, differ(Prefix, old.Default.Values(), s.Default.Values())...)
-	before := map[string]*Route{}
-	for i := range old.Routes {
-		before[old.Routes[i].Name] = &old.Routes[i]
-	}
-	for i := range s.Routes {
-		r := &s.Routes[i]
-		was := before[r.Name]
-		delete(before, r.Name)
-		if was == nil || !reflect.DeepEqual(texts(was), texts(r)) {
-			changes = append(changes, "route "+r.Name)
+	was, is := old.texts(), s.texts()
+	var changes []string
+	for name, text := range is {
+		if was[name] != text {
+			changes = append(changes, name)
 		}
 	}
-	for i := range old.Routes {
-		if name := old.Routes[i].Name; before[name] != nil {
-			changes = append(changes, "route "+name)
+	for name := range was {
+		if _, stays := is[name]; !stays {
+			changes = append(changes, name)
 		}
 	}
+	slices.Sort(changes)
 	if len(changes) > maxChanges {
 		changes = append(changes[:maxChanges:maxChanges], "...")
 	}
 	return changes
 }
 
-// differ returns the keys whose texts differ. Both lists must be in the same order.
-func differ(prefix string, a, b []Value) []string {
-	var names []string
-	for i := range a {
-		if a[i].Text != b[i].Text {
-			names = append(names, prefix+a[i].Key)
+// texts returns the values of the variables without a route, and of each route as a whole.
+func (s *Settings) texts() map[string]string {
+	all := map[string]string{}
+	for _, v := range append(s.Values(), s.Default.Values()...) {
+		all[Prefix+v.Key] = v.Text
+	}
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		var b strings.Builder
+		for _, v := range append(r.MatcherValues(), r.Values()...) {
+			fmt.Fprintln(&b, v.Key, v.Text)
 		}
+		all["route "+r.Name] = b.String()
 	}
-	return names
-}
-
-func texts(r *Route) []string {
-	var list []string
-	for _, v := range append(r.Values(), r.MatcherValues()...) {
-		list = append(list, v.Key+"="+v.Text)
-	}
-	return list
+	return all
 }

@@ -15,6 +15,7 @@ import (
 // can never have its documented effect. A warning is a setting that is probably a mistake.
 func (s *Settings) check(problems *Problems) {
 	c := &checker{s: s, problems: problems, ours: append(s.Listeners(), s.AdminListen)}
+	c.upstream()
 	c.listeners()
 	c.process()
 	c.routes()
@@ -24,13 +25,9 @@ func (s *Settings) check(problems *Problems) {
 		c.tls()
 		c.headers()
 		c.times()
-		c.breaker()
 		c.backoff()
 		c.retries()
-		c.hedge()
-		c.rateLimitPause()
-		c.rateLimit()
-		c.endpoints()
+		c.useless()
 		c.fallback()
 		c.memory()
 		c.faultInjection()
@@ -54,16 +51,6 @@ func (c *checker) own(key string) bool { return c.r.own[key] != "" }
 // set reports whether some variable, own or global, set the key.
 func (c *checker) set(key string) bool { return c.r.Variable(key) != "" }
 
-// any reports whether some variable set one of the keys.
-func (c *checker) any(keys ...string) bool {
-	for _, key := range keys {
-		if c.set(key) {
-			return true
-		}
-	}
-	return false
-}
-
 // name returns the variable to blame for a key.
 func (c *checker) name(key string) string { return c.r.Blame(key) }
 
@@ -75,10 +62,18 @@ func (c *checker) warnf(key, value, format string, args ...any) {
 	c.problems.warnf(c.name(key), value, format, args...)
 }
 
+// upstream checks that there is one, unless it may be in a file that could not be read.
+func (c *checker) upstream() {
+	d := &c.s.Default
+	if !d.Upstream.Set() && d.Variable("UPSTREAM") == "" && !c.s.from.unread {
+		c.problems.errorf(Prefix+"UPSTREAM", "", "must be set, for example to http://localhost:3000 or https://api.example.com")
+	}
+}
+
 // listeners checks that no address is used twice, except by routes that share a listener.
 func (c *checker) listeners() {
 	if sameListener(c.s.Default.Listen, c.s.AdminListen) {
-		c.problems.errorf(Prefix+"ADMIN_LISTEN", c.s.AdminListen.String(), "is the address of %sLISTEN=%s; choose another port", Prefix, c.s.Default.Listen)
+		c.problems.errorf(Prefix+"ADMIN_LISTEN", string(c.s.AdminListen), "is the address of %sLISTEN=%s; choose another port", Prefix, c.s.Default.Listen)
 	}
 	for i := range c.s.Routes {
 		r := &c.s.Routes[i]
@@ -86,9 +81,9 @@ func (c *checker) listeners() {
 		switch {
 		case listen == c.s.Default.Listen:
 		case sameListener(listen, c.s.Default.Listen):
-			c.problems.errorf(name, listen.String(), "overlaps %sLISTEN=%s; write it the same way or choose another port", Prefix, c.s.Default.Listen)
+			c.problems.errorf(name, string(listen), "overlaps %sLISTEN=%s; write it the same way or choose another port", Prefix, c.s.Default.Listen)
 		case sameListener(listen, c.s.AdminListen):
-			c.problems.errorf(name, listen.String(), "overlaps %sADMIN_LISTEN=%s; choose another port", Prefix, c.s.AdminListen)
+			c.problems.errorf(name, string(listen), "overlaps %sADMIN_LISTEN=%s; choose another port", Prefix, c.s.AdminListen)
 		}
 	}
 }
@@ -121,26 +116,42 @@ func isWildcard(host string) bool {
 func (c *checker) process() {
 	s := c.s
 	c.admin()
-	c.clientTLS()
-	c.shared()
-	c.trustsAll("TRUSTED_PROXIES", s.TrustedProxies, "a request")
-	c.trustsAll("PROXY_PROTOCOL_FROM", s.ProxyProtocolFrom, "a connection")
+	if s.TLSCert == "" && s.TLSClientCA != "" {
+		c.problems.errorf(Prefix+"TLS_CLIENT_CA", s.TLSClientCA, "has no effect without %sTLS_CERT", Prefix)
+	}
+	if s.SharedEngine.Set() && s.Position == "inbound" {
+		c.problems.errorf(Prefix+"SHARED", s.SharedEngine.Name(),
+			"sharing needs the same upstream for all processes, but each inbound process has its own (%s); if all have the same one, set %sPOSITION=outbound", s.Default.Upstream, Prefix)
+	}
+	c.trustsAll("TRUSTED_PROXIES", s.TrustedProxies, "trusts every peer to say where a request comes from")
+	c.trustsAll("PROXY_PROTOCOL_FROM", s.ProxyProtocolFrom, "trusts every peer to say where a connection comes from")
 }
 
 // trustsAll warns about a setting that trusts every address.
 func (c *checker) trustsAll(key string, prefixes Prefixes, what string) {
 	for _, p := range prefixes {
 		if p.Bits() == 0 {
-			c.problems.warnf(Prefix+key, p.String(), "trusts every peer to say where %s comes from", what)
+			c.problems.warnf(Prefix+key, p.String(), "%s", what)
 		}
 	}
 }
 
-// clientTLS checks that a client authority comes with a certificate.
-func (c *checker) clientTLS() {
+// admin checks the settings of the admin listener.
+func (c *checker) admin() {
 	s := c.s
-	if s.TLSCert == "" && s.TLSClientCA != "" {
-		c.problems.errorf(Prefix+"TLS_CLIENT_CA", s.TLSClientCA, "has no effect without %sTLS_CERT", Prefix)
+	if s.AdminListen.Off() {
+		for _, key := range []string{"ADMIN_ALLOW", "ADMIN_TOKEN_FILE"} {
+			if s.Variable(key) != "" {
+				c.problems.warnf(Prefix+key, "", "has no effect while %sADMIN_LISTEN=off", Prefix)
+			}
+		}
+		return
+	}
+	c.trustsAll("ADMIN_ALLOW", s.AdminAllow, "lets everybody read the settings and the paths of requests")
+	if s.AdminTokenFile != "" {
+		if _, err := AdminToken(s.AdminTokenFile); err != nil {
+			c.problems.errorf(Prefix+"ADMIN_TOKEN_FILE", s.AdminTokenFile, "%v", err)
+		}
 	}
 }
 
@@ -154,10 +165,7 @@ func (c *checker) routes() {
 		}
 	}
 	_, err := route.New(rules, 0)
-	if err == nil {
-		return
-	}
-	for _, each := range allErrors(err) {
+	for _, each := range joined(err) {
 		var wrong *route.RuleError
 		if !errors.As(each, &wrong) {
 			c.problems.errorf(Prefix+"ROUTES", "", "%s", oneLine(each))
@@ -166,15 +174,6 @@ func (c *checker) routes() {
 		variable, value := c.s.matcherOf(wrong)
 		c.problems.errorf(variable, value, "%s", oneLine(each))
 	}
-}
-
-// allErrors returns the errors that err joins.
-func allErrors(err error) []error {
-	var several interface{ Unwrap() []error }
-	if !errors.As(err, &several) {
-		return []error{err}
-	}
-	return several.Unwrap()
 }
 
 // matcherOf returns the variable of a wrong rule, and its value: that of the wrong matcher,
@@ -210,7 +209,7 @@ func (r *Route) listenMatcher() string {
 	if !r.ownListen() {
 		return ""
 	}
-	return r.Listen.String()
+	return string(r.Listen)
 }
 
 // Match returns the route's matchers for package route. The main listener has no name
@@ -218,7 +217,7 @@ func (r *Route) listenMatcher() string {
 func (r *Route) Match(s *Settings) route.Match {
 	m := route.Match{Host: r.Matcher.Host, Path: r.Path, Methods: r.Methods, Header: r.Header, Model: r.Model, Never: !r.hasMatcher()}
 	if r.Listen != s.Default.Listen {
-		m.Listen = r.Listen.String()
+		m.Listen = string(r.Listen)
 	}
 	return m
 }

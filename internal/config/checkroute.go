@@ -1,6 +1,8 @@
 package config
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,38 +11,105 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
+// useless lists settings that another one makes useless.
+var useless = []struct {
+	keys    string // separated by spaces
+	when    func(r *Route) bool
+	because string // the other setting
+	why     string // follows its value in the message
+}{
+	{"RETRY_ON RETRY_REJECTED RETRY_METHODS FATAL_ERROR_CODES BACKOFF", func(r *Route) bool { return r.MaxRetries == 0 },
+		"MAX_RETRIES", "turns retries off"},
+	{"RETRY_METHODS", func(r *Route) bool { return r.retriesNothing() && r.MaxRetries > 0 },
+		"RETRY_ON", "retries nothing"},
+	{"BUDGET_MIN_PER_SECOND BUDGET_BURST", func(r *Route) bool { return r.BudgetRatio.Off() },
+		"BUDGET_RATIO", "sets no budget"},
+	{"BACKOFF_THROTTLED_BASE", func(r *Route) bool { return r.BackoffThrottledBase < r.BackoffBase },
+		"BACKOFF_BASE", "is longer"},
+	{"HEDGE_AFTER", func(r *Route) bool { return !r.HedgeAfter.Off() && r.MaxRetries == 0 },
+		"MAX_RETRIES", "allows no second attempt"},
+	{"HEDGE_AFTER", func(r *Route) bool { return isBound(r.AttemptTimeout.Value(), r.HedgeAfter.Fixed) },
+		"ATTEMPT_TIMEOUT", "ends the wait before"},
+	{"HEDGE_AFTER", func(r *Route) bool { return isBound(r.RequestTimeout, r.HedgeAfter.Fixed) },
+		"REQUEST_TIMEOUT", "ends the wait before"},
+	{"QUEUE_TIMEOUT", func(r *Route) bool { return r.Breaker != "queue" },
+		"BREAKER", "queues no request for an upstream that is down"},
+	{"QUEUE_TIMEOUT", func(r *Route) bool { return r.Breaker == "queue" && isBound(r.RequestTimeout, r.QueueTimeout) },
+		"REQUEST_TIMEOUT", "ends the request earlier"},
+	{"RATE_LIMIT_PAUSE_MAX", func(r *Route) bool { return r.RateLimitPauseKey.None() },
+		"RATE_LIMIT_PAUSE_KEY", "lets every request pause for itself"},
+	{"RATE_LIMIT_WAIT", func(r *Route) bool { return !r.isRateLimited() },
+		"RATE_LIMIT", "limits nothing"},
+	{"RATE_LIMIT_KEY", func(r *Route) bool { return !r.isRateLimited() && r.RateLimitKey.text != "upstream" },
+		"RATE_LIMIT", "limits nothing"},
+	{"BALANCE", func(r *Route) bool { return r.hasOneAddress() && r.Balance != leastRequests },
+		"UPSTREAM", "is one address"},
+	{"HEALTH_PATH", func(r *Route) bool { return r.hasOneAddress() && r.HealthPath != "" && r.Breaker == "off" },
+		"BREAKER", "sends no probes, and the upstream is one address"},
+}
+
+func (r *Route) retriesNothing() bool { return r.RetryOn.String() == "none" }
+func (r *Route) isRateLimited() bool  { return r.RateLimit.Limited() || r.TokenLimit.Limited() }
+func (r *Route) hasOneAddress() bool  { return r.Upstream.Set() && r.Upstream.target.OneAddress() }
+
+// isBound reports whether a wait can never pass, since limit, if there is one, ends it.
+func isBound(limit, wait time.Duration) bool { return limit > 0 && wait >= limit }
+
+// useless warns about settings that have no effect. A global one may be meant for any route.
+func (c *checker) useless() {
+	for _, u := range useless {
+		if !c.all(u.when) {
+			continue
+		}
+		for key := range strings.FieldsSeq(u.keys) {
+			if c.own(key) {
+				c.warnf(key, c.text(key), "has no effect: %s=%s %s", c.name(u.because), c.text(u.because), u.why)
+			}
+		}
+	}
+	for _, option := range strategy.Ignored(c.r.Backoff, c.r.backoffOptions()) {
+		key := "BACKOFF_" + strings.ToUpper(option)
+		if c.own(key) && c.all(func(r *Route) bool { return !strategy.Uses(r.Backoff, option) }) {
+			c.warnf(key, c.text(key), "has no effect: %s=%s does not use it; %s does", c.name("BACKOFF"), c.r.Backoff, strings.Join(strategy.Users(option), ", "))
+		}
+	}
+}
+
+// all reports whether is returns true for the route and, if it is the default one, for all others.
+func (c *checker) all(is func(r *Route) bool) bool {
+	if c.r != &c.s.Default {
+		return is(c.r)
+	}
+	return !slices.ContainsFunc(c.s.All(), func(r *Route) bool { return !is(r) })
+}
+
+// text returns the value of a setting of the route.
+func (c *checker) text(key string) string {
+	return text(reflect.ValueOf(&c.r.Shared).Elem().FieldByIndex(routeKeys()[key].index))
+}
+
 // tls checks that certificate files come only with https.
 func (c *checker) tls() {
 	r := c.r
 	if !r.Upstream.Set() || r.Upstream.TLS() {
 		return
 	}
-	for _, file := range []struct{ key, name string }{{"UPSTREAM_CA", r.UpstreamCA}, {"UPSTREAM_CERT", r.UpstreamCert}} {
-		if file.name != "" && c.own(file.key) {
-			c.errorf(file.key, file.name, "has no effect on the upstream %s, which is not https", r.Upstream)
+	for _, key := range []string{"UPSTREAM_CA", "UPSTREAM_CERT"} {
+		if file := c.text(key); file != "" && c.own(key) {
+			c.errorf(key, file, "has no effect on the upstream %s, which is not https", r.Upstream)
 		}
-	}
-}
-
-// breaker checks for breaker settings without a breaker.
-func (c *checker) breaker() {
-	if r := c.r; r.Breaker != "queue" && c.own("QUEUE_TIMEOUT") {
-		c.warnf("QUEUE_TIMEOUT", DurationText(r.QueueTimeout), "has no effect: with %s=%s no request waits for an upstream that is down", c.name("BREAKER"), r.Breaker)
-	}
-	if r := c.r; r.Breaker == "queue" && c.own("QUEUE_TIMEOUT") && r.RequestTimeout > 0 && r.QueueTimeout >= r.RequestTimeout {
-		c.warnf("QUEUE_TIMEOUT", DurationText(r.QueueTimeout), "has no effect: %s=%s ends the request earlier", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
 	}
 }
 
 // times checks for timeouts that conflict. It only considers those that a variable set.
 func (c *checker) times() {
 	r := c.r
-	if c.set("ATTEMPT_TIMEOUT") && r.RequestTimeout > 0 && r.AttemptTimeout.Value() >= r.RequestTimeout {
+	if c.set("ATTEMPT_TIMEOUT") && isBound(r.RequestTimeout, r.AttemptTimeout.Value()) {
 		c.errorf("ATTEMPT_TIMEOUT", DurationText(r.AttemptTimeout.Value()),
 			"must be less than %s=%s, otherwise no attempt can time out and be retried", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
 	}
-	if text, _ := r.AttemptTimeout.MarshalText(); r.RequestTimeout == 0 && r.AttemptTimeout.Value() == 0 {
-		c.warnf("REQUEST_TIMEOUT", "0s", "with %s=%s a request never ends if its upstream does not respond", c.name("ATTEMPT_TIMEOUT"), text)
+	if r.RequestTimeout == 0 && r.AttemptTimeout.Value() == 0 {
+		c.warnf("REQUEST_TIMEOUT", "0s", "with %s=%s a request never ends if its upstream does not respond", c.name("ATTEMPT_TIMEOUT"), r.AttemptTimeout)
 	}
 }
 
@@ -48,18 +117,17 @@ func (c *checker) times() {
 // rest.
 func (c *checker) backoff() {
 	r, before := c.r, len(*c.problems)
-	for key, base := range map[string]time.Duration{"BACKOFF_BASE": r.BackoffBase, "BACKOFF_THROTTLED_BASE": r.BackoffThrottledBase} {
-		if c.set(key) && c.set("BACKOFF_MAX") && base > r.BackoffMax {
-			c.errorf(key, DurationText(base), "is longer than %s=%s", c.name("BACKOFF_MAX"), DurationText(r.BackoffMax))
+	for _, first := range []struct {
+		key  string
+		wait time.Duration
+	}{{"BACKOFF_BASE", r.BackoffBase}, {"BACKOFF_THROTTLED_BASE", r.BackoffThrottledBase}} {
+		if c.set(first.key) && c.set("BACKOFF_MAX") && first.wait > r.BackoffMax {
+			c.errorf(first.key, DurationText(first.wait), "is longer than %s=%s", c.name("BACKOFF_MAX"), DurationText(r.BackoffMax))
 		}
 	}
 	if len(*c.problems) > before {
 		return
 	}
-	if c.set("BACKOFF_THROTTLED_BASE") && r.BackoffThrottledBase < r.BackoffBase {
-		c.warnf("BACKOFF_THROTTLED_BASE", DurationText(r.BackoffThrottledBase), "has no effect: %s=%s is longer", c.name("BACKOFF_BASE"), DurationText(r.BackoffBase))
-	}
-	c.unused()
 	usual, _, err := r.Backoffs()
 	if err != nil {
 		c.errorf("BACKOFF", r.Backoff, "%s", oneLine(err))
@@ -68,43 +136,11 @@ func (c *checker) backoff() {
 	c.room(usual)
 }
 
-// backoffKey returns the setting of an option of package strategy.
-func backoffKey(option string) string { return "BACKOFF_" + strings.ToUpper(option) }
-
-// backoffKeys returns the settings that the waits depend on.
-func backoffKeys() []string {
-	keys := []string{"BACKOFF"}
-	for _, option := range strategy.Keys() {
-		keys = append(keys, backoffKey(option))
-	}
-	return keys
-}
-
-// unused warns about options that the route's strategy does not use. A global one may be
-// meant for any route.
-func (c *checker) unused() {
-	for _, option := range strategy.Ignored(c.r.Backoff, c.r.backoffOptions()) {
-		if key := backoffKey(option); c.own(key) && (c.r != &c.s.Default || !c.s.anyUses(option)) {
-			c.warnf(key, "", "has no effect: %s=%s does not use it; %s does", c.name("BACKOFF"), c.r.Backoff, strings.Join(strategy.Users(option), ", "))
-		}
-	}
-}
-
-// anyUses reports whether some route's strategy uses the option.
-func (s *Settings) anyUses(option string) bool {
-	for i := range s.Routes {
-		if strategy.Uses(s.Routes[i].Backoff, option) {
-			return true
-		}
-	}
-	return false
-}
-
 // room warns if the longest waits alone exceed the request timeout: then the last retries
 // are hardly ever made.
 func (c *checker) room(b backoff.Strategy) {
 	r := c.r
-	if r.RequestTimeout == 0 || r.MaxRetries == 0 || !c.any("REQUEST_TIMEOUT", "MAX_RETRIES") && !c.any(backoffKeys()...) {
+	if r.RequestTimeout == 0 || r.MaxRetries == 0 {
 		return
 	}
 	rows := policy.Plan(b, r.MaxRetries, policy.PlanOptions{Samples: 1})
@@ -113,22 +149,17 @@ func (c *checker) room(b backoff.Strategy) {
 	}
 }
 
-// retries checks for settings that have no effect or conflict.
+// manyRetries is the number of retries above which a missing budget is worth a warning. It is the
+// default, which is used to test retries with the budget off.
+const manyRetries = 3
+
+// retries checks for retries that may do harm, or that are never made.
 func (c *checker) retries() {
 	r := c.r
-	if r.BudgetRatio.Off() {
-		for _, key := range []string{"BUDGET_MIN_PER_SECOND", "BUDGET_BURST"} {
-			if c.own(key) {
-				c.warnf(key, "", "has no effect: %s=off sets no budget", c.name("BUDGET_RATIO"))
-			}
-		}
+	if unsafe := unsafeMethods(r.RetryMethods); unsafe != "" && c.set("RETRY_METHODS") {
+		c.warnf("RETRY_METHODS", r.RetryMethods.String(), "retries %s after it was sent, with or without an Idempotency-Key", unsafe)
 	}
-	if c.set("RETRY_METHODS") {
-		if unsafe := unsafeMethods(r.RetryMethods); unsafe != "" {
-			c.warnf("RETRY_METHODS", r.RetryMethods.String(), "retries %s after it was sent, with or without an Idempotency-Key", unsafe)
-		}
-	}
-	for _, status := range r.RetryOn.RetryOn.NoFailures(r.RetryRejected.Set) {
+	for _, status := range r.RetryOn.NoFailures(r.RetryRejected) {
 		if c.set("RETRY_REJECTED") && r.MaxRetries > 0 {
 			c.warnf("RETRY_REJECTED", r.RetryRejected.String(), "has no effect on %s: %s does not list it", status, c.name("RETRY_ON"))
 		}
@@ -136,21 +167,10 @@ func (c *checker) retries() {
 	if c.own("BUDGET_RATIO") && r.BudgetRatio.Off() && r.MaxRetries > manyRetries {
 		c.warnf("BUDGET_RATIO", "off", "lets an upstream that fails get up to %d times its requests (%s=%d)", r.MaxRetries+1, c.name("MAX_RETRIES"), r.MaxRetries)
 	}
-	if on := r.RetryOn.RetryOn; c.own("RETRY_METHODS") && on.String() == "none" && r.MaxRetries > 0 {
-		c.warnf("RETRY_METHODS", r.RetryMethods.String(), "has no effect: with %s=none nothing is retried", c.name("RETRY_ON"))
-	}
-	if r.MaxRetries == 0 {
-		for _, key := range []string{"RETRY_ON", "RETRY_REJECTED", "RETRY_METHODS", "FATAL_ERROR_CODES", "BACKOFF"} {
-			if c.own(key) {
-				c.warnf(key, "", "has no effect: %s=0 turns retries off", c.name("MAX_RETRIES"))
-			}
-		}
+	if c.own("HEDGE_AFTER") && !r.HedgeAfter.Off() && r.BudgetRatio.Off() {
+		c.warnf("HEDGE_AFTER", r.HedgeAfter.String(), "with %s=off nothing bounds the load that hedging adds when the upstream becomes slow", c.name("BUDGET_RATIO"))
 	}
 }
-
-// manyRetries is the number of retries above which a missing budget is worth a warning. It is the
-// default, which is used to test retries with the budget off.
-const manyRetries = 3
 
 // unsafeMethods returns those methods of the set that are not idempotent by RFC 9110
 // section 9.2.2 and RFC 5789 section 2.
@@ -168,11 +188,20 @@ func unsafeMethods(set RetryMethods) string {
 func (c *checker) memory() {
 	r, total := c.r, c.s.RetryBufferTotalBytes
 	if c.set("RETRY_BUFFER_BYTES") && r.RetryBufferBytes > total {
-		c.errorf("RETRY_BUFFER_BYTES", sizeText(r.RetryBufferBytes), "is more than %sRETRY_BUFFER_TOTAL_BYTES=%s, which is for all requests together", Prefix, sizeText(total))
+		c.errorf("RETRY_BUFFER_BYTES", r.RetryBufferBytes.String(), "is more than %sRETRY_BUFFER_TOTAL_BYTES=%s, which is for all requests together", Prefix, total)
 	}
 }
 
-func sizeText(s Size) string {
-	b, _ := s.MarshalText() // never fails
-	return string(b)
+// faultInjection always warns about injected faults, so that every start, reload and check
+// names them with the route. A global setting is reported once, for the default route.
+func (c *checker) faultInjection() {
+	faults := c.r.FaultInjection
+	if faults.FaultInjector == nil || c.r != &c.s.Default && !c.own("FAULT_INJECTION") {
+		return
+	}
+	which := "on route " + c.r.Name
+	if c.r == &c.s.Default {
+		which += " and on every route without a setting of its own"
+	}
+	c.warnf("FAULT_INJECTION", faults.String(), "injects faults into attempts %s; use it for tests only", which)
 }

@@ -6,14 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
-
-func requireUpstream(s *Settings, problems *Problems) {
-	if !s.Default.Upstream.Set() && s.Default.Variable("UPSTREAM") == "" {
-		problems.errorf(Prefix+"UPSTREAM", "", "must be set, for example to http://localhost:3000 or https://api.example.com")
-	}
-}
 
 // derive sets the defaults that depend on other settings. A default never contradicts a
 // setting.
@@ -24,10 +19,10 @@ func derive(s *Settings) {
 			s.Position = "inbound"
 		}
 	}
-	if !s.Default.Listen.Set() {
-		s.Default.Listen = Address{text: "127.0.0.1:8080"}
+	if s.Default.Listen == "" {
+		s.Default.Listen = "127.0.0.1:8080"
 		if s.Position == "inbound" {
-			s.Default.Listen = Address{text: ":8080"}
+			s.Default.Listen = ":8080"
 		}
 	}
 	for _, r := range s.All() {
@@ -45,7 +40,7 @@ const (
 )
 
 func (r *Route) derive(s *Settings) {
-	if !r.Listen.Set() {
+	if r.Listen == "" {
 		r.Listen = s.Default.Listen
 	}
 	r.fillBackoff()
@@ -64,6 +59,34 @@ func (r *Route) derive(s *Settings) {
 	}
 	if r.Variable("RETRY_BUFFER_BYTES") == "" {
 		r.RetryBufferBytes = min(r.RetryBufferBytes, s.RetryBufferTotalBytes)
+	}
+}
+
+// fillBackoff sets missing parameters to the strategy's defaults, so that they appear in
+// the effective settings. Parameters that the strategy does not use stay 0.
+func (r *Route) fillBackoff() {
+	info, known := backoff.Describe(r.Backoff)
+	if !known {
+		return
+	}
+	d := info.Defaults
+	if r.BackoffBase == 0 {
+		r.BackoffBase = atMost(d.Base, r.BackoffMax)
+	}
+	orDefault(&r.BackoffFactor, d.Factor)
+	orDefault(&r.BackoffJitter, d.Jitter)
+	orDefault(&r.BackoffSpread, d.Spread)
+	orDefault(&r.BackoffRatio, d.Ratio)
+	orDefault(&r.BackoffSlots, d.Slots)
+	if r.BackoffMax == 0 && d.Max != 0 {
+		r.BackoffMax = max(d.Max, r.BackoffBase)
+	}
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
 	}
 }
 
@@ -131,15 +154,12 @@ func (s *Settings) Listeners() []Address {
 
 // ListenVariable returns the variable that sets the address of a listener.
 func (s *Settings) ListenVariable(address string) string {
-	switch address {
-	case s.Default.Listen.String():
-		return Prefix + "LISTEN"
-	case s.AdminListen.String():
+	if address == string(s.AdminListen) {
 		return Prefix + "ADMIN_LISTEN"
 	}
-	for i := range s.Routes {
-		if r := &s.Routes[i]; r.Listen.String() == address {
-			return routePrefix(r.Name) + "LISTEN"
+	for _, r := range s.All() {
+		if string(r.Listen) == address {
+			return r.Blame("LISTEN")
 		}
 	}
 	return Prefix + "LISTEN"

@@ -32,27 +32,26 @@ const maxFallbacks = 4
 
 const routeEntry = "route:"
 
-// UnmarshalText parses none, or entries separated by commas. Several addresses in a row are one
+// parseFallback parses none, or entries separated by commas. Several addresses in a row are one
 // upstream, as in UPSTREAM. A status code, a colon and a body can only be the last entry; the body
 // may contain commas.
-func (f *Fallback) UnmarshalText(text []byte) error {
-	*f = Fallback{}
-	if string(text) == "none" {
-		return nil
+func parseFallback(s string) (f Fallback, err error) {
+	if s == "none" {
+		return f, nil
 	}
-	for rest := strings.TrimSpace(string(text)); rest != ""; {
+	for rest := strings.TrimSpace(s); rest != ""; {
 		var entry FallbackEntry
 		part, err := entry.parse(rest)
 		if err != nil {
-			return err
+			return f, err
 		}
 		f.list = append(f.list, entry)
 		rest = strings.TrimSpace(strings.TrimPrefix(rest[part:], ","))
 	}
 	if len(f.list) > maxFallbacks {
-		return fmt.Errorf("more than %d", maxFallbacks)
+		return f, fmt.Errorf("more than %d", maxFallbacks)
 	}
-	return nil
+	return f, nil
 }
 
 // parse reads the entry at the start of s and returns its length.
@@ -68,7 +67,8 @@ func (e *FallbackEntry) parse(s string) (length int, err error) {
 		return len(s), e.parseAnswer(s)
 	}
 	length = upstreamLength(s)
-	return length, e.upstream.UnmarshalText([]byte(strings.TrimSpace(s[:length])))
+	e.upstream, err = parseUpstream(strings.TrimSpace(s[:length]))
+	return length, err
 }
 
 // isAnswer reports whether s begins with a digit, which no upstream does.
@@ -104,13 +104,13 @@ func (e *FallbackEntry) parseAnswer(s string) error {
 	return nil
 }
 
-// MarshalText is the inverse of UnmarshalText.
-func (f Fallback) MarshalText() ([]byte, error) {
+// String is the inverse of parseFallback.
+func (f Fallback) String() string {
 	var parts []string
 	for i := range f.list {
 		parts = append(parts, f.list[i].String())
 	}
-	return []byte(orNone(strings.Join(parts, ","))), nil
+	return orNone(strings.Join(parts, ","))
 }
 
 // String returns the entry in the syntax of the setting.

@@ -28,12 +28,12 @@ func (f *HeaderField) isSecret() bool {
 // HeaderFields are headers that are set.
 type HeaderFields []HeaderField
 
-// UnmarshalText parses "Name: value, Name: value", or none. A comma begins the next header if a
+// parseHeaderFields parses "Name: value, Name: value", or none. A comma begins the next header if a
 // name and a colon follow it, so that values may have commas.
-func (h *HeaderFields) UnmarshalText(text []byte) error {
+func parseHeaderFields(text string) (HeaderFields, error) {
 	var errs []error
 	fields := HeaderFields{}
-	for i, part := range splitHeaders(string(text)) {
+	for i, part := range splitHeaders(text) {
 		field, err := parseHeaderField(part)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("entry %d %w", i+1, err))
@@ -44,17 +44,16 @@ func (h *HeaderFields) UnmarshalText(text []byte) error {
 	if len(text) > maxSetHeaders {
 		errs = append(errs, fmt.Errorf("has more than %d bytes", maxSetHeaders))
 	}
-	*h = fields
-	return errors.Join(errs...)
+	return fields, errors.Join(errs...)
 }
 
-// MarshalText is the inverse of UnmarshalText.
-func (h HeaderFields) MarshalText() ([]byte, error) {
+// String is the inverse of parseHeaderFields.
+func (h HeaderFields) String() string {
 	var parts []string
 	for _, f := range h {
 		parts = append(parts, f.Name+": "+f.Value)
 	}
-	return []byte(orNone(strings.Join(parts, ", "))), nil
+	return orNone(strings.Join(parts, ", "))
 }
 
 // splitHeaders splits a list at the commas that a name and a colon follow.
@@ -92,11 +91,11 @@ func parseHeaderField(s string) (HeaderField, error) {
 // HeaderList is a list of header names.
 type HeaderList []string
 
-// UnmarshalText parses names separated by commas, or none.
-func (h *HeaderList) UnmarshalText(text []byte) error {
+// parseHeaderList parses names separated by commas, or none.
+func parseHeaderList(text string) (HeaderList, error) {
 	var errs []error
 	names := HeaderList{}
-	for _, name := range splitList(string(text)) {
+	for _, name := range splitList(text) {
 		switch {
 		case name == "none":
 		case !isToken(name):
@@ -105,14 +104,11 @@ func (h *HeaderList) UnmarshalText(text []byte) error {
 			names = append(names, name)
 		}
 	}
-	*h = names
-	return errors.Join(errs...)
+	return names, errors.Join(errs...)
 }
 
-// MarshalText is the inverse of UnmarshalText.
-func (h HeaderList) MarshalText() ([]byte, error) {
-	return []byte(orNone(strings.Join(h, ","))), nil
-}
+// String is the inverse of parseHeaderList.
+func (h HeaderList) String() string { return orNone(strings.Join(h, ",")) }
 
 // masked returns the headers with secret values hidden, for people.
 func (h HeaderFields) masked() HeaderFields {

@@ -84,23 +84,12 @@ func ConvertHTTPRoutes(content []byte, name string) (HTTPRoutes, Problems) {
 	from := vars.addHTTPRoutes(&routes, name, origins{}, &problems)
 	made := HTTPRoutes{Lost: routes.Lost, NeedsUpstream: vars[Prefix+"UPSTREAM"] == ""}
 	if err == nil {
-		problems = append(problems, vars.check(from, made.NeedsUpstream)...)
+		all := maps.Clone(vars)
+		if made.NeedsUpstream { // set elsewhere
+			all[Prefix+"UPSTREAM"] = "http://localhost:3000"
+		}
+		_, problems = all.settings(from, problems)
 	}
 	made.YAML, _ = vars.yaml(from, nil)
 	return made, problems
-}
-
-// check returns the problems of the settings. An upstream that must be set elsewhere counts as set.
-func (v variables) check(from origins, needsUpstream bool) Problems {
-	var problems Problems
-	all := maps.Clone(v)
-	if needsUpstream {
-		all[Prefix+"UPSTREAM"] = "http://localhost:3000"
-	}
-	s := parse(sortVariables(all, &problems), &problems)
-	requireUpstream(s, &problems)
-	derive(s)
-	s.check(&problems)
-	from.locate(problems)
-	return problems
 }

@@ -15,14 +15,12 @@ var ofUpstream = []string{"UPSTREAM_CA", "UPSTREAM_CERT", "HEALTH_PATH", "REQUES
 func parseRoute(r *Route, name string, parent *Route, vars *sorted, problems *Problems) {
 	upper := configfile.RouteWord(name)
 	own := vars.routes[upper]
-	prefix := routePrefix(name)
-	r.Name, r.parent = name, parent
-	r.own = make(map[string]string, len(own))
+	r.Name, r.parent, r.own = name, parent, ownNames(own, routePrefix(name))
 	matchers := variables{}
 	for i := range matcherSettings {
 		key := matcherSettings[i].Key
 		if value, set := own[key]; set {
-			matchers[key], r.own[key] = value, prefix+key
+			matchers[key] = value
 			delete(own, key)
 		}
 	}
@@ -30,12 +28,6 @@ func parseRoute(r *Route, name string, parent *Route, vars *sorted, problems *Pr
 	if len(own) == 0 { // saves the parsing for 10 000 routes
 		r.Shared = parent.Shared
 		return
-	}
-	for i := range sharedSettings {
-		s := &sharedSettings[i]
-		if _, set := own[s.Key]; set {
-			r.own[s.Key] = prefix + s.Key
-		}
 	}
 	inherit(r, own, vars.global)
 	parseInto(&r.Shared, sharedSettings, own, r.Variable, problems)

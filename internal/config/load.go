@@ -20,14 +20,15 @@ func Load(environ []string) (*Settings, Problems) {
 	vars := collect(environ, &problems)
 	from := addFile(vars, &problems)
 	from = addHTTPRouteFile(vars, from, &problems)
-	names := sortVariables(vars, &problems)
-	s := parse(names, &problems)
-	if !from.unread {
-		requireUpstream(s, &problems)
-	}
+	return vars.settings(from, problems)
+}
+
+// settings returns the settings of all variables. problems are those found before.
+func (vars variables) settings(from origins, problems Problems) (*Settings, Problems) {
+	s := parse(sortVariables(vars, &problems), &problems)
+	s.from = from
 	derive(s)
 	s.check(&problems)
-	s.from = from
 	s.Locate(problems)
 	return s, problems
 }
@@ -99,15 +100,6 @@ func addFile(vars variables, problems *Problems) (from origins) {
 	return from
 }
 
-// FileProblems returns the errors that configfile.Read returned for the file at path.
-func FileProblems(path string, err error) Problems {
-	var problems Problems
-	if err != nil {
-		addFileErrors(err, &problems, path, "")
-	}
-	return problems
-}
-
 // addFileErrors adds the errors of reading the file at path, one per line of err. variable names the
 // file.
 func addFileErrors(err error, problems *Problems, variable, path string) {
@@ -132,7 +124,7 @@ type sorted struct {
 // sortVariables determines the scope of each name, and reports unknown names.
 func sortVariables(vars variables, problems *Problems) *sorted {
 	out := &sorted{global: variables{}, routes: map[string]variables{}}
-	out.wrong = out.list.UnmarshalText([]byte(vars[Prefix+"ROUTES"]))
+	out.list, out.wrong = parseRouteNames(vars[Prefix+"ROUTES"])
 	for _, name := range out.list {
 		out.routes[configfile.RouteWord(name)] = variables{}
 	}

@@ -4,21 +4,48 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caarlos0/env/v10"
 
+	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/policy/status"
 )
 
-// parsers replaces the library's parsers, whose error messages contain Go types; ours
-// describe what to write.
-var parsers = map[reflect.Type]env.ParserFunc{
-	reflect.TypeFor[bool]():          func(s string) (any, error) { return strconv.ParseBool(strings.ToLower(s)) },
-	reflect.TypeFor[int]():           func(s string) (any, error) { n, err := strconv.ParseInt(s, 10, 32); return int(n), err },
-	reflect.TypeFor[time.Duration](): func(s string) (any, error) { return time.ParseDuration(s) },
+// parsers has the parser of every type of setting. It replaces the library's own, whose error
+// messages contain Go types; ours describe what to write. The opposite is text.
+var parsers = byType(
+	of(func(s string) (bool, error) { return strconv.ParseBool(strings.ToLower(s)) }),
+	of(func(s string) (int, error) { n, err := strconv.ParseInt(s, 10, 32); return int(n), err }),
+	of(func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }),
+	of(time.ParseDuration), of(parseAutoDuration), of(parseSize), of(parseRatio),
+	of(ParseAddress), of(parsePrefixes), of(parseUpstream), of(parseHostRule), of(parseBalance), of(parseHealthPath),
+	of(parseRouteNames), of(parseMethods), of(parseHeaderFields), of(parseHeaderList),
+	of(policy.ParseRetryOn), of(parseRetryMethods), of(policy.ParseLayeredRetries), of(status.ParseRejected), of(parseErrorCodes), of(hedge.Parse), of(parseFallback),
+	of(parseConcurrencyLimit), of(parseRateLimit), of(parseRateLimitKey), of(parseTokenLimit), of(parsePauseKey), of(parseFaultInjection),
+)
+
+// typeParser is the parser of the settings of one type.
+type typeParser struct {
+	of    reflect.Type
+	parse env.ParserFunc
+}
+
+func of[T any](parse func(string) (T, error)) typeParser {
+	return typeParser{reflect.TypeFor[T](), func(s string) (any, error) { return parse(s) }}
+}
+
+func byType(list ...typeParser) map[reflect.Type]env.ParserFunc {
+	all := map[reflect.Type]env.ParserFunc{}
+	for _, p := range list {
+		all[p.of] = p.parse
+	}
+	return all
 }
 
 // options keeps the library from reading the process's own environment. It passes a copy of
@@ -32,14 +59,8 @@ func options(vars variables) env.Options {
 }
 
 func parse(vars *sorted, problems *Problems) *Settings {
-	s := &Settings{own: map[string]string{}}
-	s.Default.Name, s.Default.own = DefaultRoute, map[string]string{}
-	for i := range globalSettings {
-		noteOwn(s.own, globalSettings[i].Key, vars.global, Prefix)
-	}
-	for i := range sharedSettings {
-		noteOwn(s.Default.own, sharedSettings[i].Key, vars.global, Prefix)
-	}
+	s := &Settings{}
+	s.Default.Name, s.Default.own = DefaultRoute, ownNames(vars.global, Prefix)
 	parseInto(&s.Global, globalSettings, vars.global, s.Variable, problems)
 	fillProfile(vars.global, nil)
 	parseInto(&s.Default.Shared, sharedSettings, vars.global, s.Default.Variable, problems)
@@ -50,10 +71,13 @@ func parse(vars *sorted, problems *Problems) *Settings {
 	return s
 }
 
-func noteOwn(own map[string]string, key string, vars variables, prefix string) {
-	if _, set := vars[key]; set {
+// ownNames returns the names of variables with the prefix, by key.
+func ownNames(vars variables, prefix string) map[string]string {
+	own := make(map[string]string, len(vars))
+	for key := range vars {
 		own[key] = prefix + key
 	}
+	return own
 }
 
 // parseInto fills the struct that target points to. Invalid values are reported and
@@ -100,7 +124,7 @@ func (s *Setting) quoted(value string) string {
 // wrong returns the message for a parser's error; those of strconv and time are not shown.
 func (s *Setting) wrong(err error) string {
 	var number *strconv.NumError
-	if s.Unit == "duration" || errors.As(err, &number) {
+	if s.Unit == "duration" || s.Unit == "word" || errors.As(err, &number) {
 		return "expected " + s.Expected()
 	}
 	why := oneLine(err)
@@ -116,9 +140,9 @@ func (s *Setting) outside(v reflect.Value, raw string) string {
 	if raw == "" {
 		return ""
 	}
-	if len(s.OneOf) > 0 && !contains(s.OneOf, v.String()) ||
+	if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, raw) ||
 		s.Unit == "address" && raw == "off" ||
-		s.Unit == "strategy" && !contains(backoff.Strategies(), raw) ||
+		s.Unit == "strategy" && !slices.Contains(backoff.Strategies(), raw) ||
 		!s.inside(v) {
 		return "expected " + s.Expected()
 	}
@@ -167,26 +191,11 @@ func (s *Setting) limits(t reflect.Type) (low, high float64) {
 }
 
 func mustNumber(text string, t reflect.Type) float64 {
-	var err error
-	v := reflect.New(t)
-	switch x := v.Interface().(type) {
-	case *time.Duration:
-		*x, err = time.ParseDuration(text)
-	case *Size:
-		err = x.UnmarshalText([]byte(text))
-	case *Ratio:
-		err = x.UnmarshalText([]byte(text))
-	case *AutoDuration:
-		err = x.UnmarshalText([]byte(text))
-	case *int:
-		*x, err = strconv.Atoi(text)
-	case *float64:
-		*x, err = strconv.ParseFloat(text, 64)
-	}
+	value, err := parsers[t](text)
 	if err != nil {
 		panic("settings: limit " + text + ": " + err.Error()) // an error in a tag, all of which a test parses
 	}
-	n, _ := number(v.Elem())
+	n, _ := number(reflect.ValueOf(value))
 	return n
 }
 
@@ -198,13 +207,4 @@ func reset(target any, s *Setting) {
 		panic("settings: " + err.Error())
 	}
 	v.FieldByIndex(s.index).Set(clean.Elem().FieldByIndex(s.index))
-}
-
-func contains(list []string, s string) bool {
-	for _, have := range list {
-		if have == s {
-			return true
-		}
-	}
-	return false
 }

@@ -55,22 +55,38 @@ func (ps Problems) pick(warning bool) Problems {
 	return picked
 }
 
-// ErrInvalid is wrapped by the error of Problems.Err.
+// ErrInvalid matches the error of Problems.Err.
 var ErrInvalid = errors.New("the configuration is not valid")
 
-// Err returns nil if nothing stops the start, else an error with one line per problem that
-// matches ErrInvalid.
+// Err returns nil if nothing stops the start. Otherwise the error has one line per problem that does,
+// and matches ErrInvalid. ProblemsOf returns the problems again.
 func (ps Problems) Err() error {
-	bad := ps.Errors()
-	if len(bad) == 0 {
+	if len(ps.Errors()) == 0 {
 		return nil
 	}
-	var b strings.Builder
-	for _, p := range bad {
-		b.WriteString("\n  ")
-		b.WriteString(p.String())
+	return &invalid{ps}
+}
+
+type invalid struct{ problems Problems }
+
+func (e *invalid) Error() string {
+	lines := []string{ErrInvalid.Error() + ":"}
+	for _, p := range e.problems.Errors() {
+		lines = append(lines, p.String())
 	}
-	return fmt.Errorf("%w:%s", ErrInvalid, b.String())
+	return strings.Join(lines, "\n  ")
+}
+
+func (e *invalid) Unwrap() error { return ErrInvalid }
+
+// ProblemsOf returns the problems of an error of Build or Problems.Err, each with the variable to
+// change, warnings included; nil for another error.
+func ProblemsOf(err error) Problems {
+	var e *invalid
+	if errors.As(err, &e) {
+		return e.problems
+	}
+	return nil
 }
 
 // add adds a problem once: an invalid global value is invalid for every route that inherits
@@ -91,6 +107,18 @@ func (ps *Problems) errorf(variable, value, format string, args ...any) {
 
 func (ps *Problems) warnf(variable, value, format string, args ...any) {
 	ps.add(Problem{Variable: variable, Value: value, Message: fmt.Sprintf(format, args...), Warning: true})
+}
+
+// joined returns the errors that err joins: none for nil, and err itself if it joins none.
+func joined(err error) []error {
+	var several interface{ Unwrap() []error }
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &several):
+		return several.Unwrap()
+	}
+	return []error{err}
 }
 
 // oneLine joins the lines of a joined error.

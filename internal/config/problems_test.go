@@ -3,7 +3,6 @@ package config
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -166,8 +165,8 @@ func TestUnknownNames(t *testing.T) {
 		"RETRYPROXY_CIRCUIT_BREAKER=on":              "RETRYPROXY_BREAKER=",
 		"RETRYPROXY_MAX_CONCURRENCY=3":               "RETRYPROXY_CONCURRENCY_LIMIT=",
 		"RETRYPROXY_RATE_LIMIT_RPS=3":                "RETRYPROXY_RATE_LIMIT=100/s",
-		"RETRYPROXY_LOG_LEVEL=debug":                 "is no setting; requests are logged with RETRYPROXY_ACCESS_LOG=true",
-		"RETRYPROXY_ROUTE_SEARCH_DIAL_TIMEOUT=1s":    "is no setting; it is 3s",
+		"RETRYPROXY_LOG_LEVEL=debug":                 "unknown name; requests are logged with RETRYPROXY_ACCESS_LOG=true",
+		"RETRYPROXY_ROUTE_SEARCH_DIAL_TIMEOUT=1s":    "unknown name; a connection has 3s",
 		"RETRYPROXY_METRICS_PORT=3":                  "RETRYPROXY_ADMIN_LISTEN=",
 	} {
 		if got := problemsOf(append(routes, entry)...); len(got) != 1 || !strings.Contains(got[0], want) || strings.HasPrefix(got[0], "warning") {
@@ -210,7 +209,7 @@ func TestContradictions(t *testing.T) {
 		{"BACKOFF_BASE=2s BACKOFF_THROTTLED_BASE=1s", []string{"warning: RETRYPROXY_BACKOFF_THROTTLED_BASE=\"1s\": has no effect"}},
 		{"RETRY_REJECTED=429,418", []string{"warning: RETRYPROXY_RETRY_REJECTED=\"418,429\": has no effect on 418: RETRYPROXY_RETRY_ON does not list it"}},
 		{"FATAL_ERROR_CODES=a,,!no_such_code", []string{"an empty entry; \"no_such_code\" is not on the list"}},
-		{"MAX_RETRIES=0 FATAL_ERROR_CODES=none", []string{"warning: RETRYPROXY_FATAL_ERROR_CODES: has no effect"}},
+		{"MAX_RETRIES=0 FATAL_ERROR_CODES=none", []string{"warning: RETRYPROXY_FATAL_ERROR_CODES=\"none\": has no effect: RETRYPROXY_MAX_RETRIES=0 turns retries off"}},
 		{"LISTEN=:81 FALLBACK=http://localhost:81", []string{"RETRYPROXY_FALLBACK=\"http://localhost:81\": is retryproxy's own listener :81"}},
 		{"FALLBACK=http://example.com", []string{"warning: RETRYPROXY_FALLBACK=\"http://example.com:80\": is the upstream itself, so it fails at the same time"}},
 		{"FALLBACK=http://other.example", nil},
@@ -218,14 +217,14 @@ func TestContradictions(t *testing.T) {
 		{"FAULT_INJECTION=503:1% ROUTES=a,b,c ROUTE_A_PATH=/a ROUTE_B_PATH=/b ROUTE_B_FAULT_INJECTION=off ROUTE_C_PATH=/c ROUTE_C_FAULT_INJECTION=reset:2%", []string{
 			"warning: RETRYPROXY_FAULT_INJECTION=\"503:1%\": injects faults into attempts on route default and on every route without",
 			"warning: RETRYPROXY_ROUTE_C_FAULT_INJECTION=\"reset:2%\": injects faults into attempts on route c;"}},
-		{"RATE_LIMIT_PAUSE_MAX=5s", []string{"warning: RETRYPROXY_RATE_LIMIT_PAUSE_MAX=\"5s\": has no effect: with RETRYPROXY_RATE_LIMIT_PAUSE_KEY=none"}},
+		{"RATE_LIMIT_PAUSE_MAX=5s", []string{"warning: RETRYPROXY_RATE_LIMIT_PAUSE_MAX=\"5s\": has no effect: RETRYPROXY_RATE_LIMIT_PAUSE_KEY=none lets"}},
 		{"RATE_LIMIT_PAUSE_MAX=5s RATE_LIMIT_PAUSE_KEY=route", nil},
 		{"RATE_LIMIT_PAUSE_MAX=5s ROUTES=a ROUTE_A_PATH=/a ROUTE_A_RATE_LIMIT_PAUSE_KEY=header:X-Key", nil},
-		{"RATE_LIMIT_KEY=route", []string{"warning: RETRYPROXY_RATE_LIMIT_KEY=\"route\": has no effect with RETRYPROXY_RATE_LIMIT=off"}},
+		{"RATE_LIMIT_KEY=route", []string{"warning: RETRYPROXY_RATE_LIMIT_KEY=\"route\": has no effect: RETRYPROXY_RATE_LIMIT=off limits nothing"}},
 		{"RATE_LIMIT_KEY=upstream", nil},
 		{"RATE_LIMIT_KEY=header:X-Key RATE_LIMIT=1/s", nil},
 		{"RATE_LIMIT_KEY=header:X-Key ROUTES=a ROUTE_A_PATH=/a ROUTE_A_RATE_LIMIT=1/s", nil},
-		{"RATE_LIMIT=1/s ROUTES=a ROUTE_A_PATH=/a ROUTE_A_RATE_LIMIT=off ROUTE_A_RATE_LIMIT_KEY=route", []string{"warning: RETRYPROXY_ROUTE_A_RATE_LIMIT_KEY=\"route\": has no effect with RETRYPROXY_ROUTE_A_RATE_LIMIT=off"}},
+		{"RATE_LIMIT=1/s ROUTES=a ROUTE_A_PATH=/a ROUTE_A_RATE_LIMIT=off ROUTE_A_RATE_LIMIT_KEY=route", []string{"warning: RETRYPROXY_ROUTE_A_RATE_LIMIT_KEY=\"route\": has no effect: RETRYPROXY_ROUTE_A_RATE_LIMIT=off limits nothing"}},
 		{"HEDGE_AFTER=50ms", nil},
 		{"HEDGE_AFTER=p95 BUDGET_RATIO=off", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"p95\": with RETRYPROXY_BUDGET_RATIO=off nothing bounds"}},
 		{"HEDGE_AFTER=p95 MAX_RETRIES=0", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"p95\": has no effect: RETRYPROXY_MAX_RETRIES=0"}},
@@ -254,8 +253,8 @@ func TestContradictions(t *testing.T) {
 		{"FALLBACK=route:a,route:b,route:c,route:d,503:x", []string{"more than 4"}},
 		{"BALANCE=random", []string{"RETRYPROXY_BALANCE=\"random\": expected least-requests, round-robin or hash:Name"}},
 		{"BALANCE=hash:", []string{"expected least-requests, round-robin or hash:Name"}},
-		{"ROUTES=a ROUTE_A_PATH=/a ROUTE_A_UPSTREAM=http://10.0.0.1 ROUTE_A_HEALTH_PATH=/h ROUTE_A_BALANCE=round-robin", []string{"warning: RETRYPROXY_ROUTE_A_BALANCE=\"round-robin\": has no effect: http://10.0.0.1:80 is one address"}},
-		{"UPSTREAM=http://10.0.0.1 HEALTH_PATH=/h BREAKER=off", []string{"warning: RETRYPROXY_HEALTH_PATH=\"/h\": has no effect: http://10.0.0.1:80 is one address, and with RETRYPROXY_BREAKER=off there are no probes"}},
+		{"ROUTES=a ROUTE_A_PATH=/a ROUTE_A_UPSTREAM=http://10.0.0.1 ROUTE_A_HEALTH_PATH=/h ROUTE_A_BALANCE=round-robin", []string{"warning: RETRYPROXY_ROUTE_A_BALANCE=\"round-robin\": has no effect: RETRYPROXY_ROUTE_A_UPSTREAM=http://10.0.0.1:80 is one address"}},
+		{"UPSTREAM=http://10.0.0.1 HEALTH_PATH=/h BREAKER=off", []string{"warning: RETRYPROXY_HEALTH_PATH=\"/h\": has no effect: RETRYPROXY_BREAKER=off sends no probes, and the upstream is one address"}},
 		{"HEALTH_PATH=/h BREAKER=off", nil},
 		{"ROUTES=a ROUTE_A_PATH=/a ROUTE_A_UPSTREAM=http://10.0.0.1,http://10.0.0.2 ROUTE_A_HEALTH_PATH=/h ROUTE_A_BALANCE=round-robin", nil},
 		{"REQUEST_HEADERS_SET=Host:x,X-A:1", []string{"RETRYPROXY_REQUEST_HEADERS_SET=\"Host\": cannot be changed: UPSTREAM_HOST sets it"}},
@@ -263,11 +262,11 @@ func TestContradictions(t *testing.T) {
 		{"RESPONSE_HEADERS_SET=Content-Length:1", []string{"RETRYPROXY_RESPONSE_HEADERS_SET=\"Content-Length\": cannot be changed"}},
 		{"RESPONSE_HEADERS_REMOVE=Connection,Server", []string{"RETRYPROXY_RESPONSE_HEADERS_REMOVE=\"Connection\": cannot be changed"}},
 		{"RESPONSE_HEADERS_REMOVE=a:b", []string{"\"a:b\" is no header name"}},
-		{"RETRY_ON=none RETRY_METHODS=any", []string{"warning: RETRYPROXY_RETRY_METHODS=\"any\": has no effect: with RETRYPROXY_RETRY_ON=none nothing is retried"}},
+		{"RETRY_ON=none RETRY_METHODS=any", []string{"warning: RETRYPROXY_RETRY_METHODS=\"any\": has no effect: RETRYPROXY_RETRY_ON=none retries nothing"}},
 		{"QUEUE_TIMEOUT=30s", []string{"warning: RETRYPROXY_QUEUE_TIMEOUT=\"30s\": has no effect: RETRYPROXY_REQUEST_TIMEOUT=30s ends the request earlier"}},
 		{"QUEUE_TIMEOUT=29s", nil},
-		{"QUEUE_TIMEOUT=5s BREAKER=off", []string{"warning: RETRYPROXY_QUEUE_TIMEOUT=\"5s\": has no effect: with RETRYPROXY_BREAKER=off"}},
-		{"QUEUE_TIMEOUT=5s BREAKER=fail-fast", []string{"warning: RETRYPROXY_QUEUE_TIMEOUT=\"5s\": has no effect: with RETRYPROXY_BREAKER=fail-fast"}},
+		{"QUEUE_TIMEOUT=5s BREAKER=off", []string{"warning: RETRYPROXY_QUEUE_TIMEOUT=\"5s\": has no effect: RETRYPROXY_BREAKER=off queues no request"}},
+		{"QUEUE_TIMEOUT=5s BREAKER=fail-fast", []string{"warning: RETRYPROXY_QUEUE_TIMEOUT=\"5s\": has no effect: RETRYPROXY_BREAKER=fail-fast queues no request"}},
 		{"BUDGET_RATIO=off", nil},
 		{"BUDGET_RATIO=off MAX_RETRIES=4", []string{"warning: RETRYPROXY_BUDGET_RATIO=\"off\": lets an upstream that fails get up to 5 times its requests (RETRYPROXY_MAX_RETRIES=4)"}},
 		{"FALLBACK=route:b", []string{"RETRYPROXY_FALLBACK=\"route:b\": there is no route b; RETRYPROXY_ROUTES lists them"}},
@@ -298,11 +297,11 @@ func TestContradictions(t *testing.T) {
 		{"ROUTES=user_api ROUTE_USER_API_PATH=/x", []string{`RETRYPROXY_ROUTES="user_api": `}},
 		{"BACKOFF=exponential", []string{"RETRYPROXY_BACKOFF=\"exponential\": expected one of "}},
 		{"BACKOFF=none", nil},
-		{"BACKOFF_JITTER=0.2", []string{"warning: RETRYPROXY_BACKOFF_JITTER: has no effect: RETRYPROXY_BACKOFF=full-jitter does not use it; normal does"}},
-		{"BACKOFF=none BACKOFF_BASE=1s", []string{"warning: RETRYPROXY_BACKOFF_BASE: has no effect: RETRYPROXY_BACKOFF=none does not use it"}},
+		{"BACKOFF_JITTER=0.2", []string{"warning: RETRYPROXY_BACKOFF_JITTER=\"0.2\": has no effect: RETRYPROXY_BACKOFF=full-jitter does not use it; normal does"}},
+		{"BACKOFF=none BACKOFF_BASE=1s", []string{"warning: RETRYPROXY_BACKOFF_BASE=\"1s\": has no effect: RETRYPROXY_BACKOFF=none does not use it"}},
 		{"BACKOFF=slots BACKOFF_STAY=true BACKOFF_SLOTS=4 BACKOFF_MAX=1s", nil},
 		{"BACKOFF_SLOTS=4 ROUTES=a ROUTE_A_PATH=/a ROUTE_A_BACKOFF=slots", nil},
-		{"BACKOFF=slots ROUTES=a ROUTE_A_PATH=/a ROUTE_A_BACKOFF=fixed ROUTE_A_BACKOFF_SLOTS=4", []string{"warning: RETRYPROXY_ROUTE_A_BACKOFF_SLOTS: has no effect: RETRYPROXY_ROUTE_A_BACKOFF=fixed does not use it; slots does"}},
+		{"BACKOFF=slots ROUTES=a ROUTE_A_PATH=/a ROUTE_A_BACKOFF=fixed ROUTE_A_BACKOFF_SLOTS=4", []string{"warning: RETRYPROXY_ROUTE_A_BACKOFF_SLOTS=\"4\": has no effect: RETRYPROXY_ROUTE_A_BACKOFF=fixed does not use it; slots does"}},
 		{"BACKOFF=slots BACKOFF_SLOTS=4 ROUTES=a ROUTE_A_PATH=/a ROUTE_A_BACKOFF=fixed", nil},
 		{"BACKOFF_EXTRA=1s", nil},
 		{"BACKOFF_EXTRA=11s", []string{"warning: RETRYPROXY_REQUEST_TIMEOUT=\"30s\": the waits before 3 retries can add up to"}},
@@ -421,7 +420,7 @@ func writeFile(t *testing.T, content string) string {
 }
 
 func TestAWaitForNoRateLimit(t *testing.T) {
-	wantLines(t, problemsOf(minimal, "RETRYPROXY_RATE_LIMIT_WAIT=2s"), `warning: RETRYPROXY_RATE_LIMIT_WAIT="2s": has no effect with RETRYPROXY_RATE_LIMIT=off`)
+	wantLines(t, problemsOf(minimal, "RETRYPROXY_RATE_LIMIT_WAIT=2s"), `warning: RETRYPROXY_RATE_LIMIT_WAIT="2s": has no effect: RETRYPROXY_RATE_LIMIT=off limits nothing`)
 	wantLines(t, problemsOf(minimal, "RETRYPROXY_RATE_LIMIT_WAIT=2s", "RETRYPROXY_RATE_LIMIT=1/s"))
 }
 
@@ -432,23 +431,6 @@ func TestSharingIsForOneUpstream(t *testing.T) {
 		`RETRYPROXY_SHARED="redis://cache": sharing needs the same upstream for all processes, but each inbound process has its own (http://localhost:3000); if all have the same one, set RETRYPROXY_POSITION=outbound`)
 	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://localhost:3000", "RETRYPROXY_POSITION=outbound", engine))
 	wantLines(t, problemsOf(minimal, engine+"?password_file=/p&scope=shop"))
-}
-
-// A hint names existing settings, and is for a name that is not a setting.
-func TestHints(t *testing.T) {
-	named := regexp.MustCompile(`RETRYPROXY_[A-Z_]+`)
-	for _, list := range []map[string]string{hints, constants} {
-		for key, hint := range list {
-			if globalKeys()[key] != nil || routeKeys()[key] != nil {
-				t.Errorf("%s is a setting", key)
-			}
-			for _, name := range named.FindAllString(hint, -1) {
-				if globalKeys()[strings.TrimPrefix(name, Prefix)] == nil {
-					t.Errorf("the hint for %s leads to %s, which is no setting", key, name)
-				}
-			}
-		}
-	}
 }
 
 // Users choose among few settings. Whoever adds one must remove another.

@@ -1,10 +1,8 @@
 package config
 
 import (
-	"encoding"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
@@ -197,25 +195,16 @@ func shownText(v reflect.Value) string {
 	return Mask(text(v))
 }
 
-// text returns a field in the syntax of the setting.
+// text returns a field in the syntax of the setting. It is the opposite of parsers.
 func text(v reflect.Value) string {
-	switch x := v.Interface().(type) {
-	case encoding.TextMarshaler:
-		b, err := x.MarshalText()
-		if err != nil {
-			return err.Error()
-		}
-		return string(b)
-	case time.Duration:
-		return DurationText(x)
-	case string:
-		return x
-	case bool:
-		return strconv.FormatBool(x)
-	case int:
-		return strconv.Itoa(x)
-	case float64:
-		return strconv.FormatFloat(x, 'g', -1, 64)
+	value := v.Interface()
+	if d, is := value.(time.Duration); is {
+		return DurationText(d)
 	}
-	panic("settings: no text for " + v.Type().String()) // a field of a new type needs a case here; a test covers all fields
+	if v.CanAddr() { // some types have String on the pointer
+		if s, is := v.Addr().Interface().(fmt.Stringer); is {
+			return s.String()
+		}
+	}
+	return fmt.Sprint(value) // calls String, if there is one
 }

@@ -19,6 +19,10 @@ import (
 
 	"github.com/retryproxy/retryproxy/fleet/engine"
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/policy/status"
 )
 
 // Prefix is the prefix of the name of every variable of ours.
@@ -106,15 +110,15 @@ type EndpointSettings struct {
 
 // RetrySettings are what is retried, and how often.
 type RetrySettings struct {
-	Profile          string       `env:"PROFILE" example:"llm" envDefault:"interactive" unit:"word" oneof:"interactive,batch,llm" about:"Set of defaults. batch: up to 8 retries within 180 s with additive backoff, for clients that can wait. llm: for the API of a language model. POST is retried after 429, 503 and 529, but never after a failure that may have been billed. Slow generations are not given up. Streams are retried until their first content."`
-	RetryOn          RetryOn      `env:"RETRY_ON" example:"500-504,429,connect-failure" envDefault:"5xx,429,connect-failure,reset,attempt-timeout" unit:"retryon" about:"Failures that are retried: codes, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), connect-failure, reset, attempt-timeout, grpc- and a gRPC status (such as grpc-unavailable, which applies to every method), retriable-header:Name[=value], !code to except one, or none."`
-	MaxRetries       int          `env:"MAX_RETRIES" example:"2" envDefault:"3" batch:"8" llm:"8" unit:"count" min:"0" max:"100" about:"Maximum number of retries of one request. The first attempt does not count. 0 turns retries off."`
-	RetryMethods     RetryMethods `env:"RETRY_METHODS" envDefault:"GET,HEAD,OPTIONS,TRACE,PUT,DELETE" unit:"methodset" about:"Methods that may be retried after they were sent (RFC 9110 section 9.2.2). A request with an Idempotency-Key header may be retried whatever its method. any: every method, POST and PATCH included; the upstream may then do the work twice. any-with-key: every method, and a request without an Idempotency-Key gets one, the same for all attempts. Use it only if the upstream honours the key."`
-	RetryRejected    Rejected     `env:"RETRY_REJECTED" envDefault:"429" llm:"429,503,529" unit:"statusset" about:"Statuses of RETRY_ON that mean that the upstream did not do the work. They are retried for every method, POST and PATCH included. A rate limiter sends 429 before the work begins. If an API means the same by 503 and 529, set 429,503,529."`
-	FatalErrorCodes  ErrorCodes   `env:"FATAL_ERROR_CODES" shown:"none besides the usual ones" unit:"errorcodes" about:"Error codes in the JSON body of a failed response that end retries, because the account is used up and no wait helps. They are added to those in docs/reference/retry-after.md, such as insufficient_quota; !code removes one. An entry with a space matches a text in the error message. none: no code ends retries."`
-	LayeredRetries   string       `env:"LAYERED_RETRIES" envDefault:"halve" unit:"word" oneof:"allow,halve,deny" about:"How many retries a request gets if it is itself a retry of another proxy. allow: all. halve: half. deny: none."`
-	RetryBufferBytes Size         `env:"RETRY_BUFFER_BYTES" envDefault:"1MiB" shown:"1MiB, or RETRY_BUFFER_TOTAL_BYTES when that is less" llm:"16MiB" unit:"size" max:"64GiB" about:"Maximum size of a request body that is kept for retries. A request with a larger body is sent once. Of a failed response, at most 64 KiB are kept during a retry; if it is larger, the client gets it and there is no retry."`
-	HedgeAfter       HedgeAfter   `env:"HEDGE_AFTER" envDefault:"off" unit:"hedge" about:"Hedging: if there is no response after this time, a second attempt is sent beside the first. The first good response is used. Only requests that may be retried are hedged. p95: the 95th percentile of response times, once 200 are known (p99: 1000). A hedge counts against MAX_RETRIES and the retry budget, which bounds the added load."`
+	Profile          string                `env:"PROFILE" example:"llm" envDefault:"interactive" unit:"word" oneof:"interactive,batch,llm" about:"Set of defaults. batch: up to 8 retries within 180 s with additive backoff, for clients that can wait. llm: for the API of a language model. POST is retried after 429, 503 and 529, but never after a failure that may have been billed. Slow generations are not given up. Streams are retried until their first content."`
+	RetryOn          policy.RetryOn        `env:"RETRY_ON" example:"500-504,429,connect-failure" envDefault:"5xx,429,connect-failure,reset,attempt-timeout" unit:"retryon" about:"Failures that are retried: codes, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), connect-failure, reset, attempt-timeout, grpc- and a gRPC status (such as grpc-unavailable, which applies to every method), retriable-header:Name[=value], !code to except one, or none."`
+	MaxRetries       int                   `env:"MAX_RETRIES" example:"2" envDefault:"3" batch:"8" llm:"8" unit:"count" min:"0" max:"100" about:"Maximum number of retries of one request. The first attempt does not count. 0 turns retries off."`
+	RetryMethods     RetryMethods          `env:"RETRY_METHODS" envDefault:"GET,HEAD,OPTIONS,TRACE,PUT,DELETE" unit:"methodset" about:"Methods that may be retried after they were sent (RFC 9110 section 9.2.2). A request with an Idempotency-Key header may be retried whatever its method. any: every method, POST and PATCH included; the upstream may then do the work twice. any-with-key: every method, and a request without an Idempotency-Key gets one, the same for all attempts. Use it only if the upstream honours the key."`
+	RetryRejected    status.Set            `env:"RETRY_REJECTED" envDefault:"429" llm:"429,503,529" unit:"statusset" about:"Statuses of RETRY_ON that mean that the upstream did not do the work. They are retried for every method, POST and PATCH included. A rate limiter sends 429 before the work begins. If an API means the same by 503 and 529, set 429,503,529."`
+	FatalErrorCodes  ErrorCodes            `env:"FATAL_ERROR_CODES" shown:"none besides the usual ones" unit:"errorcodes" about:"Error codes in the JSON body of a failed response that end retries, because the account is used up and no wait helps. They are added to those in docs/reference/retry-after.md, such as insufficient_quota; !code removes one. An entry with a space matches a text in the error message. none: no code ends retries."`
+	LayeredRetries   policy.LayeredRetries `env:"LAYERED_RETRIES" envDefault:"halve" unit:"word" oneof:"allow,halve,deny" about:"How many retries a request gets if it is itself a retry of another proxy. allow: all. halve: half. deny: none."`
+	RetryBufferBytes Size                  `env:"RETRY_BUFFER_BYTES" envDefault:"1MiB" shown:"1MiB, or RETRY_BUFFER_TOTAL_BYTES when that is less" llm:"16MiB" unit:"size" max:"64GiB" about:"Maximum size of a request body that is kept for retries. A request with a larger body is sent once. Of a failed response, at most 64 KiB are kept during a retry; if it is larger, the client gets it and there is no retry."`
+	HedgeAfter       hedge.After           `env:"HEDGE_AFTER" envDefault:"off" unit:"hedge" about:"Hedging: if there is no response after this time, a second attempt is sent beside the first. The first good response is used. Only requests that may be retried are hedged. p95: the 95th percentile of response times, once 200 are known (p99: 1000). A hedge counts against MAX_RETRIES and the retry budget, which bounds the added load."`
 }
 
 // BackoffSettings are how long to wait before a retry.
@@ -159,12 +163,12 @@ type BreakerSettings struct {
 
 // RateLimitSettings are for an upstream that limits the rate of requests.
 type RateLimitSettings struct {
-	RateLimit         RateLimit     `env:"RATE_LIMIT" envDefault:"off" unit:"ratelimit" about:"Maximum rate of attempts to the upstream, retries and hedges included, spread evenly. With SHARED it covers all processes of the scope. Only 98.5 % of it is used, because an upstream may count a little differently and answer the rest with 429. auto: the limits of requests and tokens are learnt from the headers of responses (docs/reference/llm.md)."`
-	RateLimitKey      RateLimitKey  `env:"RATE_LIMIT_KEY" envDefault:"upstream" unit:"ratelimitkey" about:"What RATE_LIMIT applies to. upstream: all requests to the upstream together. route: those of the route. header:Name: each value of that header has its own limit, and all requests without the header share one. json:model: the same for the model that a JSON body names in its first 64 KiB. Except with route, routes to the same upstream share the limit if their RATE_LIMIT and RATE_LIMIT_KEY are equal. Up to 4096 values have their own limit; the rest share one."`
-	TokenLimit        TokenLimit    `env:"TOKEN_LIMIT" envDefault:"off" unit:"tokenlimit" about:"Maximum number of tokens of a language model's API, for each key of RATE_LIMIT_KEY. As at the API, all of it may be used at once, and it is renewed evenly. A request counts as its length divided by 4, and the output that it allows, until its response says what it used."`
-	RateLimitWait     time.Duration `env:"RATE_LIMIT_WAIT" envDefault:"1s" llm:"1m" unit:"duration" max:"1h" about:"Longest time that a request waits for RATE_LIMIT, within REQUEST_TIMEOUT. A request that would wait longer is answered with 429 and Retry-After at once. 0s: no request waits, except up to 150ms for a lease with SHARED."`
-	RateLimitPauseKey PauseKey      `env:"RATE_LIMIT_PAUSE_KEY" envDefault:"none" unit:"pausekey" about:"Which requests share the pause that a 429 asks for. none: each request waits alone. route: all requests of the route. header:Name: those with the same value of that header. json:model: those with the same model in a JSON body. A request without enough time for the pause is not sent, but answered with 429 and Retry-After."`
-	RateLimitPauseMax time.Duration `env:"RATE_LIMIT_PAUSE_MAX" envDefault:"1m" batch:"3m" llm:"2m" unit:"duration" min:"1ms" max:"24h" about:"Longest wait that an upstream may ask for. A response that asks for a longer one is passed to the client at once, and its pause is not shared."`
+	RateLimit         RateLimit           `env:"RATE_LIMIT" envDefault:"off" unit:"ratelimit" about:"Maximum rate of attempts to the upstream, retries and hedges included, spread evenly. With SHARED it covers all processes of the scope. Only 98.5 % of it is used, because an upstream may count a little differently and answer the rest with 429. auto: the limits of requests and tokens are learnt from the headers of responses (docs/reference/llm.md)."`
+	RateLimitKey      RateLimitKey        `env:"RATE_LIMIT_KEY" envDefault:"upstream" unit:"ratelimitkey" about:"What RATE_LIMIT applies to. upstream: all requests to the upstream together. route: those of the route. header:Name: each value of that header has its own limit, and all requests without the header share one. json:model: the same for the model that a JSON body names in its first 64 KiB. Except with route, routes to the same upstream share the limit if their RATE_LIMIT and RATE_LIMIT_KEY are equal. Up to 4096 values have their own limit; the rest share one."`
+	TokenLimit        ratelimit.TokenRate `env:"TOKEN_LIMIT" envDefault:"off" unit:"tokenlimit" about:"Maximum number of tokens of a language model's API, for each key of RATE_LIMIT_KEY. As at the API, all of it may be used at once, and it is renewed evenly. A request counts as its length divided by 4, and the output that it allows, until its response says what it used."`
+	RateLimitWait     time.Duration       `env:"RATE_LIMIT_WAIT" envDefault:"1s" llm:"1m" unit:"duration" max:"1h" about:"Longest time that a request waits for RATE_LIMIT, within REQUEST_TIMEOUT. A request that would wait longer is answered with 429 and Retry-After at once. 0s: no request waits, except up to 150ms for a lease with SHARED."`
+	RateLimitPauseKey PauseKey            `env:"RATE_LIMIT_PAUSE_KEY" envDefault:"none" unit:"pausekey" about:"Which requests share the pause that a 429 asks for. none: each request waits alone. route: all requests of the route. header:Name: those with the same value of that header. json:model: those with the same model in a JSON body. A request without enough time for the pause is not sent, but answered with 429 and Retry-After."`
+	RateLimitPauseMax time.Duration       `env:"RATE_LIMIT_PAUSE_MAX" envDefault:"1m" batch:"3m" llm:"2m" unit:"duration" min:"1ms" max:"24h" about:"Longest wait that an upstream may ask for. A response that asks for a longer one is passed to the client at once, and its pause is not shared."`
 }
 
 // HeaderSettings change headers of requests and responses.
@@ -198,7 +202,7 @@ type Route struct {
 	Matcher
 	Shared
 
-	own    map[string]string // key in Shared or Matcher -> variable that set it for this route
+	own    map[string]string // key in Shared or Matcher, for the default route in Global too -> variable that set it
 	parent *Route            // its variables apply if there is no own one; nil for the default route
 }
 
@@ -209,8 +213,7 @@ type Settings struct {
 	Default Route   // for requests that match no route; its Shared are the global settings
 	Routes  []Route // in the order of RETRYPROXY_ROUTES
 
-	own  map[string]string // key in Global -> variable that set it
-	from origins           // of the variables that files set
+	from origins // of the variables that files set
 }
 
 // Variable returns the variable that set the key of Shared or Matcher for this route:
@@ -234,7 +237,7 @@ func (r *Route) Blame(key string) string {
 }
 
 // Variable returns the variable that set the key of Global; "" if the default applies.
-func (s *Settings) Variable(key string) string { return s.own[key] }
+func (s *Settings) Variable(key string) string { return s.Default.own[key] }
 
 // All returns the default route followed by the named ones.
 func (s *Settings) All() []*Route {
@@ -244,14 +247,4 @@ func (s *Settings) All() []*Route {
 		all = append(all, &s.Routes[i])
 	}
 	return all
-}
-
-// anyRoute reports whether has returns true for some named route.
-func (s *Settings) anyRoute(has func(r *Route) bool) bool {
-	for i := range s.Routes {
-		if has(&s.Routes[i]) {
-			return true
-		}
-	}
-	return false
 }

@@ -214,15 +214,15 @@ func TestSideAndListenAreInferred(t *testing.T) {
 		"http://notlocalhost":      "outbound 127.0.0.1:8080",
 	} {
 		s, problems := Load([]string{"RETRYPROXY_UPSTREAM=" + upstream})
-		if got := s.Position + " " + s.Default.Listen.String(); got != want || problems != nil {
+		if got := s.Position + " " + string(s.Default.Listen); got != want || problems != nil {
 			t.Errorf("%s: %s, want %s (%v)", upstream, got, want, problems)
 		}
 	}
 	s := mustLoad(t, "RETRYPROXY_POSITION=inbound")
-	if s.Default.Listen.String() != ":8080" {
+	if string(s.Default.Listen) != ":8080" {
 		t.Errorf("a side that was set does not pick the listener: %s", s.Default.Listen)
 	}
-	if s = mustLoad(t, "RETRYPROXY_LISTEN=:81"); s.Default.Listen.String() != ":81" || s.Position != "outbound" {
+	if s = mustLoad(t, "RETRYPROXY_LISTEN=:81"); string(s.Default.Listen) != ":81" || s.Position != "outbound" {
 		t.Errorf("a listener that was set: %s %s", s.Position, s.Default.Listen)
 	}
 }

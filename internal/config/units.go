@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/retryproxy/retryproxy/policy/breaker"
 )
 
 // units maps values of the tag "unit" to descriptions of the allowed syntax, for error
@@ -55,6 +53,8 @@ var units = map[string]string{
 	"models":       "names of models, separated by commas",
 }
 
+const autoWord = "auto"
+
 // Size is a number of bytes, never negative. It is written as plain bytes or with a unit:
 // KiB, MiB, GiB (also Ki, Mi, Gi, as in Kubernetes) or kB, MB, GB (powers of 1000), in any
 // case.
@@ -70,9 +70,9 @@ var sizeUnits = []struct {
 	{"b", 1},
 }
 
-// UnmarshalText parses a size; fractions, signs and numbers beyond 2^63-1 are errors.
-func (s *Size) UnmarshalText(text []byte) error {
-	number, factor := strings.ToLower(string(text)), int64(1)
+// parseSize parses a size; fractions, signs and numbers beyond 2^63-1 are errors.
+func parseSize(s string) (Size, error) {
+	number, factor := strings.ToLower(s), int64(1)
 	for _, u := range sizeUnits {
 		if rest, ok := strings.CutSuffix(number, u.suffix); ok {
 			number, factor = strings.TrimSpace(rest), u.factor
@@ -80,33 +80,29 @@ func (s *Size) UnmarshalText(text []byte) error {
 		}
 	}
 	if strings.HasPrefix(number, "+") {
-		return errors.New("a sign is not allowed")
+		return 0, errors.New("a sign is not allowed")
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 {
-		return errors.New("not a whole number of bytes")
+		return 0, errors.New("not a whole number of bytes")
 	}
 	if n > math.MaxInt64/factor {
-		return errors.New("too large")
+		return 0, errors.New("too large")
 	}
-	*s = Size(n * factor)
-	return nil
+	return Size(n * factor), nil
 }
 
-// MarshalText returns the size in the largest binary unit that divides it.
-func (s Size) MarshalText() ([]byte, error) {
-	if s == 0 {
-		return []byte("0"), nil
-	}
+// String returns the size in the largest binary unit that divides it.
+func (s Size) String() string {
 	for _, u := range []struct {
 		factor Size
 		name   string
 	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if s%u.factor == 0 {
-			return fmt.Appendf(nil, "%d%s", s/u.factor, u.name), nil
+		if s > 0 && s%u.factor == 0 {
+			return fmt.Sprintf("%d%s", s/u.factor, u.name)
 		}
 	}
-	return strconv.AppendInt(nil, int64(s), 10), nil
+	return strconv.FormatInt(int64(s), 10)
 }
 
 // Ratio is a proportion, 0.2 for one fifth, or off.
@@ -121,31 +117,28 @@ func (r Ratio) Value() float64 { return r.value }
 // Off reports whether the value is off.
 func (r Ratio) Off() bool { return r.off }
 
-// UnmarshalText parses "0.2", "20%" or "off".
-func (r *Ratio) UnmarshalText(text []byte) error {
-	s := string(text)
+// parseRatio parses "0.2", "20%" or "off".
+func parseRatio(s string) (Ratio, error) {
 	if strings.EqualFold(s, "off") {
-		*r = Ratio{off: true}
-		return nil
+		return Ratio{off: true}, nil
 	}
 	number, percent := strings.CutSuffix(s, "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
-		return errors.New("not a proportion")
+		return Ratio{}, errors.New("not a proportion")
 	}
 	if percent {
 		v /= 100
 	}
-	*r = Ratio{value: v}
-	return nil
+	return Ratio{value: v}, nil
 }
 
-// MarshalText is the inverse of UnmarshalText.
-func (r Ratio) MarshalText() ([]byte, error) {
+// String is the inverse of parseRatio.
+func (r Ratio) String() string {
 	if r.off {
-		return []byte("off"), nil
+		return "off"
 	}
-	return strconv.AppendFloat(nil, r.value, 'g', -1, 64), nil
+	return strconv.FormatFloat(r.value, 'g', -1, 64)
 }
 
 // AutoDuration is a duration, one followed by the word hard, or auto.
@@ -164,66 +157,29 @@ func (a AutoDuration) Auto() bool { return a.auto }
 // Value returns the duration; 0 if it is auto.
 func (a AutoDuration) Value() time.Duration { return a.d }
 
-// UnmarshalText parses a duration, such as "2s" or "2s hard", or "auto".
-func (a *AutoDuration) UnmarshalText(text []byte) error {
-	if strings.EqualFold(string(text), "auto") {
-		*a = AutoDuration{auto: true}
-		return nil
+// parseAutoDuration parses a duration, such as "2s" or "2s hard", or "auto".
+func parseAutoDuration(s string) (AutoDuration, error) {
+	if strings.EqualFold(s, autoWord) {
+		return AutoDuration{auto: true}, nil
 	}
-	number, hard := strings.CutSuffix(string(text), " hard")
+	number, hard := strings.CutSuffix(s, " hard")
 	d, err := time.ParseDuration(strings.TrimSpace(number))
 	if err != nil {
-		return errors.New("neither a duration nor auto")
+		return AutoDuration{}, errors.New("neither a duration nor auto")
 	}
-	*a = AutoDuration{d: d, hard: hard && d > 0}
-	return nil
+	return AutoDuration{d: d, hard: hard && d > 0}, nil
 }
 
-// MarshalText is the inverse of UnmarshalText.
-func (a AutoDuration) MarshalText() ([]byte, error) {
-	if a.auto {
-		return []byte("auto"), nil
+// String is the inverse of parseAutoDuration.
+func (a AutoDuration) String() string {
+	switch {
+	case a.auto:
+		return autoWord
+	case a.hard:
+		return DurationText(a.d) + " hard"
 	}
-	if a.hard {
-		return []byte(DurationText(a.d) + " hard"), nil
-	}
-	return []byte(DurationText(a.d)), nil
+	return DurationText(a.d)
 }
-
-// ConcurrencyLimit is the setting for the maximum of requests in flight.
-type ConcurrencyLimit struct {
-	text  string
-	mode  breaker.ConcurrencyLimitMode
-	fixed int
-}
-
-// Mode returns mode and number for breaker.Options; the number is 0 unless the mode is
-// fixed.
-func (l ConcurrencyLimit) Mode() (mode breaker.ConcurrencyLimitMode, fixed int) {
-	return l.mode, l.fixed
-}
-
-// UnmarshalText parses "adaptive", "off" or a number.
-func (l *ConcurrencyLimit) UnmarshalText(text []byte) error {
-	s := strings.ToLower(string(text))
-	switch s {
-	case "adaptive":
-		*l = ConcurrencyLimit{text: s, mode: breaker.ConcurrencyLimitAdaptive}
-		return nil
-	case "off":
-		*l = ConcurrencyLimit{text: s, mode: breaker.ConcurrencyLimitOff}
-		return nil
-	}
-	n, err := strconv.ParseUint(s, 10, 31)
-	if err != nil {
-		return errors.New("not a limit")
-	}
-	*l = ConcurrencyLimit{text: s, mode: breaker.ConcurrencyLimitFixed, fixed: int(n)}
-	return breaker.Options{ConcurrencyLimit: l.mode, FixedLimit: l.fixed}.Validate()
-}
-
-// MarshalText is the inverse of UnmarshalText.
-func (l ConcurrencyLimit) MarshalText() ([]byte, error) { return []byte(l.text), nil }
 
 // maxDuration limits every duration without a max tag: long enough for any purpose, and far
 // from overflow in sums of durations.

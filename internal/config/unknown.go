@@ -2,7 +2,10 @@ package config
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -37,26 +40,28 @@ func explainUnknown(name string, routes RouteNames) string {
 	key := strings.TrimPrefix(name, Prefix)
 	route, rest, isRoute := meantRouteKey(key, routes)
 	switch {
+	case isRoute:
+		return explainUnknownOfRoute(route, rest, routes)
 	case key == "HOST":
 		return "can only be set for a route: " + Prefix + "ROUTE_<NAME>_HOST; the Host header sent upstream is " + Prefix + "UPSTREAM_HOST"
-	case !isRoute && routeKeys()[key] != nil:
+	case routeKeys()[key] != nil:
 		return "can only be set for a route: " + Prefix + "ROUTE_<NAME>_" + key
-	case !isRoute && hints[key] != "":
-		return "unknown name; " + hints[key]
-	case !isRoute && constants[key] != "":
-		return "is no setting; " + constants[key]
-	case isRoute && hasRoute(routes, route) && hints[rest] != "":
-		return "unknown name; " + ofRoute(route, hints[rest])
-	case isRoute && constants[rest] != "":
-		return "is no setting; " + ofRoute(route, constants[rest])
-	case !isRoute:
-		return "unknown name" + didYouMean(Prefix, nearest(key, globalKeys()))
-	case !hasRoute(routes, route):
-		return unknownRoute(route, rest, routes)
-	case globalKeys()[rest] != nil:
-		return "cannot be set for one route, only for all: " + Prefix + rest
+	case hintFor(key) != "":
+		return "unknown name; " + hintFor(key)
 	}
-	return "unknown name" + didYouMean(Prefix+"ROUTE_"+route+"_", nearest(rest, routeKeys()))
+	return "unknown name" + didYouMean(Prefix, Nearest(key, maps.Keys(globalKeys())))
+}
+
+func explainUnknownOfRoute(route, key string, routes RouteNames) string {
+	switch {
+	case !hasRoute(routes, route):
+		return unknownRoute(route, key, routes)
+	case globalKeys()[key] != nil:
+		return "cannot be set for one route, only for all: " + Prefix + key
+	case hintFor(key) != "":
+		return "unknown name; " + ofRoute(route, hintFor(key))
+	}
+	return "unknown name" + didYouMean(Prefix+"ROUTE_"+route+"_", Nearest(key, maps.Keys(routeKeys())))
 }
 
 // settingInHint matches the name of a setting in a hint.
@@ -95,11 +100,11 @@ func meantRouteKey(key string, routes RouteNames) (route, rest string, ok bool) 
 }
 
 func unknownRoute(route, rest string, routes RouteNames) string {
-	names := map[string]*Setting{}
+	var words []string
 	for _, name := range routes {
-		names[configfile.RouteWord(name)] = nil
+		words = append(words, configfile.RouteWord(name))
 	}
-	if meant := nearest(route, names); meant != "" {
+	if meant := Nearest(route, slices.Values(words)); meant != "" {
 		return fmt.Sprintf("%sROUTES does not name a route %q; did you mean %sROUTE_%s_%s?", Prefix, strings.ReplaceAll(strings.ToLower(route), "_", "-"), Prefix, meant, rest)
 	}
 	return fmt.Sprintf("%sROUTES does not name a route %q", Prefix, strings.ReplaceAll(strings.ToLower(route), "_", "-"))
@@ -121,15 +126,15 @@ func didYouMean(prefix, key string) string {
 	return "; did you mean " + prefix + key + "?"
 }
 
-// nearest returns the key with the smallest distance to name. It returns "" if even that is
-// more than a third of the letters (for short names, more than one edit). Of several it
-// takes the alphabetically first, so that the result is stable.
-func nearest(name string, keys map[string]*Setting) string {
+// Nearest returns the one of names that may have been meant by name: the one with the smallest
+// distance. It returns "" if even that is more than a third of the letters (for short names, more than
+// one edit). Of several it takes the alphabetically first, so that the result is stable.
+func Nearest(name string, names iter.Seq[string]) string {
 	best, bestDistance := "", max(len(name)/3, 1)+1
-	for key := range keys {
-		d := distance(name, key, bestDistance)
-		if d < bestDistance || d == bestDistance && best != "" && key < best {
-			best, bestDistance = key, d
+	for each := range names {
+		d := distance(name, each, bestDistance)
+		if d < bestDistance || d == bestDistance && best != "" && each < best {
+			best, bestDistance = each, d
 		}
 	}
 	return best
@@ -163,11 +168,25 @@ func distance(a, b string, limit int) int {
 	return last[len(b)]
 }
 
-// Nearest returns the one of names that may have been meant by name, or "" if none is near.
-func Nearest(name string, names []string) string {
-	keys := map[string]*Setting{}
-	for _, each := range names {
-		keys[each] = nil
-	}
-	return nearest(name, keys)
-}
+// serviceLink matches the variables, with their values, that Kubernetes sets in every pod for each
+// Service of its namespace, unless enableServiceLinks is false. They begin with the Service's name.
+// So a Service called retryproxy, or retryproxy-<x>, produces names that begin like ours:
+//
+//	RETRYPROXY_SERVICE_HOST=10.0.0.1
+//	RETRYPROXY_SERVICE_PORT=80             RETRYPROXY_SERVICE_PORT_<PORT NAME>=80
+//	RETRYPROXY_PORT=tcp://10.0.0.1:80      RETRYPROXY_PORT_80_TCP=tcp://10.0.0.1:80
+//	RETRYPROXY_PORT_80_TCP_PROTO=tcp       RETRYPROXY_PORT_80_TCP_PORT=80
+//	RETRYPROXY_PORT_80_TCP_ADDR=10.0.0.1
+//
+// It matches the values too, so that a misspelled setting is not mistaken for one of them. It is
+// compiled when it is first needed, for an unknown name, which most processes do not have.
+var serviceLink = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^RETRYPROXY_(\w+_)?(` +
+		`(SERVICE_HOST|PORT_\d+_(TCP|UDP|SCTP)_ADDR)=[0-9a-f.:]+|` +
+		`(SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)_PORT)=\d+|` +
+		`PORT_\d+_(TCP|UDP|SCTP)_PROTO=(tcp|udp|sctp)|` +
+		`PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://[0-9a-f.:\[\]]+:\d+)$`)
+})
+
+// isServiceLink reports whether Kubernetes, not a user, set the variable.
+func isServiceLink(name, value string) bool { return serviceLink().MatchString(name + "=" + value) }

@@ -1,23 +1,25 @@
 package config
 
 import (
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
 )
 
+// A hint is for a name that is not a setting, and names only existing settings.
 func TestHintsNameSettingsThatExist(t *testing.T) {
-	for name, hint := range hints {
-		if globalKeys()[name] != nil {
-			t.Errorf("%s is a setting", name)
+	seen := map[string]bool{}
+	for _, h := range hints {
+		for _, name := range strings.Fields(h.names) {
+			if globalKeys()[name] != nil || routeKeys()[name] != nil || seen[name] {
+				t.Errorf("%s is a setting, or has two hints", name)
+			}
+			seen[name] = true
 		}
-		named := regexp.MustCompile(`RETRYPROXY_(\w+)`).FindAllStringSubmatch(hint, -1)
-		if len(named) == 0 {
-			t.Errorf("%s: the hint names no setting", name)
-		}
-		for _, m := range named {
-			if globalKeys()[m[1]] == nil {
-				t.Errorf("%s: there is no setting %s", name, m[0])
+		for _, name := range regexp.MustCompile(Prefix+`[A-Z_]+`).FindAllString(h.hint, -1) {
+			if globalKeys()[strings.TrimPrefix(name, Prefix)] == nil {
+				t.Errorf("%s: there is no setting %s", h.names, name)
 			}
 		}
 	}
@@ -25,7 +27,7 @@ func TestHintsNameSettingsThatExist(t *testing.T) {
 
 func TestShortNamesAreNotTakenForOthers(t *testing.T) {
 	for _, name := range []string{"PORT", "MUST", "FOO"} {
-		if got := nearest(name, globalKeys()); got != "" {
+		if got := Nearest(name, maps.Keys(globalKeys())); got != "" {
 			t.Errorf("%s is taken for %s", name, got)
 		}
 	}
@@ -41,7 +43,7 @@ func TestShortNamesAreNotTakenForOthers(t *testing.T) {
 func TestAHintForARouteNamesTheSettingOfTheRoute(t *testing.T) {
 	for key, want := range map[string]string{
 		"TIMEOUT":         "unknown name; did you mean RETRYPROXY_ROUTE_SEARCH_REQUEST_TIMEOUT (a request with all its retries) or RETRYPROXY_ROUTE_SEARCH_ATTEMPT_TIMEOUT (one attempt)?",
-		"RETRY_WINDOW":    "is no setting; RETRYPROXY_ROUTE_SEARCH_REQUEST_TIMEOUT bounds a request with all its retries",
+		"CONNECT_TIMEOUT": "unknown name; a connection has 3s, or RETRYPROXY_ROUTE_SEARCH_ATTEMPT_TIMEOUT if that is shorter",
 		"CIRCUIT_BREAKER": "unknown name; it is on by default; RETRYPROXY_ROUTE_SEARCH_BREAKER=queue, fail-fast or off says",
 		"METRICS_PORT":    "unknown name; /metrics is served by the admin listener, RETRYPROXY_ADMIN_LISTEN=:9797",
 	} {

@@ -80,7 +80,7 @@ type proxyProcess struct {
 // startProxy starts the proxy and waits until it is ready.
 func startProxy(ctx context.Context, o *Options, upstream string) (*proxyProcess, error) {
 	listen, admin := freeAddress(o.Listen, "127.0.0.1:8080"), freeAddress(o.AdminListen, "127.0.0.1:9797")
-	address, err := config.MakeAddress(admin)
+	address, err := config.ParseAddress(admin)
 	if err != nil {
 		return nil, err
 	}

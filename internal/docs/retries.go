@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/retryproxy/retryproxy/internal/decisiontable"
+	"github.com/retryproxy/retryproxy/internal/explain"
 	"github.com/retryproxy/retryproxy/policy"
 )
 
@@ -18,13 +18,13 @@ func RetryTable() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	columns := [][]decisiontable.Answer{
-		decisiontable.Ask(&p, decisiontable.Request{Method: []byte("GET"), Timeout: profile.RequestTimeout}),
-		decisiontable.Ask(&p, decisiontable.Request{Method: []byte("POST"), HasKey: true, Timeout: profile.RequestTimeout}),
-		decisiontable.Ask(&p, decisiontable.Request{Method: []byte("POST"), Timeout: profile.RequestTimeout}),
+	columns := [][]explain.Answer{
+		explain.Ask(&p, explain.Request{Method: []byte("GET"), Timeout: profile.RequestTimeout}),
+		explain.Ask(&p, explain.Request{Method: []byte("POST"), HasKey: true, Timeout: profile.RequestTimeout}),
+		explain.Ask(&p, explain.Request{Method: []byte("POST"), Timeout: profile.RequestTimeout}),
 	}
 	var rows [][]string
-	for i, f := range decisiontable.Failures() {
+	for i, f := range explain.Failures() {
 		cells := []string{f.Text}
 		for _, column := range columns {
 			cells = append(cells, cell(&column[i]))
@@ -41,7 +41,7 @@ func RetryTable() (string, error) {
 	return b.String(), nil
 }
 
-func cell(a *decisiontable.Answer) string {
+func cell(a *explain.Answer) string {
 	switch d := a.Decision; {
 	case d.Free:
 		return "yes, at once"

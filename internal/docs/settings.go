@@ -70,8 +70,7 @@ routes:
     max_retries: 5
 ` + "```" + `
 
-` + "`retryproxy config convert`" + ` prints the settings of the environment in this form,
-` + "`retryproxy config convert retryproxy.yaml`" + ` prints the variables, and
+` + "`retryproxy config convert`" + ` prints the settings of the environment in this form, and
 ` + "`retryproxy config schema`" + ` prints the JSON Schema with which an editor completes names and marks
 mistakes ([retryproxy.schema.json](retryproxy.schema.json)).
 

@@ -4,7 +4,6 @@ package effective
 
 import (
 	"github.com/retryproxy/retryproxy/internal/config"
-	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
@@ -19,12 +18,14 @@ type Config struct {
 	Warnings []string         `json:"warnings,omitempty"`
 }
 
+// Value is the value of a setting.
 type Value struct {
 	Value string `json:"value"`
 	SetBy string `json:"set_by,omitempty"` // the variable; absent for a default
 	Place string `json:"place,omitempty"`  // file:line, if a file sets it
 }
 
+// Route is the settings of one route.
 type Route struct {
 	Name     string            `json:"name"`
 	Match    map[string]string `json:"match,omitempty"`
@@ -51,10 +52,11 @@ type Worst struct {
 	BurstRetries int `json:"burst_retries"`
 }
 
+// Of returns the configuration in effect, with its problems.
 func Of(s *config.Settings, problems config.Problems) *Config {
-	v := &Config{Position: s.Position, Admin: s.AdminListen.String(), Settings: map[string]Value{}}
+	v := &Config{Position: s.Position, Admin: string(s.AdminListen), Settings: map[string]Value{}}
 	for _, a := range s.Listeners() {
-		v.Listen = append(v.Listen, a.String())
+		v.Listen = append(v.Listen, string(a))
 	}
 	for _, value := range s.Values() {
 		v.Settings[config.Prefix+value.Key] = Value{value.Text, value.Variable, s.Place(value.Variable)}
@@ -82,25 +84,20 @@ func viewRoute(s *config.Settings, r *config.Route) Route {
 		}
 		v.Match[value.Key] = value.Text
 	}
-	if worst, err := worstOf(r); err == nil {
-		v.Worst = viewWorst(worst, r)
-	}
+	v.Worst = worstOf(r)
 	return v
 }
 
-// worstOf returns an error only for a backoff that the settings already report as invalid.
-func worstOf(r *config.Route) (policy.Worst, error) {
+// worstOf returns nil for a backoff that is not valid, which the errors report.
+func worstOf(r *config.Route) *Worst {
 	p, err := r.Policy()
 	if err != nil {
-		return policy.Worst{}, err
+		return nil
 	}
 	if r.DryRun || r.RetryOn.String() == "none" && r.HedgeAfter.Off() {
 		p.MaxRetries = 0
 	}
-	return p.Worst(r.RequestTimeout, r.AttemptTimeout.Value()), nil
-}
-
-func viewWorst(w policy.Worst, r *config.Route) *Worst {
+	w := p.Worst(r.RequestTimeout, r.AttemptTimeout.Value())
 	v := &Worst{
 		Attempts: w.Attempts, SlowAttempts: w.SlowAttempts, LastBeginsSeconds: w.LastBegins.Seconds(), Amplification: float64(w.Attempts),
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/retryproxy/retryproxy/internal/config"
-	"github.com/retryproxy/retryproxy/internal/decisiontable"
 	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -51,7 +50,7 @@ type caseView struct {
 	MinWait    float64 `json:"min_wait_seconds"`
 	MaxWait    float64 `json:"max_wait_seconds"`
 
-	answer decisiontable.Answer
+	answer Answer
 }
 
 // RequestHead returns the request line and headers as a client would send them, for the real
@@ -119,7 +118,7 @@ func Explain(s *config.Settings, head []byte, listener, model string) (*View, er
 	if err != nil {
 		return nil, err
 	}
-	if listener == s.Default.Listen.String() {
+	if listener == string(s.Default.Listen) {
 		listener = ""
 	}
 	fields := withModel{&q, model}
@@ -186,24 +185,20 @@ func (v *View) judge(r *config.Route, q *http1.Request) error {
 	if err != nil {
 		return err
 	}
-	layered, err := r.LayeredRetriesRule()
-	if err != nil {
-		return err
-	}
 	carries := q.Get(http1.IdempotencyKey) != nil
-	request := decisiontable.Request{
-		Method: q.Method, HasKey: carries || r.RetryMethods.AddKey(), IsRetry: isRetry(q), Layered: layered, Timeout: r.RequestTimeout,
+	request := Request{
+		Method: q.Method, HasKey: carries || r.RetryMethods.AddKey(), IsRetry: isRetry(q), Layered: r.LayeredRetries, Timeout: r.RequestTimeout,
 	}
 	v.MaxRetries, v.StreamSeconds = p.MaxRetries, r.FirstContentTimeout.Seconds()
 	if request.IsRetry {
-		v.MaxRetries = layered.MaxRetries(p.MaxRetries)
+		v.MaxRetries = r.LayeredRetries.MaxRetries(p.MaxRetries)
 	}
 	v.Retryable = p.Retryable(q.Method, request.HasKey)
 	v.Why = whyRetryable(r, q, carries)
 	if request.IsRetry {
 		v.Why += fmt.Sprintf("; a proxy before us has sent it before, so %s of %d", text.Plural(v.MaxRetries, "retry"), p.MaxRetries)
 	}
-	for _, a := range decisiontable.Ask(&p, request) {
+	for _, a := range Ask(&p, request) {
 		v.Failures = append(v.Failures, viewCase(a))
 	}
 	return nil
@@ -233,7 +228,7 @@ func whyRetryable(r *config.Route, q *http1.Request, carries bool) string {
 	return fmt.Sprintf("a second %s may do the work twice. It is retried only if the first was not sent, or was rejected before the work began (%s)", q.Method, r.RetryRejected)
 }
 
-func viewCase(a decisiontable.Answer) caseView {
+func viewCase(a Answer) caseView {
 	d := a.Decision
 	v := caseView{
 		Failure: a.Name, Text: a.Text, Retried: d.Retry, Class: d.Class.String(), MinWait: a.MinWait.Seconds(), MaxWait: a.MaxWait.Seconds(), answer: a,

@@ -7,7 +7,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -21,7 +20,6 @@ import (
 	"github.com/retryproxy/retryproxy/internal/admin"
 	"github.com/retryproxy/retryproxy/internal/admin/page"
 	"github.com/retryproxy/retryproxy/internal/config"
-	"github.com/retryproxy/retryproxy/internal/effective"
 	"github.com/retryproxy/retryproxy/internal/filewatch"
 	"github.com/retryproxy/retryproxy/internal/systemd"
 	"github.com/retryproxy/retryproxy/internal/terminal"
@@ -61,6 +59,7 @@ type inForce struct {
 	settings *config.Settings
 	problems config.Problems
 	config   *proxy.Config
+	rules    sync.Map // page.Rule by route, made when it is first shown
 }
 
 var (
@@ -98,29 +97,9 @@ func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, err
 	a.inForce.Store(&inForce{settings: s, problems: problems, config: c})
 	a.metrics.Watch(a.snapshot)
 	if !s.AdminListen.Off() {
-		a.admin = admin.New(admin.Options{
-			Metrics: a.metrics.Handler(), Ready: a.ready, Config: a.view, Drain: func() { notify(a.drain) }, Quit: func() { notify(a.quit) }, End: a.ending, Log: zap.NewStdLog(a.log.Named("admin")),
-			Page:         a.page,
-			Access:       access(s),
-			RetryPercent: admin.RetryPercent{Get: a.proxy.RetryPercent, Set: a.setPercent},
-		})
+		a.admin = a.newAdmin(s)
 	}
 	return a, nil
-}
-
-// access returns who may use the admin listener, besides programs on this machine.
-func access(s *config.Settings) admin.Access {
-	a := admin.Access{Allow: s.AdminAllow}
-	if s.AdminTokenFile != "" {
-		a.Token = func() (string, error) {
-			token, err := config.AdminToken(s.AdminTokenFile)
-			if err != nil {
-				err = fmt.Errorf("%sADMIN_TOKEN_FILE: %w", config.Prefix, err)
-			}
-			return token, err
-		}
-	}
-	return a
 }
 
 // NewMetrics returns metrics with all labels of the data path.
@@ -165,18 +144,6 @@ func (a *app) configure(s *config.Settings) (*proxy.Config, error) {
 	c.Log = a.log
 	c.InheritedListener = func(address string) net.Listener { return a.systemd.Listen(address) }
 	return c, nil
-}
-
-func (a *app) ready() error {
-	if why := a.phase.Load(); why != nil {
-		return errors.New(*why)
-	}
-	return nil
-}
-
-func (a *app) view() any {
-	now := a.inForce.Load()
-	return effective.Of(now.settings, now.problems)
 }
 
 // notify sends to a channel of capacity one, without blocking.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"sync"
 	"syscall"
@@ -106,20 +105,5 @@ func (a *app) watchForce(signals <-chan os.Signal, seen int, force func(), done 
 		case <-done:
 			return
 		}
-	}
-}
-
-// adminPatience is the time for a scrape in flight at the end.
-const adminPatience = time.Second
-
-func (a *app) closeAdmin() {
-	if a.admin == nil {
-		return
-	}
-	a.page.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), adminPatience)
-	defer cancel()
-	if err := a.admin.Close(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		a.log.Warn("close the admin listener", zap.Error(err))
 	}
 }

@@ -101,20 +101,6 @@ func (a *app) listen(now *config.Settings) error {
 	return err
 }
 
-func (a *app) listenAdmin(now *config.Settings) error {
-	if a.admin == nil {
-		return nil
-	}
-	if given := a.systemd.Listen(now.AdminListen.String()); given != nil {
-		a.admin.Use(given)
-		return nil
-	}
-	if err := a.admin.Listen(now.AdminListen.Split()); err != nil {
-		return &proxy.ListenError{Address: now.AdminListen.String(), Err: err}
-	}
-	return nil
-}
-
 // abandon closes what listen opened.
 func (a *app) abandon() {
 	ended, cancel := context.WithCancel(context.Background())

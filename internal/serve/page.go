@@ -3,7 +3,6 @@ package serve
 import (
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/retryproxy/retryproxy/internal/admin/page"
@@ -14,10 +13,9 @@ import (
 
 // newPage returns the page for the admin listener, which reads the state of a.
 func (a *app) newPage() *page.Page {
-	rules := &rules{app: a}
 	host, _ := os.Hostname() // "" on an error, which the page does not show
 	return page.New(page.Options{
-		Version: a.options.Build.Version, Host: host, Metrics: a.metrics, Process: a.process, Route: rules.of,
+		Version: a.options.Build.Version, Host: host, Metrics: a.metrics, Process: a.process, Route: a.rule,
 		Upstreams: func() []metrics.Upstream { return upstreamsOf(a.proxy.Stats()) },
 	})
 }
@@ -53,30 +51,16 @@ func upstreamsOf(stats proxy.Stats) []metrics.Upstream {
 	return all
 }
 
-// rules describes routes for the page, each once per configuration.
-type rules struct {
-	app *app
-
-	mu    sync.Mutex // guards the fields below
-	in    *inForce
-	known map[string]page.Rule
-}
-
-// of returns the description of the route of that name; the zero value if it is not
-// configured.
-func (r *rules) of(name string) page.Rule {
-	now := r.app.inForce.Load()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.in != now {
-		r.in, r.known = now, map[string]page.Rule{}
+// rule describes the route of that name for the page, once per configuration. It returns the zero
+// value if the route is not configured.
+func (a *app) rule(name string) page.Rule {
+	now := a.inForce.Load()
+	if known, ok := now.rules.Load(name); ok {
+		return known.(page.Rule)
 	}
-	rule, known := r.known[name]
-	if !known {
-		rule = ruleOf(now, name)
-		r.known[name] = rule
-	}
-	return rule
+	made := ruleOf(now, name)
+	now.rules.Store(name, made)
+	return made
 }
 
 // The number of retries in the curve, and of samples for its means.

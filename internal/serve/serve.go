@@ -40,8 +40,8 @@ func IsEnd(s os.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGIN
 func Run(ctx context.Context, o Options) error {
 	s, problems := config.Load(o.Env)
 	problems = append(problems, traceProblems(o.Getenv)...)
-	if problems.Err() != nil {
-		return problems.Invalid()
+	if err := problems.Err(); err != nil {
+		return err
 	}
 	memory := memlimit.Apply(o.Getenv("GOMEMLIMIT"))
 	a, err := newApp(&o, s, problems)

@@ -32,31 +32,24 @@ const (
 	otlpTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 )
 
-// tracesAsked returns the variable that sets where spans are sent. It returns "" if no spans are
-// wanted or the variable's value is not an endpoint.
-func tracesAsked(getenv func(string) string) string {
-	if tracesOff(getenv) {
-		return ""
-	}
-	name := tracesVariable(getenv)
-	if !isEndpoint(getenv(name)) {
-		return ""
-	}
-	return name
-}
-
-func tracesOff(getenv func(string) string) bool {
-	return strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none"
-}
-
-// tracesVariable returns the variable that names the collector, valid or not; "" if none is set.
+// tracesVariable returns the variable that names the collector, valid or not; "" if no spans are
+// wanted.
 func tracesVariable(getenv func(string) string) string {
+	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
+		return ""
+	}
 	for _, name := range []string{otlpTracesEndpoint, otlpEndpoint} {
 		if getenv(name) != "" {
 			return name
 		}
 	}
 	return ""
+}
+
+// tracesWanted reports whether spans are wanted and can be sent.
+func tracesWanted(getenv func(string) string) bool {
+	name := tracesVariable(getenv)
+	return name != "" && isEndpoint(getenv(name))
 }
 
 // isEndpoint reports whether spans can be sent to an endpoint: localhost:4317 would be
@@ -71,9 +64,6 @@ func isEndpoint(text string) bool {
 // name (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) and cannot be made are an error. See
 // docs/decisions/0038-traces-that-cannot-be-made.md.
 func traceProblems(getenv func(string) string) (found config.Problems) {
-	if tracesOff(getenv) {
-		return nil
-	}
 	name := tracesVariable(getenv)
 	if name == "" {
 		return nil
@@ -118,7 +108,7 @@ func otherWithTracing() string {
 // exists. It returns nil if there is nothing to do, and otherwise the error. become replaces this
 // process; nil means never.
 func BecomeTracing(become func(program string, args, env []string) error, args, env []string, getenv func(string) string) error {
-	if hasTracing || become == nil || tracesAsked(getenv) == "" {
+	if hasTracing || become == nil || !tracesWanted(getenv) {
 		return nil
 	}
 	if path := otherWithTracing(); path != "" {
@@ -136,7 +126,7 @@ const (
 
 // startTracing starts tracing if it is wanted.
 func (a *app) startTracing() error {
-	if !hasTracing || tracesAsked(a.options.Getenv) == "" {
+	if !hasTracing || !tracesWanted(a.options.Getenv) {
 		return nil
 	}
 	t, err := startTracing(context.Background(), a.options.Build.Version, a.log.Named("traces"))

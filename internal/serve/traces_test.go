@@ -19,23 +19,23 @@ func getenvOf(env ...string) func(string) string {
 	}
 }
 
-func TestWhenTracesAreAsked(t *testing.T) {
+func TestWhenTracesAreWanted(t *testing.T) {
 	for _, tc := range []struct {
 		env  string
-		want string
+		want bool
 	}{
-		{"", ""},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT=", ""},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", otlpEndpoint},
-		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318/t", otlpTracesEndpoint},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318 OTEL_SDK_DISABLED=TRUE", ""},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318 OTEL_TRACES_EXPORTER=none", ""},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost:4317", ""},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT=https://", ""},
-		{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=http://c:4318", ""},
+		{"", false},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=", false},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318", true},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318/t", true},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318 OTEL_SDK_DISABLED=TRUE", false},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318 OTEL_TRACES_EXPORTER=none", false},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost:4317", false},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=https://", false},
+		{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=http://c:4318", false},
 	} {
-		if got := tracesAsked(getenvOf(strings.Fields(tc.env)...)); got != tc.want {
-			t.Errorf("%s: asked by %q, want %q", tc.env, got, tc.want)
+		if got := tracesWanted(getenvOf(strings.Fields(tc.env)...)); got != tc.want {
+			t.Errorf("%s: %v", tc.env, got)
 		}
 	}
 }

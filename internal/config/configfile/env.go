@@ -93,14 +93,3 @@ func checkAfterQuote(rest string) error {
 	}
 	return errors.New("only a comment may follow the closing quote")
 }
-
-// AppendLine appends the line NAME=VALUE for a pair. It quotes the value if it would otherwise be
-// parsed differently.
-func AppendLine(dst []byte, p Pair) []byte {
-	dst = append(append(dst, p.Name...), '=')
-	if p.Value == strings.TrimSpace(p.Value) && !strings.ContainsAny(p.Value, "\n\r") && !strings.HasPrefix(p.Value, `"`) && !strings.HasPrefix(p.Value, "'") {
-		return append(append(dst, p.Value...), '\n')
-	}
-	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`)
-	return append(append(append(dst, '"'), escape.Replace(p.Value)...), "\"\n"...)
-}

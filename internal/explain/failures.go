@@ -1,7 +1,4 @@
-// Package decisiontable returns what a policy does about every kind of failure. It has no rules of
-// its own: each result is that of Policy.Decide for the first failure of a request. So `retryproxy
-// explain` and the table in docs/reference/retries.md show what the proxy does.
-package decisiontable
+package explain
 
 import (
 	"time"
@@ -61,8 +58,8 @@ type Answer struct {
 	MaxWait  time.Duration
 }
 
-// Ask returns the answers for all failures, as failures of the first attempt, with enough time,
-// budget and retry buffer.
+// Ask returns the answers of Policy.Decide for all failures, as failures of the first attempt, with
+// enough time, budget and retry buffer. It has no rules of its own.
 func Ask(p *policy.Policy, r Request) []Answer {
 	var answers []Answer
 	for _, f := range Failures() {

@@ -1,4 +1,4 @@
-package decisiontable
+package explain
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package docs
+package config
 
 import (
 	"encoding/json"
@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/retryproxy/retryproxy/internal/config"
 )
 
 // object is a JSON object. Its keys are written in alphabetical order.
@@ -18,13 +16,13 @@ type object map[string]any
 // rest.
 func Schema() []byte {
 	top, route := object{}, object{"name": object{"type": "string", "description": "The route's name, in metrics, logs and variables."}}
-	for _, s := range config.Reference() {
+	for _, s := range Reference() {
 		key := strings.ToLower(s.Key)
-		if s.Scope != config.ScopeMatcher && s.Key != "CONFIG_FILE" && s.Key != "ROUTES" {
-			top[key] = property(&s)
+		if s.Scope != ScopeMatcher && s.Key != "CONFIG_FILE" && s.Key != "ROUTES" {
+			top[key] = s.schema()
 		}
-		if s.Scope != config.ScopeGlobal {
-			route[key] = property(&s)
+		if s.Scope != ScopeGlobal {
+			route[key] = s.schema()
 		}
 	}
 	top["routes"] = object{
@@ -41,22 +39,23 @@ func Schema() []byte {
 	}
 	content, err := json.MarshalIndent(schema, "", "  ")
 	if err != nil {
-		panic("docs: " + err.Error()) // maps of strings and numbers can always be encoded
+		panic("settings: " + err.Error()) // maps of strings and numbers can always be encoded
 	}
 	return append(content, '\n')
 }
 
-// property returns the schema of one setting. null means that the setting is not set.
-func property(s *config.Setting) object {
+// schema returns the schema of one setting. null means that the setting is not set.
+func (s *Setting) schema() object {
 	p := object{"description": s.Description()}
 	if s.Example != "" {
 		p["examples"] = []string{s.Example}
 	}
-	maps.Copy(p, kind(s))
+	maps.Copy(p, s.jsonType())
 	return p
 }
 
-func kind(s *config.Setting) object {
+// jsonType returns the keywords for the type of the value.
+func (s *Setting) jsonType() object {
 	value := object{"type": []string{"string", "number", "boolean", "null"}}
 	switch {
 	case len(s.OneOf) > 0:
@@ -75,11 +74,11 @@ func kind(s *config.Setting) object {
 
 // listUnits are the units of settings whose values are separated by commas.
 var listUnits = []string{
-	"breakeron", "deadlines", "errorcodes", "fault", "headernames", "hostpattern", "methods", "methodset", "pathpattern",
+	"errorcodes", "fault", "headernames", "hostpattern", "methods", "methodset", "pathpattern",
 	"prefixes", "retryon", "statusset", "upstream",
 }
 
-func withLimits(p object, s *config.Setting) object {
+func withLimits(p object, s *Setting) object {
 	for key, text := range map[string]string{"minimum": s.Min, "maximum": s.Max} {
 		if n, err := strconv.Atoi(text); err == nil {
 			p[key] = n
