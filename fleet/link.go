@@ -26,8 +26,8 @@ type link struct {
 	log    *zap.Logger
 	name   string
 
-	responding             atomic.Bool  // the engine responds
-	backAt                 atomic.Int64 // when it last resumed responding, in Unix nanoseconds; 0: it was never lost
+	responding             atomic.Bool               // the engine responds
+	backAt                 atomic.Pointer[time.Time] // when it last resumed responding; nil: it was never lost
 	commands, errors, lost atomic.Uint64
 
 	mu         sync.Mutex // guards the fields below, and the order of log lines
@@ -192,7 +192,8 @@ func (l *link) up() bool { return l.responding.Load() }
 // process has reconnected. Otherwise the first ones would use all shared slots, in addition
 // to the shares that the others still use.
 func (l *link) allReconnected() bool {
-	return l.up() && time.Since(time.Unix(0, l.backAt.Load())) > rejoinTime
+	at := l.backAt.Load()
+	return l.up() && (at == nil || time.Since(*at) > rejoinTime)
 }
 
 // rejoinTime is more than a heartbeat interval plus the timeout of a call.
@@ -218,7 +219,7 @@ func (l *link) recordResult(err error) {
 	}
 	l.failed = 0
 	if l.lost.Load() > 0 {
-		l.backAt.Store(time.Now().UnixNano())
+		l.backAt.Store(new(time.Now()))
 	}
 	l.responding.Store(true)
 	fields := []zap.Field{zap.String("engine", l.name)}

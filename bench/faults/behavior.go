@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
@@ -94,7 +93,6 @@ const (
 	tooLong      = "too-long"
 	tooShort     = "too-short"
 	misdated     = "misdated"
-	nowAndThen   = "now-and-then"
 	silence      = "silence"
 	limited      = "limited"
 	noContent    = "no-content"
@@ -152,7 +150,6 @@ var behaviors = map[string]behavior{
 		now := time.Now().AddDate(int(x.s.nth.Add(1)%2)*20-10, 0, 0).UTC()
 		return x.refuse(now, "Retry-After: "+now.Add(time.Second).Format(http.TimeFormat)+"\r\n")
 	}},
-	nowAndThen: {answer: (*exchange).nowAndThen},
 	// Every third first attempt exceeds a rate limit, whatever the method.
 	limited: {answer: func(x *exchange) error {
 		if !x.first || x.s.nth.Add(1)%3 != 0 {
@@ -211,78 +208,4 @@ func (x *exchange) reset() error {
 		n -= int64(len(whole)) + 1
 	}
 	return x.good()
-}
-
-const (
-	// askedFor is the Retry-After of a response that has one.
-	askedFor = time.Second
-	// longestWait is the longest wait for a retry, far more than askedFor and a backoff on a busy machine.
-	longestWait = 15 * time.Second
-)
-
-// nowAndThen responds with 503 to every third first attempt that may be retried. Retry-After is a second,
-// a date a second later, or missing.
-func (x *exchange) nowAndThen() error {
-	x.s.waits.end(x.id)
-	n := int64(1)
-	if x.first && x.mayRetry() {
-		n = x.s.nth.Add(1)
-	}
-	if n%3 != 0 {
-		return x.good()
-	}
-	now, least := time.Now().UTC(), askedFor
-	after := []string{fmt.Sprintf("Retry-After: %d\r\n", askedFor/time.Second), "Retry-After: " + now.Add(askedFor).Format(http.TimeFormat) + "\r\n", ""}[n/3%3]
-	if after == "" {
-		least = 0
-	}
-	x.s.waits.begin(x.id, least)
-	return x.refuse(now, after)
-}
-
-// waits checks the waits before retries. It is safe for concurrent use.
-type waits struct {
-	mu           sync.Mutex // guards all below
-	asked        map[string]wait
-	wrong, right int64 // wrong: too short or too long
-}
-
-type wait struct {
-	since time.Time
-	least time.Duration
-}
-
-func (w *waits) begin(id string, least time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.asked == nil {
-		w.asked = map[string]wait{}
-	}
-	w.asked[id] = wait{time.Now(), least}
-}
-
-// end records that a request has come again.
-func (w *waits) end(id string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	asked, ok := w.asked[id]
-	if !ok {
-		return
-	}
-	delete(w.asked, id)
-	if took := time.Since(asked.since); took < asked.least || took > longestWait {
-		w.wrong++
-	} else if asked.least > 0 {
-		w.right++
-	}
-}
-
-// judged returns the number of wrong waits. It fails if there were no waits at all.
-func (w *waits) judged() (int64, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.wrong+w.right == 0 {
-		return 0, errors.New("nobody waited as asked")
-	}
-	return w.wrong, nil
 }

@@ -106,7 +106,7 @@ func faults() []fault {
 		descriptorsLowered(),
 		{name: "GOMEMLIMIT", how: "12 MiB; 64 more clients at once, each with PUTs of 512 KiB that are kept for a retry", mode: late, crowd: slices.Repeat([]requestKind{uploading}, 32),
 			settings: []string{"GOMEMLIMIT=" + strconv.Itoa(goLimit)}, what: "KiB beyond it", effect: says(func(now, _ rig.Series) float64 { return max(0, now["go_memstats_sys_bytes"]-goLimit) / (1 << 10) })},
-		memoryOfCgroup(), logsFull(), clockStepped(),
+		memoryOfCgroup(), logsFull(),
 		stormy("loss", "5 % of the packets, each way", weather{loss: 0.05}, "packets lost"),
 		stormy("delay", "100 ms, each way", weather{delay: 100e6}, "packets delayed"),
 		stormy("reordering", fmt.Sprintf("a quarter of the packets %v late, each way", overtakenBy), weather{late: 0.25}, "packets late"),

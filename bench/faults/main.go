@@ -37,7 +37,7 @@ const (
 )
 
 // needed are the programs that rows need.
-var needed = []string{"sh", "unshare", "prlimit", "nsenter", "ip", "iptables", "go", "nice"}
+var needed = []string{"sh", "unshare", "prlimit", "nsenter", "ip", "iptables"}
 
 // options are the flags.
 type options struct {

@@ -52,7 +52,6 @@ type server struct {
 	cert     atomic.Pointer[tls.Certificate] // nil: no TLS
 	affected atomic.Int64                    // requests and connections that the fault affected
 	nth      atomic.Int64                    // counts the responses of a behavior
-	waits    waits
 }
 
 // serveUpstream is the role of the upstream. args are its address, a file with a certificate and its key, or
@@ -65,7 +64,6 @@ type server struct {
 //	drop        reset all connections
 //	cert FILE   use TLS with the certificate and the key in this file
 //	count       nothing
-//	waits       nothing; the answer is the number of wrong waits
 func serveUpstream(args []string) (func(order string) (string, error), error) {
 	l, err := net.Listen("tcp", args[0])
 	if err != nil {
@@ -82,10 +80,6 @@ func serveUpstream(args []string) (func(order string) (string, error), error) {
 		go s.Accept(l)
 	}
 	return func(order string) (string, error) {
-		if order == "waits" {
-			n, err := s.waits.judged()
-			return fmt.Sprint(n), err
-		}
 		err := s.obey(order)
 		return fmt.Sprint(s.affected.Load()), err
 	}, err
