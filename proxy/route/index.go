@@ -45,14 +45,6 @@ func (x *index) add(p *pattern, e ref) []collision {
 	return leaf.add(p, e)
 }
 
-// link prepares the index for find after all rules were added.
-func (x *index) link() {
-	x.main.link()
-	for _, s := range x.ports {
-		s.link()
-	}
-}
-
 // find returns the most specific rule, 0 if no rule matches.
 func (x *index) find(listen string, q *query) ref {
 	s := x.listener(listen)
@@ -103,18 +95,6 @@ func (s *hosts) root(p *pattern) *tree {
 		(*m)[p.host] = &tree{}
 	}
 	return (*m)[p.host]
-}
-
-func (s *hosts) link() {
-	for _, t := range s.exact {
-		t.root.link(nil)
-	}
-	for _, t := range s.wild {
-		t.root.link(nil)
-	}
-	if s.other != nil {
-		s.other.root.link(nil)
-	}
 }
 
 // findNamed tries the rules with a host: first the full name, then the wildcards from the

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unique"
 
 	"github.com/retryproxy/retryproxy/policy"
 )
@@ -201,7 +200,7 @@ func (p *pattern) setPath(path string) error {
 		if !ok {
 			return bad("a segment is too long")
 		}
-		p.segments = append(p.segments, unique.Make(string(d)).Value()) // equal segments share memory
+		p.segments = append(p.segments, string(d))
 	}
 	return nil
 }

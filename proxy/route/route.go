@@ -132,7 +132,6 @@ func New[T any](rules []Rule[T], fallback T) (*Table[T], error) {
 			}
 		}
 	}
-	t.index.link()
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
