@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/certs"
@@ -70,7 +71,7 @@ func (t *Target) useTLS(f TLSFiles) error {
 	var client *clientCert
 	if f.Cert != "" {
 		client = &clientCert{file: f.Cert}
-		if err := client.load(); err != nil {
+		if err := client.read(); err != nil {
 			return fmt.Errorf("upstream %s: %w", t, err)
 		}
 		config.GetClientCertificate = client.get
@@ -173,4 +174,34 @@ func (w *tlsWire) isDrained(c net.Conn, scratch []byte) bool {
 	n, err := c.Read(scratch[:1])
 	w.readsBlocked = false
 	return n == 0 && errors.Is(err, errReadsBlocked)
+}
+
+// clientCert is a certificate and its key, which are read again for every handshake that needs them:
+// that costs less than the handshake. It is safe for concurrent use.
+type clientCert struct {
+	file  string
+	valid atomic.Pointer[tls.Certificate] // the last pair that could be read
+}
+
+// get implements tls.Config.GetClientCertificate. It returns the certificate even if the
+// server does not list its issuer: the server's refusal is a clearer message than a missing
+// certificate.
+func (c *clientCert) get(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return c.current(), nil
+}
+
+// current returns the pair as it is in the files now. If it is incomplete or broken, current returns
+// the last valid one.
+func (c *clientCert) current() *tls.Certificate {
+	_ = c.read()
+	return c.valid.Load()
+}
+
+func (c *clientCert) read() error {
+	pair, err := certs.Pair(c.file)
+	if err != nil {
+		return fmt.Errorf("client %w", err)
+	}
+	c.valid.Store(&pair)
+	return nil
 }
