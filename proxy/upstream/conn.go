@@ -58,7 +58,6 @@ type Conn struct {
 
 	keepAlive  time.Duration // idle age that the upstream's Keep-Alive header allows; 0 = none seen
 	releasedAt time.Duration // pool time of the last release
-	idleFor    time.Duration // how long it was idle when last taken
 
 	state connState // guarded by pool.mu
 }
@@ -111,9 +110,6 @@ func (c *Conn) Acked() uint64 { return rawsocket.Acked(c.wire()) }
 // Unacknowledged reports whether the upstream's system acknowledges nothing of what was sent. It
 // returns false if that cannot be known.
 func (c *Conn) Unacknowledged() bool { return rawsocket.Unacknowledged(c.wire()) }
-
-// Fresh reports whether the connection was dialled for this use.
-func (c *Conn) Fresh() bool { return !c.Reused }
 
 // Raw returns the plain connection, for methods that a net.Conn lacks (a *net.TCPConn's
 // ReadFrom moves bytes inside the kernel), or nil with TLS. It is the same stream; do not
@@ -191,13 +187,19 @@ func (c *Conn) Abort() {
 }
 
 // CloseStale closes a Reused connection that the upstream had closed while it was idle: its
-// end was seen before any byte of the response. The pool counts it and learns how long the
-// upstream keeps idle connections. Never call it if the request may have been processed.
-func (c *Conn) CloseStale() {
-	if c.pool.endUse(c) {
-		c.pool.idleClosed(c.idleFor)
-		c.closeSocket(false)
+// end was seen before any byte of the response. The pool counts it. Never call it if the request
+// may have been processed.
+func (c *Conn) CloseStale() { c.closeIdled(idleClosed) }
+
+// closeIdled ends the use of a connection whose state was f while it was idle.
+func (c *Conn) closeIdled(f idleState) {
+	if !c.pool.endUse(c) {
+		return
 	}
+	c.pool.mu.Lock()
+	c.pool.recordIdleState(f)
+	c.pool.mu.Unlock()
+	c.closeSocket(false)
 }
 
 // closeSocket closes the socket without close_notify and without waiting; with reset, by a TCP

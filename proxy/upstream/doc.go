@@ -18,8 +18,7 @@
 //   - A pooled connection is checked before it is returned, or by [Conn.SendChecked] before it is
 //     written to (see [GetOptions.Unchecked]). If the upstream closed it, or sent something without a
 //     request, it is not used. The upstream may still close it one microsecond later. The caller must
-//     expect that on any Conn with Reused set, and report it with CloseStale so that the pool learns
-//     the upstream's idle timeout.
+//     expect that on any Conn with Reused set, and report it with CloseStale.
 //   - Names are looked up again when their TTL has expired and after any failure, and a dial tries
 //     every address.
 //   - A TLS stream cut off without close_notify reads as [io.ErrUnexpectedEOF], never as [io.EOF].

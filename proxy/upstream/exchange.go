@@ -97,17 +97,9 @@ func (a *exchangeState) send(fd uintptr) bool {
 	return rawsocket.Consume(a.out, n) == 0
 }
 
-// CloseUnsent ends a connection that SendChecked found stale. The pool counts and learns
-// from it as from its own checks.
-func (c *Conn) CloseUnsent() {
-	if !c.pool.endUse(c) {
-		return
-	}
-	c.pool.mu.Lock()
-	c.pool.recordIdleState(c.idleState(), c.idleFor)
-	c.pool.mu.Unlock()
-	c.closeSocket(false)
-}
+// CloseUnsent ends a connection that SendChecked found stale. The pool counts it like those that
+// its own checks find.
+func (c *Conn) CloseUnsent() { c.closeIdled(c.idleState()) }
 
 // peek reads what the socket has received, without consuming it and without waiting. It
 // returns n > 0 bytes copied to p, n == 0 and a nil error at the end of the stream,

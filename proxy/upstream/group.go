@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,8 +32,7 @@ type Group struct {
 	picker     atomic.Pointer[picker] // nil until the first resolution
 	turns      atomic.Uint64          // requests in turn so far
 
-	fixed       bool  // there are no names to look up
-	adoptedPool *Pool // for connections that the group did not dial
+	fixed bool // there are no names to look up
 
 	lookupRequested atomic.Bool  // a failure occurred since the last lookup: the next dial looks up first
 	resolving       atomic.Int64 // dials that wait for a lookup
@@ -75,8 +75,6 @@ func NewGroup(t Target, o Options) *Group {
 		g.singlePool = NewPool(g.sources[0].target, g.options)
 		return g
 	}
-	g.adoptedPool = NewPool(t, g.options)
-	g.adoptedPool.Close() // it keeps nothing
 	if !names {
 		g.fixed = true
 		g.updateEndpoints()
@@ -135,6 +133,14 @@ func (g *Group) TryPooled(o *GetOptions) *Conn {
 		}
 	}
 	return m.pool.TryPooled(o)
+}
+
+// Adopt wraps a connection that was not dialled, such as an injected fault. It belongs to no
+// endpoint and is never pooled.
+func (g *Group) Adopt(c net.Conn) *Conn {
+	none := NewPool(Target{}, g.options)
+	none.Close()
+	return none.newConn("", c, nil)
 }
 
 // CloseOldest closes the longest idle connection of one of the addresses, to free its

@@ -35,8 +35,6 @@ func (g *Group) Stats() Stats {
 	defer g.mu.Unlock()
 	g.drainRemoved(nil)
 	sum := g.removedStats
-	adopted := g.adoptedPool.Stats()
-	sum.add(&adopted)
 	for _, all := range [][]*Endpoint{g.endpoints, g.draining} {
 		for _, m := range all {
 			s := m.pool.Stats()
@@ -46,9 +44,6 @@ func (g *Group) Stats() Stats {
 	sum.Dialing += int(g.resolving.Load())
 	for k := range g.dnsErrors {
 		sum.DialErrors[k] += g.dnsErrors[k].Load()
-	}
-	if sum.IdleLimit == 0 {
-		sum.IdleLimit = g.options.IdleAge
 	}
 	return sum
 }
@@ -106,7 +101,7 @@ func (g *Group) retire(m *Endpoint) {
 	s := m.pool.Stats()
 	a := m.stats()
 	s.Idle, s.Active, s.Streams, s.Dialing = 0, 0, 0, 0 // possibly from a late choice
-	s.IdleLimit, s.PeerExpiry = 0, time.Time{}
+	s.PeerExpiry = time.Time{}
 	g.removedStats.add(&s)
 	if m.labelled {
 		g.labelledCount--
@@ -122,7 +117,7 @@ func (a *EndpointStats) add(o *EndpointStats) {
 	a.Failures += o.Failures
 }
 
-// add adds o to s. Of limits and expiry times the earliest counts.
+// add adds o to s. Of the expiry times the earlier one counts.
 func (s *Stats) add(o *Stats) {
 	s.Idle += o.Idle
 	s.Active += o.Active
@@ -135,9 +130,6 @@ func (s *Stats) add(o *Stats) {
 	s.Reuses += o.Reuses
 	s.IdleCloses += o.IdleCloses
 	s.Unsolicited += o.Unsolicited
-	if s.IdleLimit == 0 || o.IdleLimit != 0 && o.IdleLimit < s.IdleLimit {
-		s.IdleLimit = o.IdleLimit
-	}
 	if s.PeerExpiry.IsZero() || !o.PeerExpiry.IsZero() && o.PeerExpiry.Before(s.PeerExpiry) {
 		s.PeerExpiry = o.PeerExpiry
 	}

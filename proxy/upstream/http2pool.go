@@ -107,7 +107,7 @@ func newHTTP2Pool(p *Pool) *http2Pool {
 	s.transport = http.Transport{
 		DialContext: given, DialTLSContext: given,
 		DisableCompression:     true,
-		IdleConnTimeout:        p.idleTimeout.max,
+		IdleConnTimeout:        p.idleAge,
 		MaxResponseHeaderBytes: maxHTTP2HeaderBytes,
 		Protocols:              new(http.Protocols),
 		HTTP2: &http.HTTP2Config{

@@ -24,7 +24,7 @@ const (
 // Options limits a pool, or each pool of a group. A zero field means its default.
 type Options struct {
 	IdleConns int           // maximum number of idle connections; default DefaultIdleConns
-	IdleAge   time.Duration // maximum idle time; default DefaultIdleAge; an upstream's Keep-Alive header and observed closes lower it
+	IdleAge   time.Duration // maximum idle time; default DefaultIdleAge; an upstream's Keep-Alive header lowers it
 
 	// Start is the origin of the clock that owners of connections share; default: when the
 	// pool was made.
@@ -95,8 +95,7 @@ type Stats struct {
 	IdleCloses  uint64               // connections the upstream closed while idle, CloseStale included
 	Unsolicited uint64               // idle connections on which the upstream sent something without a request
 
-	IdleLimit  time.Duration // the idle time now allowed, as learned
-	PeerExpiry time.Time     // expiry of the certificate last sent by the upstream; zero without TLS
+	PeerExpiry time.Time // expiry of the certificate last sent by the upstream; zero without TLS
 }
 
 // Pool keeps idle connections to one address and dials new ones. It is safe for concurrent
@@ -109,6 +108,7 @@ type Stats struct {
 type Pool struct {
 	target    Target
 	idleConns int
+	idleAge   time.Duration
 	start     time.Time  // Options.Start: the origin of pool time, monotonic
 	http2     *http2Pool // nil unless HTTP/2 may be spoken
 
@@ -125,10 +125,8 @@ type Pool struct {
 	closed      bool
 	sweeping    bool          // the timer is set, or a sweep is running
 	sweepAfter  time.Duration // the duration that timer was set to
-	sweptAt     time.Duration // pool time of the last sweep
 	timer       *time.Timer
 	latest      time.Duration // the latest pool time seen
-	idleTimeout idleTimeoutLearner
 	reuses      uint64
 	idleCloses  uint64
 	unsolicited uint64
@@ -163,7 +161,7 @@ func NewPool(t Target, o Options) *Pool { return newPool(t, o, nil) }
 
 func newPool(t Target, o Options, m *Endpoint) *Pool {
 	o = o.withDefaults()
-	p := &Pool{target: t, idleConns: o.IdleConns, start: o.Start, idleTimeout: idleTimeoutLearner{max: o.IdleAge}, endpoint: m}
+	p := &Pool{target: t, idleConns: o.IdleConns, idleAge: o.IdleAge, start: o.Start, endpoint: m}
 	if t.Protocol != HTTP1 {
 		p.http2 = newHTTP2Pool(p)
 	}
@@ -241,8 +239,7 @@ func (p *Pool) takeOne(o *GetOptions) (c *Conn, expired bool) {
 	p.idle = p.idle[:i]
 	p.addActive(1)
 	c.state = connInUse
-	c.idleFor = idle
-	if idle > p.idleLimit(c, now) {
+	if idle > p.idleLimit(c) {
 		return c, true
 	}
 	p.reuses++
@@ -258,12 +255,11 @@ func (p *Pool) addActive(n int) {
 }
 
 // idleLimit returns the idle age allowed for c.
-func (p *Pool) idleLimit(c *Conn, now time.Duration) time.Duration {
-	l := p.idleTimeout.limit(now)
+func (p *Pool) idleLimit(c *Conn) time.Duration {
 	if c.keepAlive > 0 {
-		l = min(l, c.keepAlive)
+		return min(p.idleAge, c.keepAlive)
 	}
-	return l
+	return p.idleAge
 }
 
 // usable checks c, just taken, and closes it if it cannot be used.
@@ -273,7 +269,7 @@ func (p *Pool) usable(c *Conn) bool {
 		return true
 	}
 	p.mu.Lock()
-	p.recordIdleState(f, c.idleFor)
+	p.recordIdleState(f)
 	p.addActive(-1)
 	p.reuses--
 	c.state = connClosed
@@ -283,20 +279,13 @@ func (p *Pool) usable(c *Conn) bool {
 }
 
 // recordIdleState counts the result of a check of an idle connection. It requires mu.
-func (p *Pool) recordIdleState(f idleState, age time.Duration) {
+func (p *Pool) recordIdleState(f idleState) {
 	if f == idleUnsolicited {
 		p.unsolicited++
 		return
 	}
 	p.idleCloses++
 	p.endpoint.requestLookup()
-	p.idleTimeout.observe(p.now(), age)
-}
-
-func (p *Pool) idleClosed(age time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.recordIdleState(idleClosed, age)
 }
 
 // put takes c back. It returns false if c is not kept and the caller must shut it. It
@@ -352,12 +341,10 @@ func (p *Pool) poolTime(now time.Duration) time.Duration {
 
 // Stats returns a snapshot of the pool.
 func (p *Pool) Stats() Stats {
-	now := p.now()
 	p.mu.Lock()
 	s := Stats{
 		Idle: len(p.idle), Active: p.active,
 		Reuses: p.reuses, IdleCloses: p.idleCloses, Unsolicited: p.unsolicited,
-		IdleLimit: p.idleTimeout.limit(now),
 	}
 	p.mu.Unlock()
 	if p.http2 != nil {

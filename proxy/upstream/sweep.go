@@ -32,10 +32,9 @@ func (p *Pool) sweepSoon() {
 }
 
 // sweep closes the idle connections that are too old or closed by the upstream, and
-// reschedules itself as long as some remain. It frees descriptors. Detecting a close soon
-// after it happened is what lets the pool learn the upstream's timeout.
+// reschedules itself as long as some remain. So they do not hold descriptors until a request
+// needs one.
 func (p *Pool) sweep() {
-	began := p.now()
 	var removed []*Conn
 	for i, more := 0, true; more; {
 		i, more, removed = p.sweepSome(i, removed[:0])
@@ -45,7 +44,7 @@ func (p *Pool) sweep() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sweeping, p.sweptAt = false, began
+	p.sweeping = false
 	if len(p.idle) > 0 {
 		p.sweepLater()
 	}
@@ -93,7 +92,7 @@ func (p *Pool) sweepSome(i int, removed []*Conn) (next int, more bool, _ []*Conn
 // connections that became idle recently.
 func (p *Pool) mustClose(c *Conn, now time.Duration) bool {
 	idle := now - c.releasedAt
-	if idle > p.idleLimit(c, now) {
+	if idle > p.idleLimit(c) {
 		return true
 	}
 	if idle < sweepPeriod/2 {
@@ -101,8 +100,17 @@ func (p *Pool) mustClose(c *Conn, now time.Duration) bool {
 	}
 	f := c.checkIdle()
 	if f != idleOpen {
-		seenOpen := max(0, p.sweptAt-c.releasedAt) // its age at the last check
-		p.recordIdleState(f, min(idle, seenOpen+sweepPeriod))
+		p.recordIdleState(f)
 	}
 	return f != idleOpen
+}
+
+// DefaultIdleAge is how long a connection is kept idle unless the upstream closes earlier: just
+// under the 60 s after which load balancers commonly drop an idle connection.
+const DefaultIdleAge = 55 * time.Second
+
+// keepAliveLimit returns the idle age allowed for an announced timeout: one second less,
+// for the request on its way, but at least half of it.
+func keepAliveLimit(timeout time.Duration) time.Duration {
+	return max(timeout-time.Second, timeout/2)
 }
