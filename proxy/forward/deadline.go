@@ -100,7 +100,7 @@ func (d *Deadline) Read(r *http1.Request) {
 	for i := range r.Headers {
 		f := &r.Headers[i]
 		if f.ID == http1.ContentType {
-			d.GRPC = isGRPC(f.Value)
+			d.GRPC = IsGRPC(f.Value)
 			continue
 		}
 		if which, ok := deadlineHeader(f.ID); ok {
@@ -274,20 +274,6 @@ func times(n int64, unit time.Duration) time.Duration {
 		return maxDeadline
 	}
 	return time.Duration(n) * unit
-}
-
-// isGRPC reports whether a Content-Type is that of gRPC over HTTP/2, with or without a
-// subtype ("application/grpc+proto"). gRPC-Web is not.
-func isGRPC(value []byte) bool {
-	const name = "application/grpc"
-	if len(value) < len(name) || !http1.EqualFold(value[:len(name)], name) {
-		return false
-	}
-	if len(value) == len(name) {
-		return true
-	}
-	c := value[len(name)]
-	return c == '+' || c == ';' || c == ' '
 }
 
 // rewritesDeadline reports whether Deadline.Append writes a header again.

@@ -93,3 +93,96 @@ func appendComma(dst []byte) []byte {
 }
 
 func isAlnum(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// IsGRPC reports whether a Content-Type, of a request or a response, is that of gRPC over
+// HTTP/2, with or without a subtype ("application/grpc+proto"). gRPC-Web is not.
+func IsGRPC(contentType []byte) bool {
+	const name = "application/grpc"
+	if len(contentType) < len(name) || !http1.EqualFold(contentType[:len(name)], name) {
+		return false
+	}
+	if len(contentType) == len(name) {
+		return true
+	}
+	c := contentType[len(name)]
+	return c == '+' || c == ';' || c == ' '
+}
+
+// AppendGRPCAttempts appends grpc-previous-rpc-attempts (gRFC A6): the number of earlier
+// attempts of a call, the client's as it declared them and ours. 0 appends nothing.
+func AppendGRPCAttempts(dst []byte, before int) []byte {
+	if before <= 0 {
+		return dst
+	}
+	return http1.AppendIntHeader(dst, "grpc-previous-rpc-attempts", int64(before))
+}
+
+// AppendGRPCMessage appends text as a value for grpc-message: everything except printable
+// ASCII without "%" is percent-encoded (gRPC over HTTP/2, "Responses").
+func AppendGRPCMessage(dst []byte, text string) []byte {
+	const hex = "0123456789ABCDEF"
+	for i := range len(text) {
+		if c := text[i]; c >= ' ' && c <= '~' && c != '%' {
+			dst = append(dst, c)
+		} else {
+			dst = append(dst, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return dst
+}
+
+// TraceContext returns the request's traceparent, nil if there is none or more than one,
+// and its tracestate: all headers of that name as one list (W3C Trace Context, sections 3.2
+// and 3.3). They may be spans of the request.
+func TraceContext(r *http1.Request) (parent, state []byte) {
+	parents, states := 0, 0
+	for i := range r.Headers {
+		switch f := &r.Headers[i]; f.ID {
+		case http1.Traceparent:
+			parents++
+			parent = f.Value
+		case http1.Tracestate:
+			if states++; states == 1 {
+				state = f.Value
+				continue
+			}
+			joined := append(append([]byte(nil), state...), ", "...)
+			state = append(joined, f.Value...)
+		}
+	}
+	if parents != 1 {
+		return nil, nil
+	}
+	return parent, state
+}
+
+// AppendClientTrace appends the headers traceparent and tracestate as the client sent them,
+// for a header section written with Settings.OmitTrace.
+func AppendClientTrace(dst []byte, r *http1.Request) []byte {
+	for i := range r.Headers {
+		if f := &r.Headers[i]; f.ID == http1.Traceparent || f.ID == http1.Tracestate {
+			dst = f.AppendLine(dst)
+		}
+	}
+	return dst
+}
+
+// TraceID returns the trace id of a traceparent (W3C Trace Context section 3.2.2.3), 32
+// lower-case hexadecimal digits; "" if it is not valid.
+func TraceID(parent []byte) string {
+	const begin, end, whole = len("00-"), len("00-") + 32, 55
+	if len(parent) < whole || parent[begin-1] != '-' || parent[end] != '-' {
+		return ""
+	}
+	zero := true
+	for _, c := range parent[begin:end] {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return ""
+		}
+		zero = zero && c == '0'
+	}
+	if zero {
+		return ""
+	}
+	return string(parent[begin:end])
+}

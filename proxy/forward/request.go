@@ -155,7 +155,7 @@ func (w *requestWriter) appendRewritten(dst []byte, f *http1.Header, rest []http
 			return http1.AppendIntHeader(dst, f.Name, int64(n-1))
 		}
 	case http1.GRPCPreviousRPCAttempts:
-		if isGRPC(w.r.Get(http1.ContentType)) {
+		if IsGRPC(w.r.Get(http1.ContentType)) {
 			return dst // AppendGRPCAttempts writes it
 		}
 	case http1.Traceparent, http1.Tracestate:
