@@ -137,19 +137,6 @@ func (n HeaderName) String() string {
 // maximum, so it is not.
 func (n HeaderName) isParsed() bool { return n-1 < lastParsedName }
 
-// HopByHop reports whether the header belongs to one connection and is never forwarded as
-// received (RFC 9110 section 7.6.1). Headers listed in Connection belong to one connection
-// too; for those see ListedInConnection. Content-Length is not hop-by-hop, but should be
-// written with AppendFraming.
-func (n HeaderName) HopByHop() bool {
-	switch n {
-	case Connection, KeepAlive, ProxyConnection, TransferEncoding, TE, Trailer, Upgrade,
-		ProxyAuthenticate, ProxyAuthenticationInfo, ProxyAuthorization, HTTP2Settings:
-		return true
-	}
-	return false
-}
-
 // IsControl reports whether the name begins with X-Retryproxy-: a header of ours, which is
 // not trusted from unknown clients.
 func (n HeaderName) IsControl() bool { return n >= XRetryproxyAttempt && n <= XRetryproxyOther }
@@ -328,3 +315,24 @@ func copyHyphens(dst, name []byte) int {
 	}
 	return len(name)
 }
+
+// HeaderNameSet is the set of the known names in a header section, in one word. Most names
+// looked for are absent, which it shows without a search. The last few names share their
+// bits with the first few, so it may report an absent name as present, but never the
+// reverse.
+type HeaderNameSet uint64
+
+// HeaderNamesOf returns the names of headers.
+func HeaderNamesOf(headers []Header) HeaderNameSet {
+	var s HeaderNameSet
+	for i := range headers {
+		s |= 1 << (headers[i].ID % 64)
+	}
+	return s
+}
+
+// Has reports whether id is in the set.
+func (s HeaderNameSet) Has(id HeaderName) bool { return s>>(id%64)&1 != 0 }
+
+// HasAny reports whether s and of have a name in common.
+func (s HeaderNameSet) HasAny(of HeaderNameSet) bool { return s&of != 0 }

@@ -145,20 +145,20 @@ func TestNameTableHasShortChains(t *testing.T) {
 
 func TestNameGroups(t *testing.T) {
 	for _, c := range []struct {
-		name                              string
-		hop, control, forwarding, trailer bool // trailer: allowed in a trailer section
+		name                         string
+		control, forwarding, trailer bool // trailer: allowed in a trailer section
 	}{
-		{name: "Connection", hop: true},
-		{name: "Keep-Alive", hop: true},
-		{name: "Proxy-Connection", hop: true},
-		{name: "Transfer-Encoding", hop: true},
-		{name: "TE", hop: true},
-		{name: "Trailer", hop: true},
-		{name: "Upgrade", hop: true},
-		{name: "Proxy-Authenticate", hop: true},
-		{name: "Proxy-Authentication-Info", hop: true},
-		{name: "Proxy-Authorization", hop: true},
-		{name: "HTTP2-Settings", hop: true},
+		{name: "Connection"},
+		{name: "Keep-Alive"},
+		{name: "Proxy-Connection"},
+		{name: "Transfer-Encoding"},
+		{name: "TE"},
+		{name: "Trailer"},
+		{name: "Upgrade"},
+		{name: "Proxy-Authenticate"},
+		{name: "Proxy-Authentication-Info"},
+		{name: "Proxy-Authorization"},
+		{name: "HTTP2-Settings"},
 		{name: "Content-Length"},
 		{name: "Content_Length"},
 		{name: "Host"},
@@ -187,9 +187,9 @@ func TestNameGroups(t *testing.T) {
 		{name: "Digest", trailer: true},
 	} {
 		n := LookupHeaderName([]byte(c.name))
-		if n.HopByHop() != c.hop || n.IsControl() != c.control || n.IsForwarding() != c.forwarding || n.TrailerForbidden() == c.trailer {
-			t.Errorf("%s: hop %v, control %v, forwarding %v, trailer forbidden %v",
-				c.name, n.HopByHop(), n.IsControl(), n.IsForwarding(), n.TrailerForbidden())
+		if n.IsControl() != c.control || n.IsForwarding() != c.forwarding || n.TrailerForbidden() == c.trailer {
+			t.Errorf("%s: control %v, forwarding %v, trailer forbidden %v",
+				c.name, n.IsControl(), n.IsForwarding(), n.TrailerForbidden())
 		}
 	}
 	if s := headerNameCount.String(); s != "" {

@@ -35,7 +35,7 @@ type Request struct {
 	ExpectContinue  bool
 	AcceptsTrailers bool // TE: trailers
 	// HasHopByHopNames means that Connection lists something besides close, keep-alive and
-	// upgrade, so ListedInConnection must be called.
+	// upgrade.
 	HasHopByHopNames bool
 
 	lineRead bool // the request line was complete at the last parse

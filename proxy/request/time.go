@@ -31,9 +31,6 @@ func (t *Time) Tick() clock.Instant {
 // Now reads the clock and does not keep the time.
 func (t *Time) Now() clock.Instant { return t.of.Process.Clock.Now() }
 
-// Since returns the time of the process at the last tick.
-func (t *Time) Since() time.Duration { return t.of.Process.Clock.Since(t.Clock) }
-
 // ReadClients reads how long the client will wait. Its time runs from the arrival of the headers,
 // however long the body takes. The request timeout still applies.
 func (t *Time) ReadClients() {
