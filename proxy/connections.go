@@ -1,8 +1,14 @@
 package proxy
 
 import (
+	"net"
 	"sync"
 	"sync/atomic"
+
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
 // connections is the set of connected clients. It is safe for concurrent use.
@@ -50,3 +56,55 @@ func (cs *connections) kill() {
 
 // empty reports whether no client is connected.
 func (cs *connections) empty() bool { return cs.count.Load() == 0 }
+
+// conn is a client's HTTP/1.1 connection, or one stream of an HTTP/2 connection. One goroutine
+// serves it. A second one, the pump, reads from it while a body is sent or a response is awaited,
+// and stops reading when it ends.
+type conn struct {
+	client downstream.Conn
+	server *Server
+	x      exchange.Exchange
+
+	isSecure           bool               // the client, or the connection of this stream, came over TLS
+	countedLeaving     bool               // counted by beginLeaving
+	used               bool               // the client has sent something
+	begun              bool               // the client has begun a request
+	mustReset          bool               // it must end with a reset, so that the client cannot mistake it for an orderly end
+	parks              bool               // it may be parked when idle
+	handedToPoller     bool               // it was parked: this goroutine must not touch it any more
+	expectsProxyHeader bool               // it begins with a header of the PROXY protocol that was not read yet
+	proxyAddr          *net.TCPAddr       // the client's address in that header; nil: use the connection's
+	peerSettings       *settings.Settings // the settings that peer was computed from
+
+	idleEnd  clock.Instant // of the wait that began before it was parked; zero: none
+	idleFrom atomic.Int64  // instant; with phaseIdle and phaseHeaders
+	evicted  atomic.Bool   // it must end because others need its slot
+	cost     int64         // what it is charged of the memory for clients, in bytes
+
+	http2 atomic.Pointer[http2Conn] // set when the client turned out to speak HTTP/2
+}
+
+func newConn(s *Server, nc net.Conn, listen string) *conn {
+	c := newPlainConn(s, nc, listen)
+	n := s.settings.Load()
+	if c.expectsProxyHeader = n.Announces(nc); !c.expectsProxyHeader {
+		c.startTLS(n)
+	}
+	return c
+}
+
+// newPlainConn is like newConn for a connection known to be without TLS.
+func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
+	c := &conn{server: s}
+	unsent := 0
+	if s.clients.slots.memory > 0 {
+		unsent = unsentBytes
+	}
+	c.client.Init(nc, &s.process.Clock, listen, unsent)
+	c.x.Init(&c.client, &s.process)
+	return c
+}
+
+// unsentBytes bounds the kernel's send buffer for a client that reads nothing, if memory is
+// bounded. By default the kernel keeps megabytes, which count as the container's.
+const unsentBytes = 64 << 10

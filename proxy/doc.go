@@ -18,15 +18,15 @@
 //  4. Exchange.run (loop.go) is the retry loop. Each turn begins with Admitter.Admit (package permit):
 //     rate-limit pause, client-side throttling, rate limit, and the queue of the upstream
 //     (package admission), which gives a permit.
-//  5. attempts.make (attempts.go) gets a connection (connect.go) and sends the request (sender.go). A
-//     body that is large or slow is sent by a second goroutine (package upload).
-//  6. Package attempt reads the headers of the response (receive.go). A hedge (hedge.go,
+//  5. attempts.make (attempts.go) gets a connection and sends the request (sender.go). A body that is
+//     large or slow is sent by a second goroutine (package upload).
+//  6. Package attempt reads the headers of the response (response.go). A hedge (hedge.go,
 //     package hedging) may race it.
 //  7. judgeAttempt (loop.go) returns the permit with what the attempt says about the upstream, and asks the
 //     policy whether to retry, and after how long.
 //  8. Before a retry the failed response is kept (bufferedresponse.go) and the rest of the request body
 //     read. pause waits (package permit); it ends at once if the client leaves or the process drains.
-//  9. conclude (exchange.go) relays the last real response (relay.go, package response), or a response of
+//  9. conclude (loop.go) relays the last real response (relay.go, package response), or a response of
 //     our own if there never was one, or asks the fallback (fallback.go).
 //  10. Report.Done (package report) counts one outcome; the connection reads its next request.
 //

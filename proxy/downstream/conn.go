@@ -1,3 +1,6 @@
+// Package downstream handles the connections of clients as bytes: the read buffer, deadlines,
+// waits without a buffer, and the ways to end a connection. It does not parse requests; package
+// proxy reads requests from a Conn and responds on it.
 package downstream
 
 import (
@@ -292,4 +295,28 @@ func (c *Conn) CloseGently() {
 		_, _ = io.CopyN(io.Discard, c.NC, lingerBytes)
 	}
 	_ = c.NC.Close()
+}
+
+// PutIn returns the read buffer to its pool between requests.
+func (c *Conn) PutIn() {
+	c.Spans.DetachRequest()
+	used := c.In
+	c.In, c.R, c.W = nil, 0, 0
+	c.Spans.CheckDetached(used)
+	buffer.Put(used)
+}
+
+// ReplaceIn makes b the read buffer. Nothing may point into the current one.
+func (c *Conn) ReplaceIn(b []byte) {
+	used := c.In
+	c.In = b
+	c.Spans.CheckDetached(used)
+	buffer.Put(used)
+}
+
+// GrowIn doubles the read buffer while headers are read. The headers are then parsed anew.
+func (c *Conn) GrowIn() {
+	c.Spans.DetachRequest()
+	b := buffer.Grow(c.In[:c.W], c.W)
+	c.In = b[:cap(b)]
 }

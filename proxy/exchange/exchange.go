@@ -1,3 +1,21 @@
+// Package exchange serves one request of a client: the retry loop, the waits, hedging, the
+// fallback and the relay of the response. Package proxy reads the request's headers from a
+// downstream.Conn and hands both to an Exchange, which the connection reuses for its next request.
+//
+// The parts of an exchange, each with its own state:
+//
+//   - Exchange begins and ends the request (exchange.go). It has the retry loop, which ends with the
+//     choice of what the client gets (loop.go, fallback.go).
+//   - permit.Admitter gets the attempts admitted.
+//   - attempts makes one attempt after another and reads the response (attempts.go), as far as the
+//     retry rules must see its body (firstcontent.go), beside a hedge (hedge.go).
+//   - sender connects the running attempt and sends its request (sender.go). It alone changes which
+//     attempt that is.
+//   - upload.Upload sends the body and watches the client.
+//   - bufferedResponse keeps a failed response while a better one is sought.
+//   - relay sends the response that the client gets, by response.Writer (relay.go, tunnel.go).
+//
+// memory.go has what all of them must do before a buffer goes back to its pool.
 package exchange
 
 import (
@@ -12,7 +30,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/response"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/upload"
-	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // Exchange is one request with its attempts and its response. It belongs to its connection, which
@@ -160,104 +177,3 @@ func (x *Exchange) EndedByClient() bool { return x.r.EndedByClient() }
 // EndTunnel ends the tunnel of the request in order, if the request is one. It is safe for
 // concurrent use.
 func (x *Exchange) EndTunnel() { x.relay.upgraded.Load().end() }
-
-// conclude sends the client the last real response, or our own if there never was one.
-func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.Outcome) {
-	if d.Class != policy.ClassNone {
-		if code, o, done := x.fallBack(a, reasonOf(d.Why)); done {
-			return code, o
-		}
-	}
-	x.report.Reason = reasonOf(d.Why)
-	outcome := x.outcomeOf(a, d)
-	if outcome == policy.OutcomeGaveUpNotInRetryOn {
-		x.report.Reason = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status
-	}
-	switch {
-	case x.buffered.full && (x.buffered.attempt == int32(x.r.Attempts) || a.Cause != policy.CauseStatus):
-		x.sender.drop()
-		return x.relay.buffered(&x.buffered, outcome, reasonOf(d.Why))
-	case a.Cause == policy.CauseStatus:
-		x.buffered.drop()
-		return x.relay.response(outcome, reasonOf(d.Why))
-	}
-	x.sender.drop()
-	return x.fail(a.Cause, outcome, d.Why)
-}
-
-// outcomeOf returns the outcome of a request that ends with the decision d on its last attempt a.
-func (x *Exchange) outcomeOf(a *policy.Attempt, d policy.Decision) policy.Outcome {
-	switch {
-	case d.Class != policy.ClassNone:
-		return policy.GaveUp(d.Why)
-	case a.Status >= 500 && a.Status <= 599: // a failure that is not retried, such as 501, is no success either
-		return policy.GaveUp(policy.ReasonNotInRetryOn)
-	case x.report.Failed:
-		return policy.OutcomeRecovered
-	}
-	return policy.OutcomeSuccess
-}
-
-// reasonOf returns the text for the client, or "" if there is nothing to explain.
-func reasonOf(why policy.Reason) string {
-	if why == policy.ReasonNone {
-		return ""
-	}
-	return why.String()
-}
-
-// abandon ends an exchange whose client left or sent a broken request.
-func (x *Exchange) abandon() (int, policy.Outcome) {
-	class := policy.NotSent
-	if x.sender.att.SentSome() {
-		class = policy.Unknown // the upstream may still work on it
-	}
-	x.sender.abandonPermit(breaker.Abandoned)
-	x.sender.drop()
-	x.upload.Stop()
-	if x.sender.att.Running() {
-		x.attempts.hedge.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, class)
-	}
-	x.w.MustClose = true
-	x.r.Time.Tick()
-	return x.w.ClientError()
-}
-
-// concludeUnsent ends an exchange whose next attempt is not sent.
-func (x *Exchange) concludeUnsent(in permit.Result) (int, policy.Outcome) {
-	x.admit.ReturnBudgetToken()
-	x.admit.ReturnRateLimitSlot()
-	if in == permit.ClientLeft {
-		return x.clientLeft()
-	}
-	t := x.admit.Rejection(in)
-	x.w.RetryAfter = x.admit.RetryAfter
-	if code, o, done := x.fallBack(nil, t.Reason); done {
-		return code, o
-	}
-	return x.reject(t)
-}
-
-// reject sends the client the last real response, or one of our own if there was none.
-func (x *Exchange) reject(t permit.Rejection) (int, policy.Outcome) {
-	x.report.Reason = t.Reason
-	if x.buffered.full {
-		return x.relay.buffered(&x.buffered, t.Outcome, t.Reason)
-	}
-	x.relay.endIfUnread()
-	if x.w.RetryAfter == 0 && t.Status == 503 {
-		x.w.RetryAfter = x.r.Route.UpstreamState.Admission.RetryAfter()
-	}
-	return x.w.With(t.Status, t.Outcome, t.Reason, t.Text)
-}
-
-// fail sends our own response if the upstream never sent one.
-func (x *Exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
-	if x.admit.NoAttempt != policy.ReasonNone {
-		x.admit.ReturnRateLimitSlot()
-		return x.w.Starved(o, why)
-	}
-	dial := x.sender.att.DialErr
-	x.relay.endIfUnread()
-	return x.w.Failed(cause, dial != nil && dial.Kind == upstream.KindTimeout, o, why)
-}

@@ -50,6 +50,13 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 	}
 }
 
+// loseHeld reads what an event stream that failed before its content says that it used.
+func (at *attempts) loseHeld() {
+	if at.r.Route.CountTokens && at.r.Dest == at.r.Route {
+		at.r.NeedTokens().LoseUsage(at.s.att.Body.Prefix)
+	}
+}
+
 // keepAliveAfter is how long after its request was sent a stream may still be held back when a
 // comment or a ping arrives. The upstream sends them so that nobody between it and the client closes
 // a connection that seems idle. The shortest of such timeouts in common use is 30 s.

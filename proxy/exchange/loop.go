@@ -3,8 +3,11 @@ package exchange
 import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/permit"
 	"github.com/retryproxy/retryproxy/proxy/request"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // run is the retry loop: permit, attempt, decision, wait. It returns the status code that the
@@ -73,6 +76,41 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	return true
 }
 
+// countFailed counts what the failed attempt used, and gives back what an attempt took of rate limits
+// that was not sent.
+func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
+	if used := x.r.Tokens.TakeLost(); used.Any() {
+		fate := tokens.Wasted
+		if again {
+			fate = tokens.Retried
+		}
+		x.report.Observer.TokensUsed(used, fate)
+	}
+	switch a.Cause {
+	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted, policy.CauseIdleClose, policy.CauseRefusedStream:
+		x.r.Tokens.Unsent()
+	}
+}
+
+// reportToEndpoint records the result a of an attempt with the endpoint m. m is nil if there is
+// only one endpoint. Dials are counted where they are made.
+func reportToEndpoint(m *upstream.Endpoint, a *policy.Attempt) {
+	switch {
+	case m == nil:
+	case a.Cause == policy.CauseIdleClose, a.Cause == policy.CauseRefusedStream:
+		// A restart closes all idle connections at once, and REFUSED_STREAM only means that there
+		// was no room.
+	case a.Cause != policy.CauseStatus, countsAgainstEndpoint(a.JudgedStatus()):
+		m.ReportFailure()
+	default:
+		m.ReportSuccess()
+	}
+}
+
+// countsAgainstEndpoint reports whether a status is evidence of a broken endpoint. A 500 usually
+// comes from the request or from code that all endpoints share; a 429 concerns the client.
+func countsAgainstEndpoint(status int) bool { return status >= 502 && status <= 504 }
+
 // judgeAttempt returns the permit of the attempt and sets d to the decision on it. It reports
 // whether the client is still there. A response counts even if the client has left.
 func (x *Exchange) judgeAttempt(a *policy.Attempt, d *policy.Decision) bool {
@@ -88,12 +126,6 @@ func (x *Exchange) judgeAttempt(a *policy.Attempt, d *policy.Decision) bool {
 		*d = x.judge(a)
 	}
 	return stays
-}
-
-// clientLeft ends an exchange whose client left during a wait.
-func (x *Exchange) clientLeft() (int, policy.Outcome) {
-	x.r.ClientEnd.Store(request.ClientGone)
-	return x.abandon()
 }
 
 // judge asks the policy about a response that is no plain success. It asks first without the
@@ -212,4 +244,111 @@ func (x *Exchange) noWait() permit.WaitEnd {
 		return permit.Left
 	}
 	return permit.WaitedOut
+}
+
+// conclude sends the client the last real response, or our own if there never was one.
+func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.Outcome) {
+	if d.Class != policy.ClassNone {
+		if code, o, done := x.fallBack(a, reasonOf(d.Why)); done {
+			return code, o
+		}
+	}
+	x.report.Reason = reasonOf(d.Why)
+	outcome := x.outcomeOf(a, d)
+	if outcome == policy.OutcomeGaveUpNotInRetryOn {
+		x.report.Reason = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status
+	}
+	switch {
+	case x.buffered.full && (x.buffered.attempt == int32(x.r.Attempts) || a.Cause != policy.CauseStatus):
+		x.sender.drop()
+		return x.relay.buffered(&x.buffered, outcome, reasonOf(d.Why))
+	case a.Cause == policy.CauseStatus:
+		x.buffered.drop()
+		return x.relay.response(outcome, reasonOf(d.Why))
+	}
+	x.sender.drop()
+	return x.fail(a.Cause, outcome, d.Why)
+}
+
+// outcomeOf returns the outcome of a request that ends with the decision d on its last attempt a.
+func (x *Exchange) outcomeOf(a *policy.Attempt, d policy.Decision) policy.Outcome {
+	switch {
+	case d.Class != policy.ClassNone:
+		return policy.GaveUp(d.Why)
+	case a.Status >= 500 && a.Status <= 599: // a failure that is not retried, such as 501, is no success either
+		return policy.GaveUp(policy.ReasonNotInRetryOn)
+	case x.report.Failed:
+		return policy.OutcomeRecovered
+	}
+	return policy.OutcomeSuccess
+}
+
+// reasonOf returns the text for the client, or "" if there is nothing to explain.
+func reasonOf(why policy.Reason) string {
+	if why == policy.ReasonNone {
+		return ""
+	}
+	return why.String()
+}
+
+// fail sends our own response if the upstream never sent one.
+func (x *Exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
+	if x.admit.NoAttempt != policy.ReasonNone {
+		x.admit.ReturnRateLimitSlot()
+		return x.w.Starved(o, why)
+	}
+	dial := x.sender.att.DialErr
+	x.relay.endIfUnread()
+	return x.w.Failed(cause, dial != nil && dial.Kind == upstream.KindTimeout, o, why)
+}
+
+// concludeUnsent ends an exchange whose next attempt is not sent.
+func (x *Exchange) concludeUnsent(in permit.Result) (int, policy.Outcome) {
+	x.admit.ReturnBudgetToken()
+	x.admit.ReturnRateLimitSlot()
+	if in == permit.ClientLeft {
+		return x.clientLeft()
+	}
+	t := x.admit.Rejection(in)
+	x.w.RetryAfter = x.admit.RetryAfter
+	if code, o, done := x.fallBack(nil, t.Reason); done {
+		return code, o
+	}
+	return x.reject(t)
+}
+
+// reject sends the client the last real response, or one of our own if there was none.
+func (x *Exchange) reject(t permit.Rejection) (int, policy.Outcome) {
+	x.report.Reason = t.Reason
+	if x.buffered.full {
+		return x.relay.buffered(&x.buffered, t.Outcome, t.Reason)
+	}
+	x.relay.endIfUnread()
+	if x.w.RetryAfter == 0 && t.Status == 503 {
+		x.w.RetryAfter = x.r.Route.UpstreamState.Admission.RetryAfter()
+	}
+	return x.w.With(t.Status, t.Outcome, t.Reason, t.Text)
+}
+
+// clientLeft ends an exchange whose client left during a wait.
+func (x *Exchange) clientLeft() (int, policy.Outcome) {
+	x.r.ClientEnd.Store(request.ClientGone)
+	return x.abandon()
+}
+
+// abandon ends an exchange whose client left or sent a broken request.
+func (x *Exchange) abandon() (int, policy.Outcome) {
+	class := policy.NotSent
+	if x.sender.att.SentSome() {
+		class = policy.Unknown // the upstream may still work on it
+	}
+	x.sender.abandonPermit(breaker.Abandoned)
+	x.sender.drop()
+	x.upload.Stop()
+	if x.sender.att.Running() {
+		x.attempts.hedge.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, class)
+	}
+	x.w.MustClose = true
+	x.r.Time.Tick()
+	return x.w.ClientError()
 }

@@ -42,9 +42,9 @@ func (x *Exchange) compactRequest() {
 	}
 }
 
-// Parsed headers point into the buffers that they were read into. Only this file returns such a
-// buffer to its pool, and only when nothing points into it any more.
-// TestBuffersWithSpansGoBackInOneFile checks the first rule; builds with -race or -tags poison
+// Parsed headers point into the buffers that they were read into. Such a buffer goes back to its
+// pool only by a few methods, and only when nothing points into it any more.
+// TestOnlyAFewMethodsReturnBuffersWithSpans checks the first rule; builds with -race or -tags poison
 // check the second.
 
 // DetachRequest clears every span of the client's request.

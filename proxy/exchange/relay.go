@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -209,4 +210,30 @@ func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) 
 		return re.broken(re.at.s.att.Resp.Status, f, err)
 	}
 	return re.at.s.att.Resp.Status, o
+}
+
+// readsUsage begins to read what the response to relay says that it used, if the route counts tokens.
+func (re *relay) readsUsage() bool {
+	at := re.at
+	resp := &at.s.att.Resp
+	if !at.r.Route.CountTokens || resp.Status < 200 || resp.Status > 299 || at.stream.failed || !isUncompressed(resp) {
+		return false
+	}
+	events := isEventStream(resp)
+	if !events && !isPlainJSON(resp) {
+		return false
+	}
+	at.r.NeedTokens().BeginUsage(events)
+	return true
+}
+
+// countUsage counts what a response used that was relayed, whole or not.
+func (re *relay) countUsage(whole bool) {
+	fate := tokens.Wasted
+	if whole {
+		fate = tokens.Delivered
+	}
+	if used := re.at.r.Tokens.EndUsage(); used.Any() {
+		re.at.report.Observer.TokensUsed(used, fate)
+	}
 }

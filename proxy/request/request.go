@@ -1,3 +1,6 @@
+// Package request holds one request of a client: its headers and those sent upstream, its
+// deadlines, its body, and what the retry rules need to know. The body is kept within the retry
+// buffer so that it can be replayed. How a request is served is in package exchange.
 package request
 
 import (
@@ -6,6 +9,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/forward"
@@ -175,6 +179,33 @@ func (cr *Request) Refusal() http1.Refusal {
 	return http1.RefusalNone
 }
 
+// FindRoute finds the route of the request. If a route or its rate limit depends on the body, it looks
+// at that first.
+func (cr *Request) FindRoute() {
+	if len(cr.Settings.Routes) > 0 && cr.Settings.Table.HasModels() {
+		cr.lookAtBody(tokens.WantModel)
+		cr.Route = cr.Settings.Find(cr.Conn.Listener, cr.HTTP, withModel{cr})
+	} else {
+		cr.Route = cr.Settings.Find(cr.Conn.Listener, cr.HTTP, cr.HTTP)
+	}
+	cr.Dest = cr.Route
+	if want := cr.Route.LookFor; want != 0 {
+		cr.lookAtBody(want)
+	}
+}
+
+// withModel finds the headers of a request, and the model in its body.
+type withModel struct{ cr *Request }
+
+// Lookup implements route.HeaderLookup.
+func (m withModel) Lookup(name string) ([]byte, bool) {
+	if name == route.ModelKey {
+		model := m.cr.Tokens.Model()
+		return model, model != nil
+	}
+	return m.cr.HTTP.Lookup(name)
+}
+
 // IsAnsweredLocally reports whether the request is an OPTIONS or TRACE that must not be forwarded
 // (RFC 9110 section 7.6.2).
 func (cr *Request) IsAnsweredLocally() bool {
@@ -205,6 +236,7 @@ const maxEarlierAttempts = 100
 // sent the request. The vendors' clients of OpenAI, Anthropic and others send
 // X-Stainless-Retry-Count.
 const attemptCountHeaders = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttemptCount | 1<<http1.GRPCPreviousRPCAttempts |
+
 	1<<http1.XStainlessRetryCount
 
 // readEarlierAttempts reads how often proxies before us sent the request.

@@ -6,7 +6,6 @@ package upload
 
 import (
 	"errors"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -122,35 +121,6 @@ func (u *Upload) end() {
 	u.Pump.Running, u.cancel = false, nil
 	u.Pump.Stopping.Store(false)
 	u.r.Conn.ReadAt, u.att.ReadBy = clock.LongAgo, 0
-}
-
-// sendRest sends the rest of the body, or as much as the upstream accepts. It reports whether to
-// watch the client afterwards.
-func (u *Upload) sendRest() bool {
-	for {
-		u.pieces.Add(1)
-		if u.canSplice() {
-			if more, watch := u.spliceBody(); !more {
-				return watch
-			}
-		}
-		piece, err := u.r.Body.Next(0)
-		if err == request.ErrStopped {
-			return false
-		}
-		if err != nil && err != io.EOF {
-			u.ClientFailed(err)
-			return false
-		}
-		end := err == io.EOF || u.r.Body.AtEnd()
-		u.lastPiece.Store(end)
-		if _, err := u.write(piece, end); err != nil {
-			return u.failed()
-		}
-		if end {
-			return u.finished()
-		}
-	}
 }
 
 // AwaitLastWrite waits up to 10 ms for the pump if a response arrived during the last write. The

@@ -1,6 +1,20 @@
+// Package rawsocket reads and writes sockets with system calls that the Go scheduler does
+// not see.
+//
+// Package net announces every read and write to the scheduler, since a system call may
+// block. A call on a non-blocking socket does not. But the runtime's monitor thread watches
+// announced calls: it wakes every 20 microseconds while calls are in progress, takes
+// processors away from them and hands them on. On a proxy's path, with six calls of a
+// microsecond or two per request, that costs more than the calls' own bookkeeping;
+// docs/explanation/performance.md has the figures. Package net still does waiting, deadlines and
+// closing.
+//
+// Use Wrap on a connection just accepted or dialed, and use the result in its place. The
+// Try functions are for callbacks of syscall.RawConn that do several things in one call.
 package rawsocket
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -236,3 +250,6 @@ func Writev(c net.Conn, parts [][]byte) (int, error) {
 	}
 	return sent, nil
 }
+
+// IsTimeout reports whether err is that of a deadline that has passed.
+func IsTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
