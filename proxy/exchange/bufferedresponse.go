@@ -160,6 +160,7 @@ func (h *bufferedResponse) compact() {
 	headers := bytes.Clone(h.headerBuf[h.headerStart:h.headerEnd])
 	body := bytes.Clone(h.body)
 	h.releaseHeaders()
+	h.resp.Reset()
 	h.headerBuf, h.body = headers, body
 	saved := before - cap(headers) - cap(body)
 	h.s.r.Process.RetryBuffer.Give(saved)

@@ -12,7 +12,8 @@ const readTail = 64
 
 // Compact shrinks the exchange for a wait that thousands of requests may share. It moves what is
 // kept out of the buffers that it was read into. The headers are parsed again later, which is
-// cheaper than keeping every buffer.
+// cheaper than keeping every buffer. Parsers are reset: a slice of headers keeps earlier spans behind
+// its end, and with them whole buffers.
 func (x *Exchange) Compact() {
 	buffer.Put(x.r.Out.Headers)
 	x.r.Out.Headers = nil
@@ -21,6 +22,9 @@ func (x *Exchange) Compact() {
 		x.upload.Forget() // the last write still points into buffers
 	}
 	x.buffered.compact()
+	if x.sender.att.Up == nil {
+		x.sender.att.Resp.Reset()
+	}
 	x.compactRequest()
 	x.r.Process.OnWait()
 }
@@ -37,6 +41,7 @@ func (x *Exchange) compactRequest() {
 		exact := make([]byte, c.W+readTail)
 		copy(exact, c.In[:c.W])
 		x.r.Out.OwnID()
+		c.Request.Reset()
 		_, _ = c.Request.Parse(exact[:c.R], x.r.Settings.Limits)
 		c.ReplaceIn(exact)
 	}

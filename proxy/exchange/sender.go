@@ -130,8 +130,9 @@ func outOfDescriptors(err error) bool {
 	return errors.As(err, &dial) && dial.Kind == upstream.KindNoDescriptors
 }
 
-// dial opens a connection and gives up when the client leaves.
-func (s *sender) dial(o upstream.GetOptions) (*upstream.Conn, error) {
+// dial opens a connection and gives up when the client leaves. It dials in a goroutine of its own:
+// package net needs 8 KiB of stack for that, which this goroutine would keep through every wait.
+func (s *sender) dial(o upstream.GetOptions) (up *upstream.Conn, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	if !s.r.Time.Deadline.IsZero() {
 		ctx, cancel = context.WithDeadline(context.Background(), s.r.Process.Clock.At(s.r.Time.Deadline))
@@ -140,7 +141,16 @@ func (s *sender) dial(o upstream.GetOptions) (*upstream.Conn, error) {
 	o.Fresh = true
 	s.upload.StartWatch(cancel)
 	defer s.upload.Stop()
-	return s.r.Dest.UpstreamState.Admission.Dial(ctx, o)
+	admission := s.r.Dest.UpstreamState.Admission
+	dialled := make(chan any)
+	go func() {
+		defer func() { dialled <- recover() }()
+		up, err = admission.Dial(ctx, o)
+	}()
+	if fault := <-dialled; fault != nil {
+		panic(fault)
+	}
+	return up, err
 }
 
 // use makes up the connection of the attempt.
