@@ -55,11 +55,10 @@ const (
 // Timeouts of a probe, after which it counts as hung and another one is due.
 //
 // A hung probe stays open, and so do the requests that were in flight when the upstream
-// stopped responding. A late response to any of them closes the breaker. A reset of any of
-// them makes another probe due; a machine that took over the address sends one. Without
-// either, another probe is only needed in case all of them were lost silently. Each costs a
-// stopped server one more request to work off after its recovery, and fifty proxies cost it
-// fifty. So the timeout is U[30, 60] s, doubled once.
+// stopped responding. A late response to any of them closes the breaker. Another probe is
+// only needed in case all of them were lost silently. Each costs a stopped server one more
+// request to work off after its recovery, and fifty proxies cost it fifty. So the timeout is
+// U[30, 60] s.
 //
 // After failed connections or statuses the upstream is not known to be silent, so its
 // recovery does not wait for one response. A slow connection may go to a server that has
@@ -68,21 +67,15 @@ const (
 // long. After U[1/4, 1/2] s another one follows, up to maxFailingProbes.
 //
 // After a stall the timeout is at most U[1/2, 1] * min(6 s * 2^k, 30 s), unless a client
-// left late.
-//
-// If connections are closed when clients leave, no late response can come. Then the next
-// probe waits U[1/2, 1] * min(1 s * 2^k, 30 s). k = hung probes.
+// left late. k = hung probes.
 const (
-	hungMin          = 30 * time.Second
-	hungJitter       = 30 * time.Second
-	maxHungDoublings = 1
+	hungMin    = 30 * time.Second
+	hungJitter = 30 * time.Second
 
 	connectFirst      = 250 * time.Millisecond
 	connectMax        = 5 * time.Second
 	maxFailingProbes  = 10
 	stallProbeTimeout = 6 * time.Second
-	clientGoneFirst   = time.Second
-	clientGoneMax     = 30 * time.Second
 )
 
 // trip opens a breaker that is closed or in slow start. With OpenedByStall a probe is due
@@ -147,7 +140,7 @@ func (g *breaker) probeTimeout(r backoff.Rand) time.Duration {
 	case g.why == OpenedByFailing && g.hung < maxFailingProbes:
 		return equalJitter(failedMax, r)
 	}
-	long := (hungMin + backoff.UpTo(r, hungJitter)) << min(g.hung, maxHungDoublings)
+	long := hungMin + backoff.UpTo(r, hungJitter)
 	if g.why == OpenedByStall && !g.clientLeft {
 		return min(long, equalJitter(backoff.Grow(stallProbeTimeout, hungMin, 2, g.hung), r))
 	}
@@ -170,13 +163,6 @@ func (g *breaker) probeFailed(now time.Duration, why OpenedBy, r backoff.Rand) {
 	g.why, g.probe = why, 0
 	g.failed++
 	g.state, g.dueAt = Open, now+g.probeWait(r)
-}
-
-// probeLost ends the probe in flight if its response cannot be received.
-func (g *breaker) probeLost(now time.Duration, r backoff.Rand) {
-	g.probe = 0
-	g.state, g.dueAt = Open, now+equalJitter(backoff.Grow(clientGoneFirst, clientGoneMax, 2, g.hung), r)
-	g.hung++
 }
 
 // discardProbe ends the probe in flight without a result; another may be sent at once.

@@ -78,7 +78,6 @@ func (g *core) issuePermit(now time.Duration, v Verdict) Permit {
 
 // recordEnd records the end of an attempt.
 func (g *core) recordEnd(p Permit, now time.Duration, e AttemptEnd) {
-	g.limiter.recordRelease(p.at)
 	g.silence.responseSeen(e)
 	if !g.breaker.allowsRequests() {
 		g.recordEndNotClosed(p, now, e)
@@ -105,10 +104,10 @@ func (g *core) recordSuccess(p Permit, now time.Duration, e AttemptEnd) {
 	if g.limiter.bound {
 		g.limiter.recordEnd(now, p.at, true, &g.baseline)
 	}
-	if g.breaker.state == Closed {
-		g.counters.fresh.Add(now - p.at)
+	g.counters.fresh.Add(now - p.at)
+	if g.recovery.recordResponse(p.at, now, g.breaker.state == SlowStart, &g.baseline) {
+		g.becameSlower(&g.recovery.seen, now)
 	}
-	g.recordSlowness(p, now)
 }
 
 // recordFailure counts a failure while the breaker is closed or in slow start.
@@ -135,9 +134,6 @@ func (g *core) recordAbandoned(p Permit, now time.Duration, e AttemptEnd) {
 	if late && p.at >= g.silence.stall.since() {
 		g.silence.stall.leftLate++
 	}
-	if late && p.at >= g.silence.stall.lastResponseAt {
-		g.silence.urls.recordPending(g.silence.stall.lastResponseAt, p.at, now, e.Key)
-	}
 	if e.Closed {
 		g.counters.neverAnswered() // its response cannot be received, so it does not count as missing
 		g.silence.stall.unsent(p.at)
@@ -150,7 +146,7 @@ func (g *core) recordAbandoned(p Permit, now time.Duration, e AttemptEnd) {
 		g.breaker.clientLeftLate(g.options.Rand)
 	}
 	if !g.breaker.allowsRequests() && e.Closed && p.probe != 0 && p.probe == g.breaker.probe {
-		g.breaker.probeLost(now, g.options.Rand)
+		g.breaker.probeFailed(now, g.breaker.why, g.options.Rand)
 	}
 }
 
@@ -159,23 +155,16 @@ func (g *core) recordEndNotClosed(p Permit, now time.Duration, e AttemptEnd) {
 	probe := p.probe != 0 && p.probe == g.breaker.probe
 	switch {
 	case e.Kind == Connected && (g.breaker.why.connecting() || g.options.ActiveProbe && probe):
-		g.beginSlowStart(now, true)
+		g.beginSlowStart(now)
 		g.limiter.noResponseYet = true
 	case e.isSuccess():
 		// If the upstream refuses connections or fails, a response to an earlier request
 		// shows nothing, since it may be the last good one. If it is silent, any response
 		// counts.
 		if probe || p.at > g.breaker.openedAt || g.breaker.why == OpenedByStall {
-			if g.breaker.why == OpenedByStall {
-				g.baseline.SawPause(now - g.silence.stall.since())
-			}
-			g.beginSlowStart(now, probe || p.at > g.breaker.openedAt)
-			g.recordSlowness(p, now)
+			g.beginSlowStart(now)
 		}
 	case !probe:
-		if e.Kind == Reset && g.breaker.why == OpenedByStall && g.breaker.probe != 0 {
-			g.breaker.probeFailed(now, OpenedByStall, g.options.Rand)
-		}
 	case e.Kind == Connected, e.Kind == Unsent:
 		g.breaker.discardProbe()
 	default:
@@ -195,7 +184,7 @@ func (g *core) tripBreaker(now time.Duration, why OpenedBy) {
 		g.recovery = recoveryLatencies{}
 	}
 	g.breaker.trip(now, why, g.options.Rand)
-	g.silence.suspect, g.lossBurst = suspectState{}, lossBurst{}
+	g.lossBurst = lossBurst{}
 	g.limiter.release()
 	g.publish(now)
 }
@@ -206,20 +195,14 @@ func (g *core) bindLimit(now time.Duration, atOnce int64) {
 	g.limiter.bind(now, atOnce)
 }
 
-// beginSlowStart starts the slow start. byProbe reports that a request sent after the
-// breaker opened was answered before the earlier ones. Then those are lost or long polls,
-// and do not count. Otherwise the upstream is working them off, so they count.
-func (g *core) beginSlowStart(now time.Duration, byProbe bool) {
+// beginSlowStart starts the slow start.
+func (g *core) beginSlowStart(now time.Duration) {
 	noResponseYet := g.breaker.why != OpenedByStall
 	g.breaker.beginSlowStart(now)
 	g.recovery.begin(now)
 	g.counters.freeAbandoned()
 	g.evidence = evidence{}
-	old := g.counters.inFlight()
-	if !byProbe {
-		old = min(old, int64(g.baseline.Pending))
-	}
-	g.limiter.start(now, old, &g.baseline)
+	g.limiter.start(now, &g.baseline)
 	g.limiter.noResponseYet = noResponseYet
 	g.silence.stall.reset(now, g.counters.sent(), g.counters.responses())
 }
@@ -245,7 +228,7 @@ func (g *core) refresh(now time.Duration) {
 	if dt := now - g.baseline.FoldedAt; dt >= latency.FoldEvery {
 		g.learn(now, dt)
 	}
-	g.counters.expireAbandoned(now, g.abandonedPeriod(now))
+	g.counters.expireAbandoned(now, g.abandonedPeriod())
 	if g.silence.stall.update(now, g.counters.sent(), g.counters.responses()) {
 		g.learner.pending(now, g.counters, &g.baseline, g.breaker.state == Closed)
 	}
@@ -254,11 +237,11 @@ func (g *core) refresh(now time.Duration) {
 
 // abandonedPeriod returns the period of abandonedPermits. If nothing is heard of an
 // abandoned attempt, it counts as in flight for five to ten times the usual 90th
-// percentile. While the breaker is not closed, or responses are overdue under a limit, the
-// upstream may make no progress at all. Then only a success or a minute frees it.
-func (g *core) abandonedPeriod(now time.Duration) time.Duration {
+// percentile. While the breaker is not closed, the upstream may make no progress at all. Then
+// only slow start or a minute frees it.
+func (g *core) abandonedPeriod() time.Duration {
 	const least, most, openBound = time.Second, 15 * time.Second, 30 * time.Second
-	if !g.breaker.allowsRequests() || g.limiter.bound && now-g.silence.stall.lastResponseAt > overdue(&g.baseline) {
+	if !g.breaker.allowsRequests() {
 		return openBound
 	}
 	if !g.baseline.Known() {
@@ -273,7 +256,6 @@ func (g *core) finish(now, eventBefore time.Duration) Signal {
 	g.expire(now)
 	if g.limiter.bound && g.limiter.mayEnd(now, g.waiting.any() || !g.limiter.allows(g.counters)) {
 		g.limiter.release()
-		g.breaker.close()
 	}
 	if g.breaker.state == SlowStart && (!g.limiter.bound || !g.limiter.starting && now >= g.breaker.slowStartAt+slowStartMax) {
 		g.breaker.close()
@@ -317,7 +299,7 @@ func (g *core) publish(now time.Duration) {
 	}
 	g.eventAt = min(g.breaker.nextEvent(), g.limiter.nextEvent())
 	if mode&modeSlow != 0 {
-		g.eventAt = min(g.eventAt, g.counters.abandoned.nextEvent(g.abandonedPeriod(now)))
+		g.eventAt = min(g.eventAt, g.counters.abandoned.nextEvent(g.abandonedPeriod()))
 	}
 	switch {
 	case g.breaker.probesSeparately() && g.breaker.due():

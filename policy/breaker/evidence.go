@@ -246,6 +246,6 @@ func (g *Guard) Accepted(now time.Duration) Signal {
 		return 0
 	}
 	before := g.core.eventAt
-	g.core.beginSlowStart(now, true)
+	g.core.beginSlowStart(now)
 	return g.core.finish(now, before)
 }

@@ -101,13 +101,6 @@ func overloaded(u *latency.Baseline, w *latency.Sums, atOnce float64) bool {
 		atOnce >= minInFlightToBind && atOnce > u.Concurrency && slower(u, w, 0.2, 2)
 }
 
-// recordSlowness records a good response that may show that the upstream recovered slower.
-func (g *core) recordSlowness(p Permit, now time.Duration) {
-	if g.recovery.recordResponse(p.at, now, g.breaker.state == SlowStart, &g.baseline) {
-		g.becameSlower(&g.recovery.seen, now)
-	}
-}
-
 // becameSlower makes the latencies seen the new baseline. The concurrency that sustains the
 // same goodput grows with them (Little's law), so the limit starts there.
 func (g *core) becameSlower(seen *latency.Sums, now time.Duration) {
@@ -148,8 +141,8 @@ func (c *recoveryLatencies) begin(now time.Duration) {
 	}
 }
 
-// recordResponse records a good response during slow start, including the one that started
-// it. It reports once whether the upstream recovered slower.
+// recordResponse records a good response during slow start. It reports once whether the
+// upstream recovered slower.
 func (c *recoveryLatencies) recordResponse(sent, now time.Duration, slowStart bool, u *latency.Baseline) bool {
 	if !c.any || sent < c.since || !slowStart || c.seen.Total >= latency.KnownSamples {
 		return false

@@ -77,3 +77,20 @@ func TestAResponseAmongFailuresSpeaksForTheUpstream(t *testing.T) {
 		}
 	}
 }
+
+// Clients that leave before the usual response would be there are no evidence of a silence, however
+// many they are.
+func TestClientsInAHurryAreNoEvidence(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 100*time.Millisecond)
+	for end := d.now + 5*time.Second; d.now < end; d.advance(10 * time.Millisecond) {
+		if v := d.acquire(); v != VerdictGo {
+			t.Fatalf("verdict %d, %+v", v, d.g.State())
+		}
+		if len(d.out) > 6 {
+			p := d.out[0]
+			d.out = d.out[1:]
+			d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Closed: true})))
+		}
+	}
+}

@@ -58,13 +58,11 @@ type concurrencyLimiter struct {
 	bound         bool
 	starting      bool    // in slow start
 	overloaded    bool    // bound by overload, not by an outage
-	relearning    bool    // slow start of an upstream that recovered slower, see restartSlowStart
 	noResponseYet bool    // slow start without any response yet, see growBlindly
 	limit         float64 // >= 1; its integer part applies
 	top           float64 // the end of the slow start
 
 	boundAt             time.Duration
-	inFlightBefore      int64         // requests in flight from before a slow start that do not count
 	extra               int64         // admitted above the limit without responses, see trickle
 	extraAt             time.Duration // when the last of these was admitted
 	unreachedSince      time.Duration // since when no request waits; Forever: one does
@@ -166,12 +164,12 @@ func (l *concurrencyLimiter) wholeLimit() int64 { return int64(l.limit) }
 
 // hasCapacity reports whether a permit is free when taken are in use.
 func (l *concurrencyLimiter) hasCapacity(taken int64) bool {
-	return taken-l.inFlightBefore-l.extra < l.wholeLimit()
+	return taken-l.extra < l.wholeLimit()
 }
 
-// start begins a slow start. old requests in flight do not count.
-func (l *concurrencyLimiter) start(now time.Duration, old int64, u *latency.Baseline) {
-	*l = concurrencyLimiter{bound: true, starting: true, boundAt: now, inFlightBefore: old, unreachedSince: backoff.Forever, boundCount: l.boundCount}
+// start begins a slow start.
+func (l *concurrencyLimiter) start(now time.Duration, u *latency.Baseline) {
+	*l = concurrencyLimiter{bound: true, starting: true, boundAt: now, unreachedSince: backoff.Forever, boundCount: l.boundCount}
 	if u.Known() {
 		l.limit = max(1, u.Concurrency) + u.Pending
 		l.top = max(minConcurrencyLimit, slowStartFactor*u.Concurrency) + u.Pending
@@ -188,7 +186,7 @@ func (l *concurrencyLimiter) restartSlowStart(now time.Duration, needed float64)
 	if !l.bound {
 		return
 	}
-	l.starting, l.relearning, l.top = true, true, maxFixed
+	l.starting, l.top = true, maxFixed
 	l.limit = min(max(l.limit, needed), maxFixed)
 	l.last = round{}
 	l.newRound(now)
@@ -236,13 +234,6 @@ func (l *concurrencyLimiter) nextEvent() time.Duration {
 	return l.unreachedSince + unreachedTime
 }
 
-// recordRelease records the end of an attempt whose permit was taken at entered.
-func (l *concurrencyLimiter) recordRelease(entered time.Duration) {
-	if l.inFlightBefore > 0 && entered < l.boundAt {
-		l.inFlightBefore--
-	}
-}
-
 // trickle admits one more request if there was no response for due, and reports whether it
 // did. Permits may have been lost, or be taken by long polls. If the upstream has stopped,
 // two such requests show it (see silence).
@@ -250,7 +241,7 @@ func (l *concurrencyLimiter) trickle(now, answeredAt, due time.Duration, taken i
 	if now < l.trickleAt(answeredAt, due) {
 		return false
 	}
-	l.extra = max(l.extra, taken-l.inFlightBefore-l.wholeLimit()) + 1
+	l.extra = max(l.extra, taken-l.wholeLimit()) + 1
 	l.extraAt = now
 	return true
 }
@@ -287,7 +278,7 @@ func (l *concurrencyLimiter) recordEnd(now, entered time.Duration, good bool, u 
 		}
 	}
 	if l.starting {
-		l.startStep(now, u)
+		l.startStep(now)
 	} else {
 		l.climb(now, u)
 	}
@@ -318,9 +309,9 @@ func (l *concurrencyLimiter) growBlindly(now time.Duration, u *latency.Baseline)
 	}
 }
 
-// startStep ends the slow start at its top, or if a doubling of the limit brought less than
-// a quarter more goodput and made responses slower.
-func (l *concurrencyLimiter) startStep(now time.Duration, u *latency.Baseline) {
+// startStep ends the slow start at its top, or if a doubling of the limit brought too little
+// goodput.
+func (l *concurrencyLimiter) startStep(now time.Duration) {
 	if l.limit >= l.top {
 		l.starting = false
 		l.last = round{}
@@ -332,7 +323,7 @@ func (l *concurrencyLimiter) startStep(now time.Duration, u *latency.Baseline) {
 		return
 	}
 	r.took = max(now-r.began, 1)
-	if l.last.measured && (l.goodputFlat(u) || l.relearning && l.slowedDown()) {
+	if l.last.measured && l.slowedDown() {
 		l.starting = false
 		l.limit = max(minConcurrencyLimit, l.last.limit)
 	}
@@ -341,17 +332,10 @@ func (l *concurrencyLimiter) startStep(now time.Duration, u *latency.Baseline) {
 
 const minGoodputGain = 1.25 // times the goodput, for twice the concurrency
 
-// goodputFlat reports whether the last doubling brought too little goodput and made
-// responses slower.
-func (l *concurrencyLimiter) goodputFlat(u *latency.Baseline) bool {
-	const minLimit, slower = 8, 1.25
-	r := &l.round
-	return r.full && l.last.limit >= minLimit && r.rate() < minGoodputGain*l.last.rate() && float64(r.mean()) > slower*float64(l.last.mean())
-}
-
-// slowedDown reports the same by latency alone, which also works with few requests. If the
-// concurrency doubles and each response takes 2/minGoodputGain times as long, goodput grows
-// by minGoodputGain (Little's law).
+// slowedDown reports whether goodput grew by less than minGoodputGain in the last doubling. It
+// asks latency alone, which also works with few requests: if the concurrency doubles and each
+// response takes 2/minGoodputGain times as long, goodput grows by minGoodputGain (Little's
+// law).
 func (l *concurrencyLimiter) slowedDown() bool {
 	return minGoodputGain*float64(l.round.mean()) > 2*float64(l.last.mean())
 }

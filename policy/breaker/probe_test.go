@@ -129,3 +129,17 @@ func TestAConnectionEndsTheOutageOfAnActiveProbe(t *testing.T) {
 		t.Errorf("%d of %d admitted", len(d.out)-before, d.line)
 	}
 }
+
+// A client that leaves before its request was sent says nothing about the upstream, even if that
+// request was the probe. The next request is the probe at once.
+func TestAProbeThatWasNotSentIsFollowedByAnotherAtOnce(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*time.Millisecond)
+	d.untilOpen()
+	d.acquire() // it waits
+	d.end(len(d.out)-1, AttemptEnd{Kind: Unsent})
+	d.want(HalfOpen, OpenedByStall)
+	if s := d.g.State(); s.Probes != 2 || !d.out[len(d.out)-1].Probe() {
+		t.Errorf("%d probes", s.Probes)
+	}
+}

@@ -12,6 +12,12 @@ func comesBack(t *testing.T, after func(i int) time.Duration) (most int, d *guar
 	t.Helper()
 	d = newGuardHarness(t, Options{})
 	d.serve(15*time.Second, 80, 10*time.Millisecond)
+	return d.outage(after), d
+}
+
+// outage is the outage of comesBack.
+func (d *guardHarness) outage(after func(i int) time.Duration) (most int) {
+	d.t.Helper()
 	d.acquire()
 	d.end(0, AttemptEnd{Kind: Refused})
 	d.want(Open, OpenedByRefused)
@@ -36,7 +42,7 @@ func comesBack(t *testing.T, after func(i int) time.Duration) (most int, d *guar
 			}
 		}
 	}
-	return most, d
+	return most
 }
 
 func TestAnUpstreamThatComesBackSlowerGetsMoreAtOnce(t *testing.T) {
@@ -46,6 +52,43 @@ func TestAnUpstreamThatComesBackSlowerGetsMoreAtOnce(t *testing.T) {
 	}
 	if s := d.g.State(); s.MedianLatency < 200*time.Millisecond {
 		t.Errorf("%v is taken for usual", s.MedianLatency)
+	}
+}
+
+// Each outage is judged by itself, also if the one before ended without any slowness.
+func TestAnUpstreamMayComeBackSlowerAfterTheSecondOutage(t *testing.T) {
+	_, d := comesBack(t, func(int) time.Duration { return 10 * time.Millisecond })
+	for len(d.out) > 0 {
+		d.end(0, AttemptEnd{Status: 200})
+	}
+	d.advance(5 * time.Second)
+	d.want(Closed, OpenedByRefused)
+	d.outage(func(int) time.Duration { return 250 * time.Millisecond })
+	if s := d.g.State(); s.MedianLatency < 200*time.Millisecond {
+		t.Errorf("%v is taken for usual", s.MedianLatency)
+	}
+}
+
+// Five seconds after an upstream came back, it is not coming back any longer, but busy: requests wait
+// for its limit, and no longer for the breaker.
+func TestSlowStartEndsAtABusyUpstream(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 100*time.Millisecond)
+	d.acquire()
+	d.end(0, AttemptEnd{Kind: Refused})
+	d.advance(50 * time.Millisecond)
+	d.endDial(Connected)
+	for end := d.now + 6*time.Second; d.now < end; d.advance(100 * time.Millisecond) {
+		for range len(d.out) {
+			d.end(0, AttemptEnd{Status: 200})
+		}
+		for d.line < 10 {
+			d.acquire()
+		}
+	}
+	d.want(Closed, OpenedByRefused)
+	if v := d.acquire(); v != VerdictAtLimit {
+		t.Errorf("verdict %d", v)
 	}
 }
 
@@ -80,5 +123,42 @@ func TestLateResponsesAreNoSlowness(t *testing.T) {
 	}
 	if s := d.g.State(); s.MedianLatency > 50*time.Millisecond {
 		t.Errorf("%v is taken for usual", s.MedianLatency)
+	}
+}
+
+// Requests that fail in slow start make it smaller: the upstream is not yet back for all.
+func TestFailuresShrinkASlowStart(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 100*time.Millisecond)
+	d.acquire()
+	d.end(0, AttemptEnd{Kind: Refused})
+	d.advance(50 * time.Millisecond)
+	d.endDial(Connected)
+	before := d.g.State().ConcurrencyLimit
+	for range 4 {
+		d.acquire()
+		d.now += time.Millisecond
+		d.end(0, AttemptEnd{Status: 503})
+	}
+	if s := d.g.State(); s.Breaker != SlowStart || s.ConcurrencyLimit != before-4 {
+		t.Errorf("limit %d after 4 failures, %d before: %+v", s.ConcurrencyLimit, before, s)
+	}
+}
+
+// Until the first response, slow start grows with time. Where responses are known to be quick, it
+// stops at five times what was usual.
+func TestWithoutAResponseSlowStartEndsAtItsTop(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(30*time.Second, 25, 800*time.Millisecond)
+	d.acquire()
+	d.end(0, AttemptEnd{Kind: Refused})
+	for range 500 {
+		d.acquire()
+	}
+	d.advance(50 * time.Millisecond)
+	d.endDial(Connected)
+	d.advance(750 * time.Millisecond)
+	if n := len(d.out); n < 80 || n > 200 {
+		t.Errorf("%d sent, want about five times twenty", n)
 	}
 }

@@ -117,10 +117,9 @@ const (
 	suspicionThreshold = 9.2
 	// Requests younger than 250 ms are never overdue. Nor are those younger than three
 	// times the 90th percentile of latencies (or six times the median, if one in ten
-	// requests goes to a slow endpoint), or than 5/4 of the longest pause seen. 250 ms
-	// covers a long garbage collection and one TCP retransmission (200 ms). Three times the
-	// usual latency is still far below a client's patience (a second or two, if latencies
-	// are 100 ms).
+	// requests goes to a slow endpoint). 250 ms covers a long garbage collection and one TCP
+	// retransmission (200 ms). Three times the usual latency is still far below a client's
+	// patience (a second or two, if latencies are 100 ms).
 	overdueMin         = 250 * time.Millisecond
 	overdueTimes       = 3
 	overdueMedians     = 6
@@ -142,10 +141,9 @@ const (
 // overdue returns the age from which an unanswered request counts.
 func overdue(u *latency.Baseline) time.Duration {
 	if !u.Established() {
-		return max(overdueUnknown, u.Pause+u.Pause/4)
+		return overdueUnknown
 	}
-	usual := min(overdueTimes*u.P90, overdueMedians*u.Median)
-	return max(overdueMin, usual, u.Pause+u.Pause/4)
+	return max(overdueMin, min(overdueTimes*u.P90, overdueMedians*u.Median))
 }
 
 // refreshInterval returns the time between two updates.

@@ -13,7 +13,7 @@ import (
 type urls struct {
 	sampleAt  atomic.Int64 // when the URL of a response is recorded next
 	responded [8]urlSeen
-	stalled   [4]urlSeen // in the current silence, see silence.admitted and core.recordAbandoned
+	stalled   [4]urlSeen // in the current silence, see silence.admitted
 }
 
 type urlSeen struct {

@@ -115,8 +115,6 @@ type Baseline struct {
 	// overdue while others were answered, decayed. recent is how many were answered in
 	// about the last recentFor.
 	Pending, recent float64
-
-	Pause time.Duration // longest silence that ended by itself, decayed
 }
 
 const (
@@ -141,8 +139,6 @@ const (
 	slowWindowWeight = 0.1
 	recentFor        = 10 * time.Second
 	pendingFor       = time.Minute
-	// longestPause is the longest silence that counts as a pause.
-	longestPause = 500 * time.Millisecond
 )
 
 // Known reports whether a few latencies have been seen, Established whether their
@@ -158,7 +154,6 @@ func (u *Baseline) Fold(w *Sums, now, dt time.Duration, atOnce float64, easy boo
 	keep := decay(dt, baselineHalfLife)
 	u.Concurrency *= keep
 	u.Rate *= keep
-	u.Pause = time.Duration(float64(u.Pause) * keep)
 	u.Pending *= decay(dt, pendingFor)
 	u.recent = u.recent*decay(dt, recentFor) + w.Total
 	if easy {
@@ -190,13 +185,6 @@ func decay(dt, half time.Duration) float64 { return math.Exp2(-float64(dt) / flo
 
 // SawPending records that at least n requests were overdue while others were answered.
 func (u *Baseline) SawPending(n int64) { u.Pending = max(u.Pending, float64(n)) }
-
-// SawPause records a silence that ended by itself.
-func (u *Baseline) SawPause(d time.Duration) {
-	if d <= longestPause {
-		u.Pause = max(u.Pause, d)
-	}
-}
 
 // Forget drops the latencies, after a permanent change.
 func (u *Baseline) Forget(now time.Duration) {

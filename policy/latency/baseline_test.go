@@ -189,16 +189,6 @@ func TestTailFollowsWhatWasSeen(t *testing.T) {
 	}
 }
 
-func TestOnlyHiccupsAreLearnt(t *testing.T) {
-	var u Baseline
-	u.SawPause(400 * time.Millisecond)
-	u.SawPause(200 * time.Millisecond)
-	u.SawPause(40 * time.Second)
-	if u.Pause != 400*time.Millisecond {
-		t.Errorf("pause %v", u.Pause)
-	}
-}
-
 func BenchmarkWindowAdd(b *testing.B) {
 	var w Window
 	b.ReportAllocs()

@@ -46,7 +46,6 @@ func (b *bench) run(d time.Duration, demand int) {
 				continue
 			}
 			b.n++
-			b.l.recordRelease(began)
 			b.l.recordEnd(b.now, began, !b.bad(b.n), &b.u)
 		}
 		b.out = kept
@@ -62,7 +61,7 @@ func (b *bench) run(d time.Duration, demand int) {
 
 func TestSlowStartDoublesInTheTimeOfAResponse(t *testing.T) {
 	b := newBench(10, 100*time.Millisecond, always(100*time.Millisecond))
-	b.l.start(0, 0, &b.u)
+	b.l.start(0, &b.u)
 	for _, want := range []int64{10, 20, 40} {
 		if got := b.l.wholeLimit(); got < want*9/10 || got > want*11/10 {
 			t.Errorf("at %v: limit %d, want about %d", b.now, got, want)
@@ -74,7 +73,7 @@ func TestSlowStartDoublesInTheTimeOfAResponse(t *testing.T) {
 // It grows fast to five times the previous concurrency, and then slowly.
 func TestSlowStartEndsAtItsTop(t *testing.T) {
 	b := newBench(12, 100*time.Millisecond, always(100*time.Millisecond))
-	b.l.start(0, 0, &b.u)
+	b.l.start(0, &b.u)
 	b.run(1200*time.Millisecond, 1000)
 	if b.most < 55 || b.most > 62 {
 		t.Errorf("%d at once within 1.2 s, want 60", b.most)
@@ -92,7 +91,7 @@ func TestSlowStartEndsAtItsTop(t *testing.T) {
 // If the process has few requests, slow start goes up to the documented minimum and no further.
 func TestSlowStartOfAQuietProcess(t *testing.T) {
 	b := newBench(0.2, 100*time.Millisecond, always(100*time.Millisecond))
-	b.l.start(0, 0, &b.u)
+	b.l.start(0, &b.u)
 	if b.l.wholeLimit() != 1 {
 		t.Errorf("begins with %d", b.l.wholeLimit())
 	}
@@ -106,7 +105,7 @@ func TestSlowStartOfAQuietProcess(t *testing.T) {
 func TestSlowStartStopsWhereGoodputDoes(t *testing.T) {
 	full := func(n int) time.Duration { return max(100*time.Millisecond, time.Duration(n)*5*time.Millisecond) } // 200/s
 	b := newBench(20, 100*time.Millisecond, full)
-	b.l.start(0, 0, &b.u)
+	b.l.start(0, &b.u)
 	b.run(time.Second, 1000)
 	if b.l.starting || b.l.wholeLimit() > 50 {
 		t.Errorf("starting %v, limit %d after a second", b.l.starting, b.l.wholeLimit())
@@ -115,7 +114,7 @@ func TestSlowStartStopsWhereGoodputDoes(t *testing.T) {
 
 func TestSlowStartWithoutMemory(t *testing.T) {
 	b := &bench{time: always(10 * time.Millisecond), bad: func(int) bool { return false }}
-	b.l.start(0, 0, &b.u)
+	b.l.start(0, &b.u)
 	if b.l.wholeLimit() != startUnknown {
 		t.Errorf("begins with %d", b.l.wholeLimit())
 	}
@@ -204,14 +203,14 @@ func TestTheFirstRoundIsMeasuredWhole(t *testing.T) {
 // but no more than increases goodput.
 func TestSlowStartAnew(t *testing.T) {
 	b := newBench(0.5, 10*time.Millisecond, always(500*time.Millisecond))
-	b.l.start(0, 0, &b.u)
+	b.l.start(0, &b.u)
 	b.l.restartSlowStart(0, 0)
 	b.run(5*time.Second, 1000)
 	if b.most < 200 {
 		t.Errorf("%d at once after ten answers' time, where any number brings more goodput", b.most)
 	}
 	one := newBench(0.5, 10*time.Millisecond, func(n int) time.Duration { return time.Duration(n) * 100 * time.Millisecond })
-	one.l.start(0, 0, &one.u)
+	one.l.start(0, &one.u)
 	one.l.restartSlowStart(0, 0)
 	one.run(10*time.Second, 1000)
 	if one.most > 12 {
@@ -225,7 +224,7 @@ func TestSlowStartAnew(t *testing.T) {
 
 func TestLimitEndsWhenNobodyReachesIt(t *testing.T) {
 	b := newBench(10, 100*time.Millisecond, always(100*time.Millisecond))
-	b.l.start(0, 0, &b.u)
+	b.l.start(0, &b.u)
 	if b.l.mayEnd(time.Second, true) || b.l.nextEvent() != backoff.Forever {
 		t.Error("ends though it is reached")
 	}
@@ -240,25 +239,9 @@ func TestLimitEndsWhenNobodyReachesIt(t *testing.T) {
 	}
 }
 
-// Requests from before a slow start do not count; when they end, the allowance for them ends too.
-func TestOldOnesDoNotCount(t *testing.T) {
-	b := newBench(2, 100*time.Millisecond, always(100*time.Millisecond))
-	b.l.start(time.Second, 40, &b.u)
-	if !b.l.hasCapacity(41) || b.l.hasCapacity(42) {
-		t.Error("not two places beside forty")
-	}
-	for range 40 {
-		b.l.recordRelease(0)
-	}
-	b.l.recordRelease(0)
-	if !b.l.hasCapacity(1) || b.l.hasCapacity(2) {
-		t.Error("not two places after the forty left")
-	}
-}
-
 func TestTrickle(t *testing.T) {
 	b := newBench(2, 100*time.Millisecond, always(100*time.Millisecond))
-	b.l.start(time.Second, 0, &b.u)
+	b.l.start(time.Second, &b.u)
 	due := 300 * time.Millisecond
 	if b.l.trickle(1200*time.Millisecond, 0, due, 2) || b.l.trickle(1400*time.Millisecond, 1300*time.Millisecond, due, 2) {
 		t.Error("lets one through though something was answered lately")
@@ -327,7 +310,7 @@ func TestALimitThatFewReachStays(t *testing.T) {
 // A slow start that succeeded is no overload: if requests wait after it, the limit first goes up.
 func TestAfterASlowStartTheLimitGoesUpFirst(t *testing.T) {
 	b := newBench(2, 100*time.Millisecond, always(300*time.Millisecond))
-	b.l.start(0, 0, &b.u)
+	b.l.start(0, &b.u)
 	b.l.starting = false
 	b.l.round = round{limit: 10, good: 100, busy: 100 * 300 * time.Millisecond, took: time.Second, full: true, waits: 100}
 	if next := b.l.next(&b.u); next <= 10 {
