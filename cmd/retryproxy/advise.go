@@ -39,7 +39,7 @@ func runAdvise(ctx context.Context, c *call) error {
 	if *window != 0 && *window < leastWindow {
 		return c.usage(f, fmt.Errorf("--window: expected at least %v", leastWindow))
 	}
-	ctx, stop := c.untilSignal(ctx)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
 	if *window > 0 && terminal.Is(c.stderr) {
 		fmt.Fprintf(c.stderr, "looking at the next %v\n", *window)

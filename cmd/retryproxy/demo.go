@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
+	"syscall"
 
 	"github.com/retryproxy/retryproxy/internal/demo"
-	"github.com/retryproxy/retryproxy/internal/serve"
 )
 
 var demoCommand = command{
@@ -34,35 +35,12 @@ func runDemo(ctx context.Context, c *call) error {
 	case o.Rate < 1 || o.Rate > demo.MaxRate:
 		return c.usage(f, fmt.Errorf("--rate: expected 1 to %d", demo.MaxRate))
 	}
-	ctx, stop := c.untilSignal(ctx)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
 	return demo.Run(ctx, o)
 }
 
 // untilSignal returns a context that ends at SIGTERM or SIGINT.
-func (o *outside) untilSignal(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	if o.signals == nil {
-		return ctx, cancel
-	}
-	signals, stop := o.signals()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case s := <-signals:
-				if serve.IsEnd(s) {
-					cancel()
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return ctx, func() {
-		cancel()
-		<-ended
-		stop()
-	}
+func untilSignal(ctx context.Context) (context.Context, func()) {
+	return signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 }

@@ -39,7 +39,7 @@ func runTop(ctx context.Context, c *call) error {
 	if !terminal.Is(c.stdout) || c.getenv("TERM") == "dumb" {
 		return screen.Draw(body)
 	}
-	ctx, stop := c.untilSignal(ctx)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
 	return screen.Watch(ctx, ask, body, *every)
 }

@@ -12,26 +12,26 @@ const dashboardPath = "deploy/grafana/dashboard.json"
 // Grafana 10.4 and later). Field order is the order in the file.
 type (
 	dashboard struct {
-		UID           string    `json:"uid"`
-		Title         string    `json:"title"`
-		Description   string    `json:"description"`
-		Tags          []string  `json:"tags"`
-		SchemaVersion int       `json:"schemaVersion"`
-		Version       int       `json:"version"`
-		Editable      bool      `json:"editable"`
-		GraphTooltip  int       `json:"graphTooltip"`
-		Refresh       string    `json:"refresh"`
-		Time          timeRange `json:"time"`
-		Templating    list      `json:"templating"`
-		Annotations   list      `json:"annotations"`
-		Panels        []panel   `json:"panels"`
+		UID           string           `json:"uid"`
+		Title         string           `json:"title"`
+		Description   string           `json:"description"`
+		Tags          []string         `json:"tags"`
+		SchemaVersion int              `json:"schemaVersion"`
+		Version       int              `json:"version"`
+		Editable      bool             `json:"editable"`
+		GraphTooltip  int              `json:"graphTooltip"`
+		Refresh       string           `json:"refresh"`
+		Time          timeRange        `json:"time"`
+		Templating    list[variable]   `json:"templating"`
+		Annotations   list[annotation] `json:"annotations"`
+		Panels        []panel          `json:"panels"`
 	}
 	timeRange struct {
 		From string `json:"from"`
 		To   string `json:"to"`
 	}
-	list struct {
-		List []any `json:"list"`
+	list[T any] struct {
+		List []T `json:"list"`
 	}
 	variable struct {
 		Name       string      `json:"name"`
@@ -127,8 +127,8 @@ func dashboardJSON() ([]byte, error) {
 		GraphTooltip:  1, // a shared crosshair: what happened at the same time
 		Refresh:       "30s",
 		Time:          timeRange{From: "now-3h", To: "now"},
-		Templating:    list{List: variables()},
-		Annotations:   list{List: annotations()},
+		Templating:    list[variable]{variables()},
+		Annotations:   list[annotation]{annotations},
 		Panels:        lay(rows),
 	}
 	var b bytes.Buffer
@@ -142,8 +142,8 @@ func dashboardJSON() ([]byte, error) {
 }
 
 // variables choose what is shown; each narrows those after it.
-func variables() []any {
-	all := []any{variable{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus", Current: &current{}}}
+func variables() []variable {
+	all := []variable{{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus", Current: &current{}}}
 	for _, v := range []struct{ name, label, query string }{
 		{"namespace", "Namespace", `label_values(retryproxy_build_info, namespace)`},
 		{"job", "Job", `label_values(retryproxy_build_info{namespace=~"$namespace"}, job)`},
@@ -161,17 +161,15 @@ func variables() []any {
 }
 
 // annotations mark in every graph when an upstream went down and when new settings came into use.
-func annotations() []any {
-	return []any{
-		annotation{
-			Name: "breaker opened", Datasource: source, Enable: true, IconColor: "red", TitleFormat: "{{upstream}} is down ({{by}})",
-			Expr: `sum by (upstream, by) (increase(retryproxy_breaker_opened_total{` + byUpstream + `}[$__rate_interval])) > 0`,
-		},
-		annotation{
-			Name: "new settings", Datasource: source, Enable: true, IconColor: "blue", TitleFormat: "new settings in {{instance}}",
-			Expr: `changes(retryproxy_config_last_reload_success_timestamp_seconds{` + byProcess + `}[$__rate_interval]) > 0`,
-		},
-	}
+var annotations = []annotation{
+	{
+		Name: "breaker opened", Datasource: source, Enable: true, IconColor: "red", TitleFormat: "{{upstream}} is down ({{by}})",
+		Expr: `sum by (upstream, by) (increase(retryproxy_breaker_opened_total{` + byUpstream + `}[$__rate_interval])) > 0`,
+	},
+	{
+		Name: "new settings", Datasource: source, Enable: true, IconColor: "blue", TitleFormat: "new settings in {{instance}}",
+		Expr: `changes(retryproxy_config_last_reload_success_timestamp_seconds{` + byProcess + `}[$__rate_interval]) > 0`,
+	},
 }
 
 // Sizes on Grafana's grid of 24 columns.

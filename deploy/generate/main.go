@@ -36,25 +36,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	switch {
 	case *queries:
-		return printed(stdout, stderr, func() (string, error) {
-			dashboard, err := dashboardJSON()
-			if err != nil {
-				return "", err
-			}
-			return queriesAsRules(dashboard)
-		})
+		return printed(stdout, stderr, queriesAsRules(), nil)
 	case *tests:
-		return printed(stdout, stderr, func() (string, error) {
-			tests, err := os.ReadFile(filepath.Join(root, queriesTests))
-			if err != nil {
-				return "", err
-			}
-			page, err := os.ReadFile(filepath.Join(root, queriesPage))
-			if err != nil {
-				return "", err
-			}
-			return queryTests(string(tests), string(page))
-		})
+		text, err := testsOf(root)
+		return printed(stdout, stderr, text, err)
 	}
 	files, err := generate(root)
 	if err == nil {
@@ -67,9 +52,21 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// printed prints what of returns.
-func printed(stdout, stderr io.Writer, of func() (string, error)) int {
-	text, err := of()
+// testsOf returns the tests of the documentation below root.
+func testsOf(root string) (string, error) {
+	tests, err := os.ReadFile(filepath.Join(root, queriesTests))
+	if err != nil {
+		return "", err
+	}
+	page, err := os.ReadFile(filepath.Join(root, queriesPage))
+	if err != nil {
+		return "", err
+	}
+	return queryTests(string(tests), string(page))
+}
+
+// printed prints a text or an error.
+func printed(stdout, stderr io.Writer, text string, err error) int {
 	if err == nil {
 		_, err = io.WriteString(stdout, text)
 	}

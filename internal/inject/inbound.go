@@ -49,12 +49,13 @@ func (p *pod) injectInbound() error {
 	if err := validate(env); err != nil {
 		return err
 	}
-	c := p.sidecar(inboundName, env, port{"rp-admin", admin})
+	ports := []port{{"rp-admin", admin}}
 	if !app.isReferenced() {
-		c.Ports = append([]port{{"rp-http", listen}}, c.Ports...)
+		ports = []port{{"rp-http", listen}, {"rp-admin", admin}}
 	}
+	c := p.sidecar(inboundName, env, ports...)
 	if p.native() {
-		c.Lifecycle = &lifecycle{PreStop: &handler{exec("drain")}}
+		put(c, "lifecycle", fromYAML(drainHookYAML))
 	}
 	p.delayShutdown(app, admin)
 	p.describeMeshPorts(app.number, listen)

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -31,7 +32,7 @@ func entry(n *yaml.Node, key string) (int, *yaml.Node) {
 
 // text returns a scalar's value, "" for anything else.
 func text(n *yaml.Node) string {
-	if n == nil || n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+	if isNull(n) || n.Kind != yaml.ScalarNode {
 		return ""
 	}
 	return n.Value
@@ -65,6 +66,15 @@ func put(n *yaml.Node, key string, value *yaml.Node) {
 	n.Content = append(n.Content, str(key), value)
 }
 
+// remove removes a key of a mapping.
+func remove(n *yaml.Node, key string) {
+	if i, _ := entry(n, key); i >= 0 {
+		n.Content = slices.Delete(n.Content, i, i+2)
+	}
+}
+
+func isNull(n *yaml.Node) bool { return n == nil || n.Tag == "!!null" }
+
 // within returns the mapping or sequence at the key. It is created if it is missing or null.
 func within(n *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
 	if _, v := entry(n, key); v != nil && v.Kind == kind {
@@ -85,6 +95,15 @@ func build(v any) *yaml.Node {
 		panic(err) // only our own structs are passed
 	}
 	return n
+}
+
+// fromYAML returns a node of a text of ours.
+func fromYAML(text string) *yaml.Node {
+	var n yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
+		panic(err)
+	}
+	return n.Content[0]
 }
 
 // maxNodes limits the size of a document after aliases are expanded. The largest real workloads

@@ -35,80 +35,76 @@ const (
 	outboundEnd  = 5 * time.Second
 )
 
-const (
-	userID      = 65532
-	probePeriod = 5 // seconds
-)
+// sidecarYAML is the container with every key that one may have, in the usual order. The termination
+// message shows the reason of a failed start in kubectl describe.
+const sidecarYAML = `
+name:
+image:
+imagePullPolicy:
+restartPolicy: Always
+env:
+ports:
+startupProbe:
+  exec:
+    command: [/retryproxy, health]
+  periodSeconds: 1
+  timeoutSeconds: 3
+  failureThreshold: 60
+readinessProbe:
+  exec:
+    command: [/retryproxy, health]
+  periodSeconds: 5
+  timeoutSeconds: 3
+  failureThreshold: 2
+livenessProbe:
+  exec:
+    command: [/retryproxy, health, --live]
+  periodSeconds: 10
+  timeoutSeconds: 3
+  failureThreshold: 6
+lifecycle:
+resources:
+  requests:
+    cpu:
+    memory:
+  limits:
+    memory:
+terminationMessagePolicy: FallbackToLogsOnError
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+  seccompProfile:
+    type: RuntimeDefault
+volumeMounts:
+  - name: retryproxy-config
+    mountPath: /etc/retryproxy
+    readOnly: true
+`
 
-// The container as YAML, in the usual order.
-type (
-	container struct {
-		Name            string          `yaml:"name"`
-		Image           string          `yaml:"image"`
-		ImagePullPolicy string          `yaml:"imagePullPolicy,omitempty"`
-		RestartPolicy   string          `yaml:"restartPolicy,omitempty"`
-		Env             []Setting       `yaml:"env"`
-		Ports           []port          `yaml:"ports"`
-		StartupProbe    probe           `yaml:"startupProbe"`
-		ReadinessProbe  probe           `yaml:"readinessProbe"`
-		LivenessProbe   probe           `yaml:"livenessProbe"`
-		Lifecycle       *lifecycle      `yaml:"lifecycle,omitempty"`
-		Resources       resources       `yaml:"resources"`
-		MessagePolicy   string          `yaml:"terminationMessagePolicy"`
-		SecurityContext securityContext `yaml:"securityContext"`
-		VolumeMounts    []mount         `yaml:"volumeMounts,omitempty"`
-	}
-	port struct {
-		Name          string `yaml:"name"`
-		ContainerPort int    `yaml:"containerPort"`
-	}
-	probe struct {
-		Exec             command `yaml:"exec"`
-		PeriodSeconds    int     `yaml:"periodSeconds"`
-		TimeoutSeconds   int     `yaml:"timeoutSeconds"`
-		FailureThreshold int     `yaml:"failureThreshold"`
-	}
-	command struct {
-		Command []string `yaml:"command,flow"`
-	}
-	handler struct {
-		Exec command `yaml:"exec"`
-	}
-	lifecycle struct {
-		PostStart *handler `yaml:"postStart,omitempty"`
-		PreStop   *handler `yaml:"preStop,omitempty"`
-	}
-	resources struct {
-		Requests map[string]string `yaml:"requests"`
-		Limits   map[string]string `yaml:"limits"`
-	}
-	securityContext struct {
-		RunAsNonRoot             bool         `yaml:"runAsNonRoot"`
-		RunAsUser                int          `yaml:"runAsUser"`
-		RunAsGroup               int          `yaml:"runAsGroup"`
-		AllowPrivilegeEscalation bool         `yaml:"allowPrivilegeEscalation"`
-		ReadOnlyRootFilesystem   bool         `yaml:"readOnlyRootFilesystem"`
-		Capabilities             capabilities `yaml:"capabilities"`
-		SeccompProfile           seccomp      `yaml:"seccompProfile"`
-	}
-	capabilities struct {
-		Drop []string `yaml:"drop,flow"`
-	}
-	seccomp struct {
-		Type string `yaml:"type"`
-	}
-	volume struct {
-		Name      string    `yaml:"name"`
-		ConfigMap configMap `yaml:"configMap"`
-	}
-	configMap struct {
-		Name string `yaml:"name"`
-	}
-	mount struct {
-		Name      string `yaml:"name"`
-		MountPath string `yaml:"mountPath"`
-		ReadOnly  bool   `yaml:"readOnly"`
-	}
+const volumeYAML = `
+name: retryproxy-config
+configMap:
+  name:
+`
+
+// The hooks of sidecars: an inbound one drains when the Pod begins to terminate, and one that is an
+// ordinary container delays the start of the others until it is ready.
+const (
+	drainHookYAML = `
+preStop:
+  exec:
+    command: [/retryproxy, drain]
+`
+	waitHookYAML = `
+postStart:
+  exec:
+    command: [/retryproxy, wait, --timeout, 60s]
+`
 )
 
 // Setting is an environment variable of the sidecar.
@@ -117,36 +113,33 @@ type Setting struct {
 	Value string `yaml:"value"`
 }
 
-func exec(args ...string) command { return command{append([]string{"/retryproxy"}, args...)} }
+// port is a port of a container.
+type port struct {
+	Name          string `yaml:"name"`
+	ContainerPort int    `yaml:"containerPort"`
+}
 
 // sidecar returns a container with what both sides have in common.
-func (o *Options) sidecar(name string, env []Setting, admin port) container {
-	c := container{
-		Name:            name,
-		Image:           o.Image,
-		ImagePullPolicy: o.PullPolicy,
-		Env:             env,
-		Ports:           []port{admin},
-		StartupProbe:    probe{exec("health"), 1, 3, 60},
-		ReadinessProbe:  probe{exec("health"), probePeriod, 3, 2},
-		LivenessProbe:   probe{exec("health", "--live"), 2 * probePeriod, 3, 6},
-		Resources: resources{
-			Requests: map[string]string{"cpu": o.CPURequest, "memory": o.MemoryRequest},
-			Limits:   map[string]string{"memory": o.MemoryLimit},
-		},
-		MessagePolicy: "FallbackToLogsOnError", // shows the reason of a failed start in kubectl describe
-		SecurityContext: securityContext{
-			RunAsNonRoot: true, RunAsUser: userID, RunAsGroup: userID, ReadOnlyRootFilesystem: true,
-			Capabilities: capabilities{[]string{"ALL"}}, SeccompProfile: seccomp{"RuntimeDefault"},
-		},
+func (o *Options) sidecar(name string, env []Setting, ports ...port) *yaml.Node {
+	c := fromYAML(sidecarYAML)
+	put(c, "name", str(name))
+	put(c, "image", str(o.Image))
+	put(c, "imagePullPolicy", str(o.PullPolicy))
+	put(c, "env", build(env))
+	put(c, "ports", build(ports))
+	resources := get(c, "resources")
+	put(get(resources, "requests"), "cpu", str(o.CPURequest))
+	put(get(resources, "requests"), "memory", str(o.MemoryRequest))
+	put(get(resources, "limits"), "memory", str(o.MemoryLimit))
+	if o.PullPolicy == "" {
+		remove(c, "imagePullPolicy")
 	}
-	if o.native() {
-		c.RestartPolicy = "Always"
-	} else {
-		c.Lifecycle = &lifecycle{PostStart: &handler{exec("wait", "--timeout", "60s")}}
+	if !o.native() {
+		remove(c, "restartPolicy")
+		put(c, "lifecycle", fromYAML(waitHookYAML))
 	}
-	if o.ConfigMap != "" {
-		c.VolumeMounts = []mount{{volumeName, "/etc/retryproxy", true}}
+	if o.ConfigMap == "" {
+		remove(c, "volumeMounts")
 	}
 	return c
 }
@@ -154,7 +147,10 @@ func (o *Options) sidecar(name string, env []Setting, admin port) container {
 // add puts the sidecar before all others of its kind, because native sidecars start in list order,
 // and so do containers with a postStart hook. Only those of a mesh stay before it: the sidecar
 // needs their network from its start to its end.
-func (p *pod) add(c container) {
+func (p *pod) add(c *yaml.Node) {
+	if isNull(get(c, "lifecycle")) {
+		remove(c, "lifecycle")
+	}
 	key := "containers"
 	if p.native() {
 		key = "initContainers"
@@ -166,7 +162,7 @@ func (p *pod) add(c container) {
 			at = i + 1
 		}
 	}
-	list.Content = slices.Insert(list.Content, at, build(c))
+	list.Content = slices.Insert(list.Content, at, c)
 	if p.ConfigMap != "" {
 		p.addVolume(p.spec)
 	}
@@ -179,7 +175,9 @@ func (o *Options) addVolume(spec *yaml.Node) {
 			return
 		}
 	}
-	volumes.Content = append(volumes.Content, build(volume{volumeName, configMap{o.ConfigMap}}))
+	v := fromYAML(volumeYAML)
+	put(get(v, "configMap"), "name", str(o.ConfigMap))
+	volumes.Content = append(volumes.Content, v)
 }
 
 // common returns the variables that both sides get.

@@ -240,7 +240,7 @@ func TestReachOfARandomStrategy(t *testing.T) {
 			t.Errorf("%s: %v, expected %v", what, c[0], c[1])
 		}
 	}
-	if !r.Random || r.Late.Low < 0 || r.Late.Low >= r.Late.Mean || r.Late.High <= r.Late.Mean || r.Late.High > 2 {
+	if !r.random() || r.Late.Low < 0 || r.Late.Low >= r.Late.Mean || r.Late.High <= r.Late.Mean || r.Late.High > 2 {
 		t.Errorf("%+v", r)
 	}
 	if again := reach(b, o); !reflect.DeepEqual(again, r) {

@@ -23,15 +23,13 @@ type Reach struct {
 	// Noticed is when the first retry at or after T begins: a recovery at T is noticed then. Late is
 	// the difference.
 	Noticed, Late Spread
-	// Random means that the fields are means and quantiles of many draws.
-	Random bool
 }
 
 // Spread is a random number: its mean; 95 % of values are at least Low, and 95 % at most High.
 type Spread struct{ Mean, Low, High float64 }
 
 const (
-	walks     = 2000      // drawn if the strategy is random
+	walks     = 2000
 	maxSteps  = 100_000   // of one walk
 	maxDrawn  = 4_000_000 // steps of all walks, for a fast response
 	quantile  = 0.05
@@ -39,7 +37,7 @@ const (
 )
 
 func reach(b backoff.Strategy, o Options) *Reach {
-	r := &drawing{Rand: rand.New(rand.NewPCG(o.Seed, reachSeed))}
+	r := rand.New(rand.NewPCG(o.Seed, reachSeed))
 	var all [5][]float64
 	for steps := 0; len(all[0]) < walks && steps < maxDrawn; {
 		w, ok := walkTo(b, o, r)
@@ -50,25 +48,14 @@ func reach(b backoff.Strategy, o Options) *Reach {
 		for i, v := range []float64{float64(w.begun), w.last.Seconds(), w.wait.Seconds(), w.noticed.Seconds(), (w.noticed - o.Elapsed).Seconds()} {
 			all[i] = append(all[i], v)
 		}
-		if r.drawn == 0 {
-			break
-		}
 	}
-	return &Reach{
-		Retries: spread(all[0]), LastBegan: spread(all[1]), NextWait: spread(all[2]), Noticed: spread(all[3]), Late: spread(all[4]),
-		Random: r.drawn > 0,
-	}
+	return &Reach{Retries: spread(all[0]), LastBegan: spread(all[1]), NextWait: spread(all[2]), Noticed: spread(all[3]), Late: spread(all[4])}
 }
 
-// drawing counts draws, to detect a strategy without randomness.
-type drawing struct {
-	*rand.Rand
-	drawn int
+// random reports whether the answers are means and quantiles of different draws.
+func (r *Reach) random() bool {
+	return r.NextWait.Low != r.NextWait.High || r.Noticed.Low != r.Noticed.High
 }
-
-func (d *drawing) Int64N(n int64) int64 { d.drawn++; return d.Rand.Int64N(n) }
-func (d *drawing) Float64() float64     { d.drawn++; return d.Rand.Float64() }
-func (d *drawing) NormFloat64() float64 { d.drawn++; return d.Rand.NormFloat64() }
 
 // walked is the result of one random walk.
 type walked struct {

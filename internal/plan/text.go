@@ -160,7 +160,7 @@ func (p *printer) recovery(plan *Plan, t time.Duration) {
 	for i := range plan.Lines {
 		l := &plan.Lines[i]
 		rows = append(rows, l.Reach.row(l.Label))
-		random = random || l.Reach.Random
+		random = random || l.Reach.random()
 	}
 	text.Columns(p.w, rows, true)
 	if random {
