@@ -23,16 +23,15 @@ func workloads(t *testing.T) string {
 }
 
 // What inject prints is decoded strictly and passes the API server's
-// validation, for each kind, both sides, and clusters old and new; the settings
+// validation, for each kind and both sides; the settings
 // in it are accepted by the proxy.
 func TestInjectedManifestsAreValid(t *testing.T) {
 	for name, flags := range map[string][]string{
-		"inbound":                 {"--only", "web,db,agent,set,single"},
-		"outbound":                {"--outbound-env", "API_URL"},
-		"both":                    {"--inbound", "--outbound-env", "API_URL", "--only", "web,db,agent,set,single"},
-		"outbound host":           {"--outbound-host", "api.internal:9000=https://api.example.com"},
-		"settings":                {"--outbound-env", "API_URL", "--set", "MAX_RETRIES=5", "--set", "RETRYPROXY_PROFILE=batch"},
-		"without native sidecars": {"--kubernetes", "1.28", "--outbound-env", "API_URL", "--only", "web,db,agent,set"},
+		"inbound":       {"--only", "web,db,agent,set,single"},
+		"outbound":      {"--outbound-env", "API_URL"},
+		"both":          {"--inbound", "--outbound-env", "API_URL", "--only", "web,db,agent,set,single"},
+		"outbound host": {"--outbound-host", "api.internal:9000=https://api.example.com"},
+		"settings":      {"--outbound-env", "API_URL", "--set", "MAX_RETRIES=5", "--set", "RETRYPROXY_PROFILE=batch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"--image", "registry.example/retryproxy:1.0.0"}, flags...)

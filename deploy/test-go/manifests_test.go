@@ -331,49 +331,28 @@ func TestSidecarOutlivesTheApplication(t *testing.T) {
 
 // The application behind an inbound sidecar is not told to end before the sidecar has drained: its hook asks the admin port.
 func TestInboundApplicationOutlastsTheDrain(t *testing.T) {
-	for _, directory := range []string{"inbound", "no-native-sidecars/inbound"} {
-		all := objects(t, k8s+"/overlays/"+directory)
-		spec := &find[*appsv1.Deployment](t, all, "web").Spec.Template.Spec
-		var delay time.Duration
-		var admin string
-		var hook *corev1.HTTPGetAction
-		for _, c := range containers(spec) {
-			if isProxy(c) {
-				_, values := settingsOf(t, all, spec, c)
-				delay, admin = drainOf(t, values, "DELAY", 0), values["RETRYPROXY_ADMIN_LISTEN"]
-				continue
-			}
-			hook = c.Lifecycle.PreStop.HTTPGet
-		}
-		if delay < 5*time.Second || hook == nil || hook.Path != "/drained" || ":"+hook.Port.String() != admin {
-			t.Errorf("%s: the drain delay is %v, the application's hook %+v, the admin port %s", directory, delay, hook, admin)
-		}
-	}
-}
-
-// Without native sidecars the order in the list is the order of the start, and the hook holds up the rest.
-func TestOrdinaryContainerComesFirst(t *testing.T) {
-	for _, side := range []string{"inbound", "outbound"} {
-		spec := find[*appsv1.Deployment](t, objects(t, k8s+"/overlays/no-native-sidecars/"+side), "web").Spec.Template.Spec
-		first := spec.Containers[0]
-		if len(spec.InitContainers) > 0 || !isProxy(first) || first.RestartPolicy != nil || len(spec.Containers) != 2 {
-			t.Errorf("%s: %d init containers, first container %s", side, len(spec.InitContainers), first.Name)
-		}
-		if first.Lifecycle == nil || first.Lifecycle.PostStart == nil || !slices.Contains(first.Lifecycle.PostStart.Exec.Command, "wait") {
-			t.Errorf("%s: nothing holds up the application", side)
-		}
-	}
-	all := objects(t, k8s+"/overlays/no-native-sidecars/outbound")
+	all := objects(t, k8s+"/overlays/inbound")
 	spec := &find[*appsv1.Deployment](t, all, "web").Spec.Template.Spec
-	if _, values := settingsOf(t, all, spec, spec.Containers[0]); drainOf(t, values, "DELAY", 0) < 20*time.Second {
-		t.Error("an outbound sidecar that ends with the application leaves it alone at its end")
+	var delay time.Duration
+	var admin string
+	var hook *corev1.HTTPGetAction
+	for _, c := range containers(spec) {
+		if isProxy(c) {
+			_, values := settingsOf(t, all, spec, c)
+			delay, admin = drainOf(t, values, "DELAY", 0), values["RETRYPROXY_ADMIN_LISTEN"]
+			continue
+		}
+		hook = c.Lifecycle.PreStop.HTTPGet
+	}
+	if delay < 5*time.Second || hook == nil || hook.Path != "/drained" || ":"+hook.Port.String() != admin {
+		t.Errorf("the drain delay is %v, the application's hook %+v, the admin port %s", delay, hook, admin)
 	}
 }
 
 // What a Service sends arrives at a retryproxy.
 func TestServicesTargetTheProxy(t *testing.T) {
 	for directory, name := range map[string][2]string{
-		"inbound": {"web", "web"}, "no-native-sidecars/inbound": {"web", "web"}, "gateway": {"retryproxy-gateway", "retryproxy-gateway"},
+		"inbound": {"web", "web"}, "gateway": {"retryproxy-gateway", "retryproxy-gateway"},
 	} {
 		all := objects(t, k8s+"/overlays/"+directory)
 		service := find[*corev1.Service](t, all, name[0])

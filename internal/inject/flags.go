@@ -3,8 +3,6 @@ package inject
 import (
 	"errors"
 	"flag"
-	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -24,10 +22,6 @@ func (o *Options) CommandFlags(f *flag.FlagSet) {
 func (o *Options) clusterFlags(f *flag.FlagSet) {
 	f.StringVar(&o.Image, "image", o.Image, "`image` of the sidecar, as your cluster pulls it")
 	f.StringVar(&o.PullPolicy, "pull-policy", o.PullPolicy, "Always, IfNotPresent or Never")
-	f.Func("kubernetes", fmt.Sprintf("oldest `version` of Kubernetes that the result has to run on; before 1.%d the sidecar is an ordinary container (default 1.%d)", nativeSince, o.Kubernetes), func(s string) (err error) {
-		o.Kubernetes, err = parseMinor(s)
-		return err
-	})
 	addList(f, "set", "`NAME=VALUE` of a setting of every sidecar, with or without RETRYPROXY_; may be repeated", &o.Settings, whole, parseSetting)
 	addList(f, "set-inbound", "`NAME=VALUE`: the same for inbound sidecars only", &o.InboundSettings, whole, parseSetting)
 	addList(f, "set-outbound", "`NAME=VALUE`: the same for outbound sidecars only", &o.OutboundSettings, whole, parseSetting)
@@ -78,13 +72,3 @@ func fields(s string) []string {
 }
 
 func asIs(s string) (string, error) { return s, nil }
-
-// parseMinor returns the 30 of 1.30.
-func parseMinor(s string) (int, error) {
-	text, found := strings.CutPrefix(s, "1.")
-	n, err := strconv.Atoi(text)
-	if !found || err != nil || n < 20 {
-		return 0, errors.New("expected a version such as 1.30")
-	}
-	return n, nil
-}

@@ -54,9 +54,7 @@ func (p *pod) injectInbound() error {
 		ports = []port{{"rp-http", listen}, {"rp-admin", admin}}
 	}
 	c := p.sidecar(inboundName, env, ports...)
-	if p.native() {
-		put(c, "lifecycle", fromYAML(drainHookYAML))
-	}
+	put(c, "lifecycle", fromYAML(drainHookYAML))
 	p.delayShutdown(app, admin)
 	p.describeMeshPorts(app.number, listen)
 	p.add(c)

@@ -109,7 +109,7 @@ func (p *pod) describeMesh() {
 		p.note("set RETRYPROXY_LAYERED_RETRIES=%s in the ConfigMap %s: then retries by %s are not retried again", layeredRetries, p.ConfigMap, m.name)
 	}
 	for _, c := range items(get(p.spec, "containers")) {
-		if text(get(c, "name")) == m.proxy && p.native() {
+		if text(get(c, "name")) == m.proxy {
 			p.note("container %s is not a native sidecar: it may end before retryproxy has drained. Configure %s to make it one", m.proxy, m.name)
 		}
 	}

@@ -110,36 +110,31 @@ func TestLayeredRetriesAreTheUsersToSet(t *testing.T) {
 func TestTheMeshStaysBeforeTheSidecar(t *testing.T) {
 	for _, c := range []struct {
 		name, initContainers, containers string
-		kubernetes                       int
-		key                              string
 		want                             string
 	}{
-		{"Istio", "{name: istio-init}, {name: istio-proxy, restartPolicy: Always}, {name: migrate}", "", 30,
-			"initContainers", "istio-init istio-proxy retryproxy-out retryproxy-in migrate"},
-		{"Linkerd", "{name: migrate}, {name: linkerd-init}, {name: linkerd-proxy, restartPolicy: Always}", "", 30,
-			"initContainers", "migrate linkerd-init linkerd-proxy retryproxy-out retryproxy-in"},
-		{"Istio's proxy as an ordinary container", "{name: istio-init}, {name: migrate}", ", {name: istio-proxy}", 30,
-			"initContainers", "istio-init retryproxy-out retryproxy-in migrate"},
-		{"before native sidecars", "{name: istio-init}", ", {name: istio-proxy}", 28,
-			"containers", "shop istio-proxy retryproxy-out retryproxy-in"},
-		{"no mesh", "{name: migrate}", "", 30, "initContainers", "retryproxy-out retryproxy-in migrate"},
+		{"Istio", "{name: istio-init}, {name: istio-proxy, restartPolicy: Always}, {name: migrate}", "",
+			"istio-init istio-proxy retryproxy-out retryproxy-in migrate"},
+		{"Linkerd", "{name: migrate}, {name: linkerd-init}, {name: linkerd-proxy, restartPolicy: Always}", "",
+			"migrate linkerd-init linkerd-proxy retryproxy-out retryproxy-in"},
+		{"Istio's proxy as an ordinary container", "{name: istio-init}, {name: migrate}", ", {name: istio-proxy}",
+			"istio-init retryproxy-out retryproxy-in migrate"},
+		{"no mesh", "{name: migrate}", "", "retryproxy-out retryproxy-in migrate"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := both()
-			o.Kubernetes = c.kubernetes
 			r, err := Stream([]byte(beside(shopLabel, c.initContainers, c.containers)), o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var names []string
-			for _, n := range items(get(podOf(string(r.Output)).spec, c.key)) {
+			for _, n := range items(get(podOf(string(r.Output)).spec, "initContainers")) {
 				names = append(names, text(get(n, "name")))
 			}
 			if got := strings.Join(names, " "); got != c.want {
 				t.Errorf("%s\nwant %s", got, c.want)
 			}
 			warned := slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.Contains(n.Text, "istio-proxy is not a native sidecar") })
-			if want := strings.Contains(c.containers, "istio-proxy") && c.kubernetes >= nativeSince; warned != want {
+			if want := strings.Contains(c.containers, "istio-proxy"); warned != want {
 				t.Errorf("warned of a proxy that ends early: %v, want %v: %v", warned, want, r.Notes)
 			}
 		})

@@ -18,7 +18,6 @@ import (
 type Options struct {
 	Image      string
 	PullPolicy string // "" leaves it to Kubernetes
-	Kubernetes int    // minor version of the oldest cluster to support
 
 	Inbound          bool
 	InboundPort      string // the application's, by name or number
@@ -49,13 +48,8 @@ type HostAlias struct {
 
 // Default returns the options if nothing is requested.
 func Default(image string) Options {
-	return Options{Image: image, PullPolicy: "IfNotPresent", Kubernetes: 30, CPURequest: "50m", MemoryRequest: "32Mi", MemoryLimit: "128Mi"}
+	return Options{Image: image, PullPolicy: "IfNotPresent", CPURequest: "50m", MemoryRequest: "32Mi", MemoryLimit: "128Mi"}
 }
-
-// nativeSince is the first minor version of Kubernetes that enables native sidecars by default.
-const nativeSince = 29
-
-func (o *Options) native() bool { return o.Kubernetes >= nativeSince }
 
 func (o *Options) outbound() bool { return len(o.OutboundEnv)+len(o.OutboundHosts) > 0 }
 

@@ -122,14 +122,8 @@ func (p *pod) outboundEnv(remotes []remote, admin int) []Setting {
 	if len(names) > 0 {
 		env = append(append(env, Setting{"RETRYPROXY_ROUTES", strings.Join(names, ",")}), routes...)
 	}
-	end := []Setting{{"RETRYPROXY_DRAIN_TIMEOUT", outboundEnd.String()}}
-	if !p.native() {
-		// Sidecar and application get SIGTERM at the same time, and the application may still call out.
-		end = append(end, Setting{"RETRYPROXY_DRAIN_DELAY", (drainDelay + drainTimeout).String()})
-		p.note("before Kubernetes 1.29 the Pod takes %v to terminate, because the sidecar cannot know when the application has ended", drainDelay+drainTimeout)
-		p.raiseGracePeriod()
-	}
-	return merged(env, end, p.mesh.settings(&p.Options), p.Settings, p.OutboundSettings)
+	env = append(env, Setting{"RETRYPROXY_DRAIN_TIMEOUT", outboundEnd.String()})
+	return merged(env, p.mesh.settings(&p.Options), p.Settings, p.OutboundSettings)
 }
 
 // routeName returns a name of letters and digits that is not taken.
@@ -154,11 +148,9 @@ func routeName(s string, taken []string) string {
 // the sidecar.
 func (p *pod) variables(name string) []*yaml.Node {
 	containers := p.applications()
-	if p.native() { // it runs before they start
-		for _, c := range items(get(p.spec, "initContainers")) {
-			if n := text(get(c, "name")); n != inboundName && n != outboundName && (p.Container == "" || n == p.Container) {
-				containers = append(containers, c)
-			}
+	for _, c := range items(get(p.spec, "initContainers")) { // the sidecar runs before they start
+		if n := text(get(c, "name")); n != inboundName && n != outboundName && (p.Container == "" || n == p.Container) {
+			containers = append(containers, c)
 		}
 	}
 	var found []*yaml.Node

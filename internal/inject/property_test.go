@@ -58,7 +58,6 @@ func randomScene(r *rand.Rand) scene {
 	for range r.IntN(3) {
 		s.services = append(s.services, pick(r, either, either, strconv.Itoa(s.ports[len(s.ports)-1].number)))
 	}
-	s.options.Kubernetes = pick(r, 28, 29, 30, 33)
 	s.options.Inbound = r.IntN(2) == 0
 	s.options.InboundPort = pick(r, "", either)
 	s.options.ServiceElsewhere = r.IntN(3) == 0

@@ -92,20 +92,12 @@ configMap:
   name:
 `
 
-// The hooks of sidecars: an inbound one drains when the Pod begins to terminate, and one that is an
-// ordinary container delays the start of the others until it is ready.
-const (
-	drainHookYAML = `
+// drainHookYAML makes an inbound sidecar drain when the Pod begins to terminate.
+const drainHookYAML = `
 preStop:
   exec:
     command: [/retryproxy, drain]
 `
-	waitHookYAML = `
-postStart:
-  exec:
-    command: [/retryproxy, wait, --timeout, 60s]
-`
-)
 
 // Setting is an environment variable of the sidecar.
 type Setting struct {
@@ -134,28 +126,20 @@ func (o *Options) sidecar(name string, env []Setting, ports ...port) *yaml.Node 
 	if o.PullPolicy == "" {
 		remove(c, "imagePullPolicy")
 	}
-	if !o.native() {
-		remove(c, "restartPolicy")
-		put(c, "lifecycle", fromYAML(waitHookYAML))
-	}
 	if o.ConfigMap == "" {
 		remove(c, "volumeMounts")
 	}
 	return c
 }
 
-// add puts the sidecar before all others of its kind, because native sidecars start in list order,
-// and so do containers with a postStart hook. Only those of a mesh stay before it: the sidecar
-// needs their network from its start to its end.
+// add puts the sidecar, a native one, before all other init containers, because they start in list
+// order. Only those of a mesh stay before it: the sidecar needs their network from its start to its
+// end.
 func (p *pod) add(c *yaml.Node) {
 	if isNull(get(c, "lifecycle")) {
 		remove(c, "lifecycle")
 	}
-	key := "containers"
-	if p.native() {
-		key = "initContainers"
-	}
-	list := within(p.spec, key, yaml.SequenceNode)
+	list := within(p.spec, "initContainers", yaml.SequenceNode)
 	at := 0
 	for i, other := range list.Content {
 		if p.mesh.owns(other) {

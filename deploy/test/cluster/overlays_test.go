@@ -45,8 +45,6 @@ func TestOverlaysGetReadyInARestrictedNamespace(t *testing.T) {
 	}{
 		{"inbound", "web", "web"},
 		{"outbound", "web", ""},
-		{"no-native-sidecars/inbound", "web", "web"},
-		{"no-native-sidecars/outbound", "web", ""},
 		{"gateway", "retryproxy-gateway", "retryproxy-gateway"},
 		{"monitoring/podmonitor", "", ""},
 		{"monitoring/rules", "", ""},
