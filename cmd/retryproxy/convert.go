@@ -13,42 +13,75 @@ import (
 
 var convertCommand = command{
 	name:    "convert",
-	args:    "-f FILE [--partial]",
-	summary: "convert HTTPRoutes of the Kubernetes Gateway API to a configuration file",
-	details: `Reads HTTPRoutes, retry budgets (XBackendTrafficPolicy) and Backends of Envoy Gateway,
-and prints the settings that mean the same as a YAML configuration file. FILE is YAML
-or JSON, with one object, several documents or a list; - is standard input:
+	args:    "[-f FILE [--partial]]",
+	summary: "print settings, or HTTPRoutes of the Kubernetes Gateway API, as a YAML configuration file",
+	details: `Prints the settings of the environment, and of the files that RETRYPROXY_CONFIG_FILE and
+RETRYPROXY_HTTPROUTE_FILE name, as a YAML configuration file. 'retryproxy check' checks
+the values.
+
+With -f, reads HTTPRoutes, retry budgets (XBackendTrafficPolicy) and Backends of Envoy
+Gateway instead, and prints the settings that mean the same. FILE is YAML or JSON, with
+one object, several documents or a list; - is standard input:
 
   kubectl get httproute -o yaml | retryproxy convert -f - >retryproxy.yaml
 
 What has no equivalent is an error and listed, each with its place. With --partial the
 rest is printed: a match or a rule is left out, never approximated.
-
-RETRYPROXY_HTTPROUTE_FILE lets retryproxy read such a file itself. docs/how-to/gateway-api.md
-says what carries over.`,
+docs/how-to/gateway-api.md says what carries over.`,
 	run: runConvert,
+}
+
+var schemaCommand = command{
+	name:    "schema",
+	summary: "print the JSON Schema of the YAML configuration file",
+	details: `An editor completes names and marks mistakes with it:
+
+  retryproxy schema >retryproxy.schema.json
+  # the first line of retryproxy.yaml:
+  # yaml-language-server: $schema=retryproxy.schema.json`,
+	run: runSchema,
+}
+
+func runSchema(_ context.Context, c *call) error {
+	if _, err := c.parse(c.flags(), 0); err != nil {
+		return err
+	}
+	_, err := c.stdout.Write(config.Schema())
+	return err
 }
 
 func runConvert(_ context.Context, c *call) error {
 	f := c.flags()
-	file := f.String("f", "", "`file` to read, - for standard input")
+	file := f.String("f", "", "`file` of HTTPRoutes to read, - for standard input")
 	partial := f.Bool("partial", false, "print what has an equivalent, and list the rest on standard error")
 	if _, err := c.parse(f, 0); err != nil {
 		return err
 	}
-	if *file == "" {
-		return c.usage(f, errors.New("expected -f FILE"))
+	if *file != "" {
+		return c.convertHTTPRoutes(*file, *partial)
 	}
-	content, err := c.content(*file)
-	if err != nil {
-		return fmt.Errorf("%s: %w", *file, err)
+	if *partial {
+		return c.usage(f, errors.New("--partial needs -f"))
 	}
-	made, problems := config.ConvertHTTPRoutes(content, *file)
+	content, problems := config.YAML(c.env)
 	if err := problems.Err(); err != nil {
 		return err
 	}
-	c.tellLost(made.Lost, *partial)
-	if len(made.Lost) > 0 && !*partial {
+	_, err := c.stdout.Write(content)
+	return err
+}
+
+func (c *call) convertHTTPRoutes(file string, partial bool) error {
+	content, err := c.content(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	made, problems := config.ConvertHTTPRoutes(content, file)
+	if err := problems.Err(); err != nil {
+		return err
+	}
+	c.tellLost(made.Lost, partial)
+	if len(made.Lost) > 0 && !partial {
 		return fmt.Errorf("%w %w", errReported, config.ErrInvalid)
 	}
 	if made.NeedsUpstream {

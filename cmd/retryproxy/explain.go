@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
-	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/explain"
 	"github.com/retryproxy/retryproxy/internal/text"
 )
@@ -46,14 +44,13 @@ func runExplain(_ context.Context, c *call) error {
 	if len(rest) != 2 {
 		return c.usage(f, errors.New("expected METHOD and URL"))
 	}
-	s, problems := config.Load(c.env)
 	head, err := explain.RequestHead(rest[0], rest[1], header, *proxied)
 	if err != nil {
 		return c.usage(f, err)
 	}
-	if problems.Err() != nil {
-		text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
-		return fmt.Errorf("%w %w", errReported, config.ErrInvalid)
+	s, err := c.settings()
+	if err != nil {
+		return err
 	}
 	v, err := explain.Explain(s, head, *listener, *model)
 	if err != nil {

@@ -86,7 +86,7 @@ type call struct {
 // it.
 func commands() []command {
 	return []command{
-		serveCommand, checkCommand, configCommand, convertCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, quitCommand, percentCommand, topCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, manCommand,
+		serveCommand, checkCommand, convertCommand, schemaCommand, explainCommand, planCommand, simulateCommand, healthCommand, waitCommand, drainCommand, quitCommand, percentCommand, topCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, manCommand,
 	}
 }
 
@@ -224,4 +224,19 @@ func (c *call) usage(f *flag.FlagSet, err error) error {
 
 func (c *call) usageLine() string {
 	return strings.TrimSpace("Usage: retryproxy " + c.command.name + " " + c.command.args)
+}
+
+// settings returns the settings of the environment, or an error after it has printed what is wrong.
+func (c *call) settings() (*config.Settings, error) {
+	s, problems := config.Load(c.env)
+	if problems.Err() != nil {
+		return nil, c.invalid(problems)
+	}
+	return s, nil
+}
+
+// invalid prints the problems of the settings, and returns an error that says so.
+func (c *call) invalid(problems config.Problems) error {
+	text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
+	return fmt.Errorf("%w %w", errReported, config.ErrInvalid)
 }

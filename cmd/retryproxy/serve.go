@@ -29,14 +29,8 @@ func runServe(ctx context.Context, c *call) error {
 	}
 	err := serve.Run(ctx, serve.Options{Env: c.env, Getenv: c.getenv, Stderr: c.stderr, Build: build(), Signals: c.signals})
 	if wrong := config.ProblemsOf(err); wrong != nil {
-		return c.notStarted(wrong)
+		err = c.invalid(wrong)
+		fmt.Fprintf(c.stderr, "retryproxy: not started: %s; docs/reference/settings.md lists the settings\n", text.Plural(len(wrong.Errors()), "error"))
 	}
 	return err
-}
-
-// notStarted prints what prevents the start.
-func (c *call) notStarted(problems config.Problems) error {
-	text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
-	fmt.Fprintf(c.stderr, "retryproxy: not started: %s; docs/reference/settings.md lists the settings\n", text.Plural(len(problems.Errors()), "error"))
-	return fmt.Errorf("%w %w", errReported, config.ErrInvalid)
 }

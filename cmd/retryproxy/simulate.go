@@ -161,10 +161,9 @@ func (c *call) routes(named list) ([]*config.Route, error) {
 	if len(named) == 0 {
 		return nil, nil
 	}
-	s, problems := config.Load(c.env)
-	if problems.Err() != nil {
-		text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
-		return nil, fmt.Errorf("%w %w", errReported, config.ErrInvalid)
+	s, err := c.settings()
+	if err != nil {
+		return nil, err
 	}
 	var routes []*config.Route
 	for name := range strings.SplitSeq(named.String(), ",") {

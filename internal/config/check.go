@@ -179,22 +179,16 @@ func (c *checker) routes() {
 // matcherOf returns the variable of a wrong rule, and its value: that of the wrong matcher,
 // or of the first one that the route has.
 func (s *Settings) matcherOf(wrong *route.RuleError) (variable, value string) {
-	for i := range s.Routes {
-		r := &s.Routes[i]
-		if r.Name != wrong.Rule {
-			continue
-		}
-		m := &r.Matcher
-		for _, each := range []struct{ key, field, value string }{
-			{"PATH", "Path", m.Path}, {"HOST", "Host", m.Host}, {"METHODS", "Methods", strings.Join(m.Methods, ",")},
-			{"HEADER", "Header", m.Header}, {"MODEL", "Model", m.Model}, {"LISTEN", "Listen", r.listenMatcher()},
-		} {
-			if each.value != "" && (wrong.Field == each.field || wrong.Field == "") {
-				return routePrefix(r.Name) + each.key, each.value
-			}
+	r := s.Find(wrong.Rule)
+	if r == nil {
+		return Prefix + "ROUTES", ""
+	}
+	for _, v := range r.MatcherValues() {
+		if wrong.Field == "" || strings.EqualFold(wrong.Field, v.Key) {
+			return routePrefix(r.Name) + v.Key, v.Text
 		}
 	}
-	return Prefix + "ROUTES", ""
+	return r.Blame("LISTEN"), string(r.Listen)
 }
 
 func (r *Route) hasMatcher() bool {
@@ -204,13 +198,6 @@ func (r *Route) hasMatcher() bool {
 
 // ownListen reports whether the route has an address of its own.
 func (r *Route) ownListen() bool { return r.parent != nil && r.own["LISTEN"] != "" }
-
-func (r *Route) listenMatcher() string {
-	if !r.ownListen() {
-		return ""
-	}
-	return string(r.Listen)
-}
 
 // Match returns the route's matchers for package route. The main listener has no name
 // there. A route without matchers, which is only a fallback, matches nothing.

@@ -70,8 +70,8 @@ routes:
     max_retries: 5
 ` + "```" + `
 
-` + "`retryproxy config convert`" + ` prints the settings of the environment in this form, and
-` + "`retryproxy config schema`" + ` prints the JSON Schema with which an editor completes names and marks
+` + "`retryproxy convert`" + ` prints the settings of the environment in this form, and
+` + "`retryproxy schema`" + ` prints the JSON Schema with which an editor completes names and marks
 mistakes ([retryproxy.schema.json](retryproxy.schema.json)).
 
 Any other file holds lines ` + "`NAME=VALUE`" + `. Lines that begin with ` + "`#`" + ` are comments. Within single quotes,

@@ -6,6 +6,7 @@
 package strategy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -113,28 +114,22 @@ func find(key string) *option {
 	return nil
 }
 
-func duration(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return 0, errors.New("expected a duration above 0 with its unit, such as 250ms, 10s or 2m")
-	}
-	return d, nil
-}
+var (
+	duration = above0("a duration above 0 with its unit, such as 250ms, 10s or 2m", time.ParseDuration)
+	number   = above0("a number above 0", func(text string) (float64, error) { return strconv.ParseFloat(text, 64) })
+	count    = above0("a whole number above 0", strconv.Atoi)
+)
 
-func number(text string) (float64, error) {
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(v > 0) {
-		return 0, errors.New("expected a number above 0")
+// above0 returns a parser that rejects what is not above 0, with an error that describes what is
+// expected.
+func above0[T cmp.Ordered](expected string, parse func(string) (T, error)) func(string) (T, error) {
+	return func(text string) (T, error) {
+		var zero T
+		if v, err := parse(text); err == nil && v > zero {
+			return v, nil
+		}
+		return zero, errors.New("expected " + expected)
 	}
-	return v, nil
-}
-
-func count(text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return 0, errors.New("expected a whole number above 0")
-	}
-	return n, nil
 }
 
 func yesOrNo(text string) (bool, error) {
