@@ -7,12 +7,12 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 
 	"github.com/retryproxy/retryproxy/internal/companion"
@@ -114,22 +114,14 @@ func (j *job) do(stdin io.Reader, stdout io.Writer) error {
 	return nil
 }
 
-// write writes the output of draw to a file, completely or not at all: if drawing fails, an
-// existing file stays.
+// write writes the output of draw to a file. If drawing fails, an existing file stays.
 func write(path string, stdout io.Writer, draw func(io.Writer) error) error {
 	if path == "-" {
 		return draw(stdout)
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
+	var drawn bytes.Buffer
+	if err := draw(&drawn); err != nil {
 		return err
 	}
-	err = errors.Join(draw(file), file.Chmod(0o644), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(file.Name()))
-	}
-	return err
+	return os.WriteFile(path, drawn.Bytes(), 0o644) //nolint:gosec // a picture is for everybody
 }

@@ -17,12 +17,7 @@ const (
 // the file each time, so a new token applies at once. It returns an error if the file cannot be
 // read, or if the token has fewer than 16 or more than 4096 bytes.
 func AdminToken(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxAdminToken+1))
+	text, err := readAtMost(file, maxAdminToken+1)
 	if err != nil {
 		return "", err
 	}
@@ -31,4 +26,14 @@ func AdminToken(file string) (string, error) {
 		return "", fmt.Errorf("the file must have a token of %d to %d bytes", minAdminToken, maxAdminToken)
 	}
 	return token, nil
+}
+
+// readAtMost returns the first n bytes of a file, which may be a device.
+func readAtMost(file string, n int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	return io.ReadAll(io.LimitReader(f, n))
 }

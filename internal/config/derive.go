@@ -73,20 +73,13 @@ func (r *Route) fillBackoff() {
 	if r.BackoffBase == 0 {
 		r.BackoffBase = atMost(d.Base, r.BackoffMax)
 	}
-	orDefault(&r.BackoffFactor, d.Factor)
-	orDefault(&r.BackoffJitter, d.Jitter)
-	orDefault(&r.BackoffSpread, d.Spread)
-	orDefault(&r.BackoffRatio, d.Ratio)
-	orDefault(&r.BackoffSlots, d.Slots)
+	r.BackoffFactor = cmp.Or(r.BackoffFactor, d.Factor)
+	r.BackoffJitter = cmp.Or(r.BackoffJitter, d.Jitter)
+	r.BackoffSpread = cmp.Or(r.BackoffSpread, d.Spread)
+	r.BackoffRatio = cmp.Or(r.BackoffRatio, d.Ratio)
+	r.BackoffSlots = cmp.Or(r.BackoffSlots, d.Slots)
 	if r.BackoffMax == 0 && d.Max != 0 {
 		r.BackoffMax = max(d.Max, r.BackoffBase)
-	}
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
 	}
 }
 

@@ -3,8 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -134,12 +132,7 @@ func readHeaders(file string) ([]HeaderField, error) {
 	if file == "" {
 		return nil, nil
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxSetHeaders+1))
+	text, err := readAtMost(file, maxSetHeaders+1)
 	switch {
 	case err != nil:
 		return nil, err

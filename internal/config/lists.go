@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
@@ -43,19 +44,10 @@ func parseRouteNames(text string) (RouteNames, error) {
 // String is the inverse of parseRouteNames.
 func (n RouteNames) String() string { return strings.Join(n, ",") }
 
-func isRouteName(s string) bool {
-	for part := range strings.SplitSeq(s, "-") {
-		if part == "" {
-			return false
-		}
-		for i := range len(part) {
-			if !isAlphanumeric(part[i]) {
-				return false
-			}
-		}
-	}
-	return len(s) <= maxRouteName
-}
+// routeName matches names of letters and digits, with dashes between them.
+var routeName = regexp.MustCompile(`^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$`)
+
+func isRouteName(s string) bool { return len(s) <= maxRouteName && routeName.MatchString(s) }
 
 // routePrefix returns the prefix of the names of a route's variables.
 func routePrefix(name string) string { return Prefix + "ROUTE_" + configfile.RouteWord(name) + "_" }

@@ -1,9 +1,9 @@
 package config
 
 import (
-	"cmp"
+	"errors"
 	"maps"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
@@ -77,9 +77,14 @@ func addFile(vars variables, problems *Problems) (from origins) {
 		from.yamlFile, from.environ = path, maps.Clone(vars)
 	}
 	pairs, err := configfile.Read(path)
-	if err != nil {
-		addFileErrors(err, problems, variable, path)
-		from.unread = len(pairs) == 0
+	from.unread = err != nil && len(pairs) == 0
+	for _, each := range joined(err) {
+		var at *configfile.LineError
+		if errors.As(each, &at) {
+			problems.add(Problem{Variable: variable, Place: placeOf(path, at.Line), Message: at.Err.Error()})
+		} else {
+			problems.errorf(variable, path, "%v", each)
+		}
 	}
 	fromFile := variables{}
 	from.files = map[string]origin{}
@@ -100,19 +105,6 @@ func addFile(vars variables, problems *Problems) (from origins) {
 	return from
 }
 
-// addFileErrors adds the errors of reading the file at path, one per line of err. variable names the
-// file.
-func addFileErrors(err error, problems *Problems, variable, path string) {
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		place, message := placed(cmp.Or(path, variable), line)
-		if place != "" {
-			problems.add(Problem{Variable: variable, Place: place, Message: message})
-			continue
-		}
-		problems.errorf(variable, path, "%s", message)
-	}
-}
-
 // sorted holds the variables by scope. Keys are without prefix.
 type sorted struct {
 	global variables            // Global and Shared
@@ -128,12 +120,7 @@ func sortVariables(vars variables, problems *Problems) *sorted {
 	for _, name := range out.list {
 		out.routes[configfile.RouteWord(name)] = variables{}
 	}
-	names := make([]string, 0, len(vars))
-	for name := range vars {
-		names = append(names, name)
-	}
-	sort.Strings(names) // for a stable order of messages
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(vars)) { // for a stable order of messages
 		if owners := out.owners(name); len(owners) > 1 {
 			problems.errorf(Prefix+"ROUTES", vars[Prefix+"ROUTES"], "%s could set %s of one route or %s of another; rename one of them", name, owners[0].key, owners[1].key)
 			continue

@@ -79,8 +79,7 @@ func (o *origins) locate(problems Problems) {
 var variableInText = regexp.MustCompile(Prefix + `[A-Z0-9_]*[A-Z0-9]=?`)
 
 // inYAML replaces variables in a message about variable by what a YAML file calls them. yamlKey is what
-// it calls variable. One with a
-// value that is not of the file stays, since the environment sets it.
+// it calls variable. One with a value that is not of the file stays, since the environment sets it.
 func (o *origins) inYAML(message, variable, yamlKey string) string {
 	route := ""
 	if key := strings.TrimPrefix(variable, Prefix); isRouteVariable(variable) {
@@ -105,20 +104,6 @@ func (o *origins) inYAML(message, variable, yamlKey string) string {
 		}
 		return name
 	})
-}
-
-// lineOfError matches an error that begins with a line's number.
-var lineOfError = regexp.MustCompile(`^line (\d+): `)
-
-// placed returns the place in the file at path that an error about it names, "" if it names none,
-// and the rest of the error.
-func placed(path, message string) (place, rest string) {
-	m := lineOfError.FindStringSubmatch(message)
-	if m == nil {
-		return "", message
-	}
-	line, _ := strconv.Atoi(m[1]) // digits
-	return placeOf(path, line), message[len(m[0]):]
 }
 
 // Place returns where a file sets the variable, as file:line. It returns "" if no file does.

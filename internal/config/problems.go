@@ -19,21 +19,20 @@ type Problem struct {
 // String returns one line: RETRYPROXY_MAX_RETRIES="many": expected a whole number. For a setting of a
 // YAML file it is retryproxy.yaml:12: max_retries: "many": expected a whole number.
 func (p Problem) String() string {
+	place, name, equals := "", p.Variable, "="
+	if p.Place != "" {
+		place, name = p.Place+": ", p.Key
+		if p.Key != p.Variable {
+			equals = ": "
+		}
+	}
 	switch {
-	case p.Place == "":
-	case p.Key == "":
-		return p.Place + ": " + p.Message
+	case name == "":
+		return place + p.Message
 	case p.Value == "":
-		return p.Place + ": " + p.Key + ": " + p.Message
-	case p.Key != p.Variable:
-		return fmt.Sprintf("%s: %s: %q: %s", p.Place, p.Key, p.Value, p.Message)
-	default:
-		return fmt.Sprintf("%s: %s=%q: %s", p.Place, p.Key, p.Value, p.Message)
+		return place + name + ": " + p.Message
 	}
-	if p.Value == "" {
-		return p.Variable + ": " + p.Message
-	}
-	return fmt.Sprintf("%s=%q: %s", p.Variable, p.Value, p.Message)
+	return fmt.Sprintf("%s%s%s%q: %s", place, name, equals, p.Value, p.Message)
 }
 
 // Problems is a list of problems, in the order in which they were found.

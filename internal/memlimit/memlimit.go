@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -68,7 +69,7 @@ func Limit(root string) int64 {
 		switch {
 		case parts[0] == "0" && parts[1] == "":
 			lowest = min(lowest, walk(filepath.Join(root, "sys/fs/cgroup"), parts[2], "memory.max"))
-		case hasController(parts[1], "memory"):
+		case slices.Contains(strings.Split(parts[1], ","), "memory"):
 			lowest = min(lowest, walk(filepath.Join(root, "sys/fs/cgroup/memory"), parts[2], "memory.limit_in_bytes"))
 		}
 	}
@@ -80,15 +81,6 @@ func Limit(root string) int64 {
 
 // noLimit is a bound: version 1 represents "no limit" as a number close to 2^63.
 const noLimit = 1 << 60
-
-func hasController(list, name string) bool {
-	for controller := range strings.SplitSeq(list, ",") {
-		if controller == name {
-			return true
-		}
-	}
-	return false
-}
 
 // walk returns the lowest limit from the group up to the root, since each applies to everything
 // below. In a container the path may not exist, but the root does.

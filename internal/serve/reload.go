@@ -14,20 +14,16 @@ func (a *app) reload(why string) {
 	old := a.inForce.Load()
 	s, problems := config.Load(a.options.Env)
 	kept := s.KeepFrom(old.settings)
-	if bad := problems.Errors(); len(bad) > 0 {
-		a.refuse(why, linesOf(bad))
+	if err := problems.Err(); err != nil {
+		a.refuse(why, err)
 		return
 	}
 	c, err := a.configure(s)
 	if err == nil {
 		err = a.proxy.Reload(c)
 	}
-	if wrong := config.ProblemsOf(err); wrong != nil {
-		a.refuse(why, linesOf(wrong))
-		return
-	}
 	if err != nil {
-		a.refuse(why, strings.Split(err.Error(), "\n"))
+		a.refuse(why, err)
 		return
 	}
 	a.inForce.Store(&inForce{settings: s, problems: problems, config: c})
@@ -45,18 +41,22 @@ func (a *app) reload(why string) {
 
 // refuse keeps the old configuration. The files are checked again only when they change, so
 // each bad version is reported once.
-func (a *app) refuse(why string, errs []string) {
+func (a *app) refuse(why string, err error) {
 	a.metrics.ConfigLoaded(false, time.Now())
-	for _, line := range errs {
+	lines := linesOf(err)
+	for _, line := range lines {
 		a.log.Error("configuration: " + line)
 	}
-	a.log.Error("configuration refused; the previous one stays in force", zap.String("why", why), zap.Int("errors", len(errs)))
+	a.log.Error("configuration refused; the previous one stays in force", zap.String("why", why), zap.Int("errors", len(lines)))
 }
 
-func linesOf(problems config.Problems) []string {
-	var lines []string
-	for _, p := range problems {
+// linesOf returns a line for each error that err joins.
+func linesOf(err error) (lines []string) {
+	for _, p := range config.ProblemsOf(err).Errors() {
 		lines = append(lines, p.String())
+	}
+	if lines == nil { // not a problem of the settings
+		return strings.Split(err.Error(), "\n")
 	}
 	return lines
 }

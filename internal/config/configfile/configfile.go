@@ -41,8 +41,8 @@ func IsYAML(path string) bool {
 func RouteWord(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
 
 // Read reads the file at path. The pairs are in the order of the file, no name occurs
-// twice. The error reports every bad line by number, one per line of its text, and never
-// contains a value; the pairs of the other lines are returned with it.
+// twice. The error joins a LineError for every bad line, and never contains a value; the pairs of
+// the other lines are returned with it.
 func Read(path string) ([]Pair, error) {
 	content, err := Text(path)
 	if err != nil {
@@ -99,5 +99,13 @@ func (p *pairs) add(name, value, shown string, line int) {
 }
 
 func (p *pairs) wrong(line int, format string, args ...any) {
-	p.errs = append(p.errs, fmt.Errorf("line %d: %w", line, fmt.Errorf(format, args...)))
+	p.errs = append(p.errs, &LineError{line, fmt.Errorf(format, args...)})
 }
+
+// LineError is an error of one line of a file, from 1.
+type LineError struct {
+	Line int
+	Err  error
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }

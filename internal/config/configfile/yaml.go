@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -60,12 +61,24 @@ var advice = strings.NewReplacer(
 	"found character that cannot start any token", "found character that cannot start any token; indent with spaces, not with tabs, and quote a value that begins with @ or a backtick",
 )
 
+// lineOfError matches the beginning of the library's errors.
+var lineOfError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
 // syntaxError returns the library's error without quotes from the file.
 func syntaxError(err error) error {
-	if strings.Contains(err.Error(), "unknown anchor") {
+	text := err.Error()
+	if strings.Contains(text, "unknown anchor") {
 		return errors.New("an alias stands for nothing; put quotes around a value that begins with *")
 	}
-	return errors.New(advice.Replace(strings.TrimPrefix(err.Error(), "yaml: ")))
+	begin := lineOfError.FindStringSubmatch(text)
+	if begin == nil {
+		return err
+	}
+	plain := errors.New(advice.Replace(strings.TrimPrefix(text, begin[0])))
+	if line, err := strconv.Atoi(begin[1]); err == nil {
+		return &LineError{line, plain}
+	}
+	return plain
 }
 
 // addSettings adds the settings of a mapping. prefix is the prefix of their variables, and path of
