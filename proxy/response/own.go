@@ -110,12 +110,6 @@ func (w *Writer) EndGRPCCall() error {
 	return w.Flush()
 }
 
-// NotGRPC reports whether a gRPC client does not understand resp, because something in front of
-// the service sent it.
-func (w *Writer) NotGRPC(resp *http1.Response) bool {
-	return w.r.GRPC && !forward.IsGRPC(resp.Get(http1.ContentType))
-}
-
 // InPlaceOf responds to a gRPC call in place of resp, which is not gRPC.
 func (w *Writer) InPlaceOf(resp *http1.Response, o policy.Outcome) (int, policy.Outcome) {
 	text := fmt.Sprintf("the upstream answered with HTTP status %d and no gRPC", resp.Status)

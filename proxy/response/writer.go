@@ -64,6 +64,12 @@ func (w *Writer) Framing(f http1.Framing) http1.Framing {
 	return http1.Framing{Kind: http1.BodyChunked}
 }
 
+// NotGRPC reports whether a gRPC client does not understand resp, because something in front of
+// the service sent it.
+func (w *Writer) NotGRPC(resp *http1.Response) bool {
+	return w.r.GRPC && !forward.IsGRPC(resp.Get(http1.ContentType))
+}
+
 // appendHeaders appends the headers of an upstream's response with the framing f.
 func (w *Writer) appendHeaders(dst []byte, resp *http1.Response, f http1.Framing, reason string) []byte {
 	o := forward.ResponseOptions{
