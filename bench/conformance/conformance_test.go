@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
 var (
@@ -74,20 +72,21 @@ func TestCheckFindsSecondReadings(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
-	record(t, "requests.txt", requestFamilies, request)
+	p := start(t, program(t))
+	record(t, "requests.txt", requestFamilies, func(c *testCase) verdict { return request(p.addr, p.origin, c) })
 }
 
 func TestResponses(t *testing.T) {
-	record(t, "responses.txt", responseFamilies, response)
+	p := start(t, program(t))
+	record(t, "responses.txt", responseFamilies, func(c *testCase) verdict { return response(p.addr, p.origin, c) })
 }
 
-// record judges every case and compares its result with testdata.
-func record(t *testing.T, name string, table []family, show func(p *proxy, c *testCase) verdict) {
+// record judges every case and compares what became of it with testdata.
+func record(t *testing.T, name string, table []family, show func(c *testCase) verdict) {
 	t.Helper()
 	var b strings.Builder
-	list := cases(table)
-	for i, v := range showAll(t, list, show) {
-		c := list[i]
+	for _, c := range cases(table) {
+		v := show(&c)
 		if fault := judge(&c, &v); fault != "" {
 			t.Errorf("%s: %s\n  %.300q\n  statuses %v, reached the other side: %.300q", c.id, fault, c.raw, v.statuses, v.got)
 		}
@@ -112,24 +111,6 @@ func record(t *testing.T, name string, table []family, show func(p *proxy, c *te
 			t.Fatalf("%s line %d differs; if it is meant so, run with -update:\n%s", path, i+1, line)
 		}
 	}
-}
-
-// atOnce is how many proxies share the cases. Most of the time is spent waiting for a proxy that waits for more.
-const atOnce = 8
-
-// showAll shows each case to one of atOnce proxies, each with an upstream of its own.
-func showAll(t *testing.T, list []testCase, show func(p *proxy, c *testCase) verdict) []verdict {
-	t.Helper()
-	all, verdicts := make([]*proxy, atOnce), make([]verdict, len(list))
-	for i := range all {
-		all[i] = start(t, program(t))
-	}
-	rig.Parallel(atOnce, atOnce, func(n int) {
-		for i := n; i < len(list); i += atOnce {
-			verdicts[i] = show(all[n], &list[i])
-		}
-	})
-	return verdicts
 }
 
 // judge says what is wrong with a verdict; "" for nothing.

@@ -91,14 +91,13 @@ type verdict struct {
 	text     string   // in short: "forwarded", "refused 400", "closed", "cut"
 }
 
-// request shows a request to the proxy.
-func request(p *proxy, c *testCase) verdict {
-	addr, o := p.addr, p.origin
+// request shows a request to the proxy at addr, in front of o.
+func request(addr string, o *origin, c *testCase) verdict {
 	method, _, _ := strings.Cut(c.raw, " ")
 	v := verdict{statuses: rig.Statuses(exchange(addr, c.raw+probe), method)}
 	for _, s := range o.take() {
-		if problem := CheckRequest(s.raw); problem != "" && v.problem == "" {
-			v.problem = problem
+		if p := CheckRequest(s.raw); p != "" && v.problem == "" {
+			v.problem = p
 		}
 		if s.path == "/probe" {
 			continue
@@ -122,9 +121,8 @@ func request(p *proxy, c *testCase) verdict {
 	return v
 }
 
-// response lets the upstream respond to a GET through the proxy with a case.
-func response(p *proxy, c *testCase) (v verdict) {
-	addr, o := p.addr, p.origin
+// response lets the upstream answer a GET through the proxy at addr with a case.
+func response(addr string, o *origin, c *testCase) (v verdict) {
 	o.say(c.raw)
 	defer o.say(usual)
 	answer := exchange(addr, "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")

@@ -50,10 +50,10 @@ func TestPeers(t *testing.T) {
 		p := s.start(t, path)
 		for i, show := range []func() []verdict{
 			func() []verdict {
-				return all(requestFamilies, func(c *testCase) verdict { return request(p, c) })
+				return all(requestFamilies, func(c *testCase) verdict { return request(p.addr, p.origin, c) })
 			},
 			func() []verdict {
-				return all(responseFamilies, func(c *testCase) verdict { return response(p, c) })
+				return all(responseFamilies, func(c *testCase) verdict { return response(p.addr, p.origin, c) })
 			},
 		} {
 			sections[i] = append(sections[i], show())
