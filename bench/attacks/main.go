@@ -13,6 +13,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,15 @@ func main() { rig.Main("attacks", run) }
 // leastForMemory is the shortest duration of an attack on the memory. During the first seconds the
 // attackers' connecting takes the cores, and the wait of a bystander means nothing.
 const leastForMemory = 10 * time.Second
+
+// abreast returns how many attacks run at a time. Short ones mostly wait for processes to start and to settle.
+// The others' waiting times are worth reading only if an attack is alone.
+func abreast(lasts time.Duration) int {
+	if lasts < leastForMemory {
+		return 3
+	}
+	return 1
+}
 
 // attacks returns the attacks that the time is long enough for.
 func attacks(lasts time.Duration) []attack {
@@ -64,17 +74,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	bed := &rig.Bed{}
 	defer bed.End()
 	upstream := bed.Serve(echoing(usual()))
+	results, errs := make([]*result, len(chosen)), make([]error, len(chosen))
+	rig.Parallel(abreast(o.lasts), len(chosen), func(i int) {
+		if errs[i] = ctx.Err(); errs[i] == nil {
+			results[i], errs[i] = chosen[i].run(ctx, o, upstream)
+		}
+		fmt.Fprintf(stderr, "attacks: %s: done\n", chosen[i].name)
+	})
 	var found error
 	title := ""
-	for _, a := range chosen {
+	for i, a := range chosen {
 		if now := a.title(); now != title {
 			title = now
 			fmt.Fprint(stdout, title)
 		}
-		r, err := a.run(ctx, o, upstream)
-		if err == nil {
-			err = ctx.Err()
-		}
+		r, err := results[i], cmp.Or(errs[i], ctx.Err())
 		if errors.As(err, new(rig.Impossible)) {
 			fmt.Fprintf(stderr, "attacks: NOT RUN: %s: %v\n", a.name, err)
 			continue
