@@ -23,6 +23,7 @@ func shown(b *tab, words string) (with, without int) {
 }
 
 func TestFiltersOfTheRequestsAreInTheFragment(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	stop := p.drive(t, usual...)
@@ -58,6 +59,7 @@ func TestFiltersOfTheRequestsAreInTheFragment(t *testing.T) {
 
 // A fragment can come from anybody.
 func TestFragmentIsTextOnly(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	p.ask(t, "/broken/", "")

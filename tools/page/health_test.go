@@ -19,6 +19,7 @@ func (b *tab) hide(hidden bool) {
 const icon = `document.querySelector('link[rel=icon]').getAttribute('href')`
 
 func TestTitleSaysWhichHostHowItIs(t *testing.T) {
+	t.Parallel()
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +59,7 @@ func TestTitleSaysWhichHostHowItIs(t *testing.T) {
 
 // During an outage nothing fails at first, so queued requests must be visible.
 func TestQueuedRequestsAreSeenAtTheTop(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	p.ask(t, "/", "")
@@ -79,6 +81,7 @@ func TestQueuedRequestsAreSeenAtTheTop(t *testing.T) {
 
 // A rate limit also queues requests without an outage.
 func TestQueueingIsSaidWithoutAnOutage(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, append(environment(u), "RETRYPROXY_RATE_LIMIT=1/s", "RETRYPROXY_RATE_LIMIT_WAIT=10s")...)
 	b := open(t, p, 1280, 900, "light")

@@ -8,6 +8,7 @@ import (
 )
 
 func TestTimesAreInTheBrowsersZoneAndHaveUTC(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, append(environment(u), "RETRYPROXY_QUEUE_TIMEOUT=1s")...)
 	p.ask(t, "/broken/", "")
@@ -33,6 +34,7 @@ func TestTimesAreInTheBrowsersZoneAndHaveUTC(t *testing.T) {
 }
 
 func TestTimesOfOtherDaysHaveTheirDate(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, environment(startUpstream(t))...)
 	b := open(t, p, 1280, 900, "light")
 	const of = `import('/page/moment.js').then((m) => { window.made = m.moment(Date.UTC(2026, 0, 2, 21, 4, 5)).textContent }); true`

@@ -27,6 +27,7 @@ const (
 )
 
 func TestPhoneNeedsFewerThanThreeScreens(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	environ, traffic := manyRoutes(u, 11)
 	p := startProxy(t, environ...)
@@ -49,6 +50,7 @@ var summaries = []string{"#failed tbody .unfold > summary", "#upstreams .unfold 
 
 // What is hidden on a phone can be unfolded, and a wide screen shows it at once.
 func TestDetailsAreShownOnDemand(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	p.drive(t, usual...)
@@ -88,6 +90,7 @@ func TestDetailsAreShownOnDemand(t *testing.T) {
 
 // An unfolded row stays unfolded when new ones arrive.
 func TestUnfoldedRowStaysUnfolded(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	p.ask(t, "/broken/first", "the-first")

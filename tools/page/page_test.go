@@ -59,6 +59,7 @@ func TestPageShowsWhatGoesOn(t *testing.T) {
 }
 
 func TestPausedPageStandsStill(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	p.drive(t, usual...)
@@ -76,6 +77,7 @@ func TestPausedPageStandsStill(t *testing.T) {
 }
 
 func TestOpenBreakerIsSaidAndSeen(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	p.drive(t, usual...)
@@ -99,6 +101,7 @@ func TestOpenBreakerIsSaidAndSeen(t *testing.T) {
 }
 
 func TestKeyboardReachesEverything(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	p.drive(t, usual...)
@@ -125,6 +128,7 @@ func TestKeyboardReachesEverything(t *testing.T) {
 
 // Every drawing and table has a description, headings are in order, and ids are unique.
 func TestReaderFindsItsWay(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	p.drive(t, usual...)
@@ -162,6 +166,7 @@ const contrast = `(() => {
 const contrastRatio = `JSON.parse(` + contrast + `).ratio`
 
 func TestTextHasContrastAndFits(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	p.drive(t, usual...)
@@ -184,6 +189,7 @@ func TestTextHasContrastAndFits(t *testing.T) {
 
 // The content security policy prevents injected markup and inline scripts.
 func TestPolicyForbidsMarkupAndInlineScript(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	b := open(t, p, 1280, 900, "light")

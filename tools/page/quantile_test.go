@@ -3,6 +3,7 @@ package page
 import "testing"
 
 func TestQuantileOfFewRequestsSaysSo(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	ask := func(times int) {

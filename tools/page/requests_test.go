@@ -27,6 +27,7 @@ func (p *proxy) ask(t *testing.T, path, id string) string {
 }
 
 func TestFailedRowHasTheRequestIDAndTheError(t *testing.T) {
+	t.Parallel()
 	u := startUpstream(t)
 	p := startProxy(t, environment(u)...)
 	made := p.ask(t, "/broken/made", "")
