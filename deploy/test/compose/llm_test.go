@@ -16,7 +16,7 @@ func TestLanguageModelStack(t *testing.T) {
 	engine.Asked(t, "compose")
 	const (
 		bucket  = 24_000 // tokens: 80 prompts of 300
-		prompts = 120
+		prompts = 90
 		every   = 9 // of so many requests one is overloaded
 	)
 	s := up(t, "llm.yml", "prompts", []string{"golang", "redis"},
