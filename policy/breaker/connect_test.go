@@ -146,3 +146,14 @@ func TestTimeoutsCloseAsSilence(t *testing.T) {
 	}
 	d.want(HalfOpen, OpenedByStall)
 }
+
+// A connection may fail slowly, for example because the upstream's queue of connections is full, while
+// requests on others are answered all the time.
+func TestASlowDialBesideConnectionsThatWorkOpensNothing(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(5*time.Second, 50, 10*time.Millisecond)
+	d.acquire()
+	d.serve(3*time.Second, 50, 10*time.Millisecond)
+	d.end(0, AttemptEnd{Kind: DialFailed})
+	d.want(Closed, OpenedByNothing)
+}

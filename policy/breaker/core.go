@@ -105,7 +105,7 @@ func (g *core) recordSuccess(p Permit, now time.Duration, e AttemptEnd) {
 		g.limiter.recordEnd(now, p.at, true, &g.baseline)
 	}
 	g.counters.fresh.Add(now - p.at)
-	if g.recovery.recordResponse(p.at, now, g.breaker.state == SlowStart, &g.baseline) {
+	if g.recovery.recordResponse(p.at, now, &g.baseline) {
 		g.becameSlower(&g.recovery.seen, now)
 	}
 }
@@ -175,7 +175,7 @@ func (g *core) recordEndNotClosed(p Permit, now time.Duration, e AttemptEnd) {
 // tripBreaker opens the breaker. With NoBreaker it can only bind the limit.
 func (g *core) tripBreaker(now time.Duration, why OpenedBy) {
 	if g.options.NoBreaker {
-		if g.options.ConcurrencyLimit == ConcurrencyLimitAdaptive && !g.limiter.bound && (why == OpenedByFailing || why == OpenedByStall) {
+		if g.limiter.mayBind() && (why == OpenedByFailing || why == OpenedByStall) {
 			g.bindLimit(now, g.counters.inFlight())
 		}
 		return

@@ -139,7 +139,7 @@ func (w *fuzzed) taken(p Permit, v Verdict, before State) {
 		}
 		w.doubted = w.now
 	}
-	if v == VerdictGo && w.fixed > 0 && state.InFlight > w.fixed {
+	if v == VerdictGo && w.fixed > 0 && state.InFlight-state.Abandoned > w.fixed {
 		w.t.Fatalf("%d in flight, limit %d", state.InFlight, w.fixed)
 	}
 	if p.Probe() != (v == VerdictProbe) {

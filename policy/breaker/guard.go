@@ -82,7 +82,7 @@ func New(o Options) *Guard {
 	o.FixedLimit = max(1, min(o.FixedLimit, maxFixed))
 	g := &Guard{options: o}
 	g.core.counters, g.core.options, g.core.eventAt = &g.counters, &g.options, backoff.Forever
-	g.core.limiter.mode, g.core.limiter.fixed, g.core.limiter.countAbandoned = o.ConcurrencyLimit, int64(o.FixedLimit), o.NoBreaker
+	g.core.limiter.options = &g.options
 	g.core.connections.lastAcceptAt.Store(-1)
 	g.core.connections.servedAt = -1
 	g.core.breaker.activeProbe = o.ActiveProbe
@@ -347,7 +347,6 @@ func (p Permit) Sending() bool { return p.kind == permitSending }
 func (g *Guard) releaseUnfinished(now time.Duration, e AttemptEnd) Signal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.core.silence.responseSeen(e)
 	g.counters.releaseUnfinished(e.Kind == Responded)
 	before := g.core.eventAt
 	g.core.refreshIfDue(now)

@@ -70,7 +70,7 @@ func (g *core) learn(now, dt time.Duration) {
 		g.baseline.Forget(now)
 	case overloaded(&g.baseline, w, o.atOnce), g.limiter.overload.seen && w.Total < latency.EstablishedSamples && g.counters.awaitingResponse() >= minInFlightToBind:
 		g.baseline.FoldedAt = now
-		if g.limiter.overload.grows(o.sent, o.responded, 0.5*g.baseline.Rate*dt.Seconds()) && g.limiter.mode == ConcurrencyLimitAdaptive {
+		if g.limiter.overload.grows(o.sent, o.responded, 0.5*g.baseline.Rate*dt.Seconds()) && g.limiter.mayBind() {
 			g.bindLimit(now, o.peak)
 		}
 	default:
@@ -141,10 +141,10 @@ func (c *recoveryLatencies) begin(now time.Duration) {
 	}
 }
 
-// recordResponse records a good response during slow start. It reports once whether the
-// upstream recovered slower.
-func (c *recoveryLatencies) recordResponse(sent, now time.Duration, slowStart bool, u *latency.Baseline) bool {
-	if !c.any || sent < c.since || !slowStart || c.seen.Total >= latency.KnownSamples {
+// recordResponse records a good response. It reports once whether the upstream recovered
+// slower.
+func (c *recoveryLatencies) recordResponse(sent, now time.Duration, u *latency.Baseline) bool {
+	if !c.any || sent < c.since || c.seen.Total >= latency.KnownSamples {
 		return false
 	}
 	c.seen.Add(now - sent)

@@ -12,13 +12,13 @@ import (
 // limit while it binds.
 type limits struct {
 	concurrencyLimiter
-	mode           ConcurrencyLimitMode
-	fixed          int64
-	countAbandoned bool // by the fixed limit too
+	options *Options
 }
 
 // limited reports whether the permits are limited at all.
-func (l *limits) limited() bool { return l.bound || l.mode == ConcurrencyLimitFixed }
+func (l *limits) limited() bool {
+	return l.bound || l.options.ConcurrencyLimit == ConcurrencyLimitFixed
+}
 
 // allows reports whether the limits leave a permit free.
 func (l *limits) allows(c *counters) bool {
@@ -30,17 +30,19 @@ func (l *limits) allows(c *counters) bool {
 // upstream that stopped. Without one only the limit does, so abandoned attempts count then.
 // See docs/decisions/0036-fixed-limit.md.
 func (l *limits) atFixed(c *counters) bool {
-	if l.mode != ConcurrencyLimitFixed {
+	if l.options.ConcurrencyLimit != ConcurrencyLimitFixed {
 		return false
 	}
-	if l.countAbandoned {
-		return c.inFlight() >= l.fixed
+	if l.options.NoBreaker {
+		return c.inFlight() >= int64(l.options.FixedLimit)
 	}
-	return c.awaited() >= l.fixed
+	return c.awaited() >= int64(l.options.FixedLimit)
 }
 
 // mayBind reports whether evidence of overload can make a limit bind.
-func (l *limits) mayBind() bool { return l.mode == ConcurrencyLimitAdaptive && !l.bound }
+func (l *limits) mayBind() bool {
+	return l.options.ConcurrencyLimit == ConcurrencyLimitAdaptive && !l.bound
+}
 
 // concurrencyLimiter finds how many concurrent requests an upstream sustains, while there
 // is evidence of overload. It is not safe for concurrent use.
@@ -356,8 +358,8 @@ func (l *concurrencyLimiter) delayRound() {
 func (l *concurrencyLimiter) climb(now time.Duration, u *latency.Baseline) {
 	r := &l.round
 	r.took = now - r.began
-	least := max(roundTime, 3*u.Mean, min(2*r.mean(), maxRoundTime))
-	if r.took < least || r.good+r.bad < roundGood && r.took < max(maxRoundTime, least) {
+	least := max(roundTime, min(2*r.mean(), maxRoundTime))
+	if r.took < least || r.good+r.bad < roundGood && r.took < maxRoundTime {
 		return
 	}
 	l.limit = max(minConcurrencyLimit, l.next(u))

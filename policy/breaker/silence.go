@@ -165,29 +165,15 @@ func (s *stallDetector) update(now time.Duration, sent, answered int64) bool {
 		s.lastResponseAt = now
 		return true
 	}
-	for i := s.n - 1; i >= 0 && s.marks[i].sent > sent; i-- {
-		s.marks[i].sent = sent // AcquireFast undid a permit
-	}
 	if sent == s.marks[s.n-1].sent {
 		s.marks[s.n-1].at = now // nothing was sent since: later requests are younger
 		return false
 	}
-	if s.n == stallMarks {
-		s.thin()
+	if s.n < stallMarks { // in a long silence the first ones are enough
+		s.marks[s.n] = mark{now, sent}
+		s.n++
 	}
-	s.marks[s.n] = mark{now, sent}
-	s.n++
 	return false
-}
-
-// thin drops every second mark: in a long silence ages may be coarser.
-func (s *stallDetector) thin() {
-	kept := 1
-	for i := 2; i < s.n; i += 2 {
-		s.marks[kept] = s.marks[i]
-		kept++
-	}
-	s.n = kept
 }
 
 // suspicion returns the suspicion at now, after update. It is 0 unless the first request is
