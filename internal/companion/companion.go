@@ -10,15 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 )
 
 // Find returns the path of the command: in the directory of this executable, or else in PATH. The
 // error is that of exec.LookPath.
 func Find(command string) (string, error) {
-	if runtime.GOOS == "windows" {
-		command += ".exe"
-	}
 	if self, err := os.Executable(); err == nil {
 		if found, err := exec.LookPath(filepath.Join(filepath.Dir(self), command)); err == nil {
 			return found, nil

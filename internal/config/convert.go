@@ -13,28 +13,21 @@ import (
 // YAML returns the variables of environ, and of the files that it names, as a YAML configuration
 // file, in the order of the reference. Unknown names and names that are set twice are reported and
 // left out. Values are copied unchecked, including passwords.
-func YAML(environ []string) ([]byte, Problems) {
-	var problems Problems
-	vars := collect(environ, &problems)
-	from := addFile(vars, &problems)
-	from = addHTTPRouteFile(vars, from, &problems)
-	return vars.yaml(from, problems)
-}
+func YAML(environ []string) ([]byte, Problems) { return read(environ).yaml() }
 
-// yaml is YAML for variables that already include the files'. from has their positions.
-func (vars variables) yaml(from origins, problems Problems) ([]byte, Problems) {
-	delete(vars, Prefix+"CONFIG_FILE")
-	delete(vars, Prefix+"HTTPROUTE_FILE")
-	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		if !utf8.ValidString(vars[name]) {
-			problems.errorf(name, "", "is not UTF-8, and YAML holds nothing else")
+func (in *input) yaml() ([]byte, Problems) {
+	delete(in.vars, Prefix+"CONFIG_FILE")
+	delete(in.vars, Prefix+"HTTPROUTE_FILE")
+	for _, name := range slices.Sorted(maps.Keys(in.vars)) {
+		if !utf8.ValidString(in.vars[name]) {
+			in.problems.errorf(name, "", "is not UTF-8, and YAML holds nothing else")
 		}
 	}
-	names := sortVariables(vars, &problems)
-	if list := vars[Prefix+"ROUTES"]; list != "" && names.wrong != nil {
-		problems.errorf(Prefix+"ROUTES", list, "%s", oneLine(names.wrong))
+	names := sortVariables(in.vars, &in.problems)
+	if list := in.vars[Prefix+"ROUTES"]; list != "" && names.wrong != nil {
+		in.problems.errorf(Prefix+"ROUTES", list, "%s", oneLine(names.wrong))
 	}
-	from.locate(problems)
+	in.from.locate(in.problems)
 	delete(names.global, "ROUTES") // replaced by the list of routes
 	settings := configfile.Settings{Values: fileValues(names.global, globalSettings, sharedSettings)}
 	for _, name := range names.list {
@@ -43,7 +36,7 @@ func (vars variables) yaml(from origins, problems Problems) ([]byte, Problems) {
 			Values: fileValues(names.routes[configfile.RouteWord(name)], matcherSettings, sharedSettings),
 		})
 	}
-	return configfile.MarshalYAML(settings), problems
+	return configfile.MarshalYAML(settings), in.problems
 }
 
 // fileValues returns the values of the lists' settings that are set.

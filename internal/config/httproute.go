@@ -11,55 +11,42 @@ import (
 // addHTTPRouteFile adds the settings for the HTTPRoutes of RETRYPROXY_HTTPROUTE_FILE. Their routes
 // follow those of ROUTES. A name that is also set elsewhere is an error, as for CONFIG_FILE, and so
 // is everything without an equivalent.
-func addHTTPRouteFile(vars variables, from origins, problems *Problems) origins {
+func (in *input) addHTTPRouteFile() {
 	const variable = Prefix + "HTTPROUTE_FILE"
-	path := vars[variable]
+	path := in.vars[variable]
 	if path == "" {
-		return from
+		return
 	}
 	content, err := configfile.Text(path)
 	if err != nil {
-		problems.errorf(variable, path, "%s", err)
-		return from
-	}
-	routes, err := gatewayapi.Convert(content)
-	tellLines(err, problems, variable, path)
-	for _, lost := range routes.Lost {
-		problems.errorf(variable, path, "%v", lost)
-	}
-	return vars.addHTTPRoutes(&routes, path, from, problems)
-}
-
-func tellLines(err error, problems *Problems, variable, path string) {
-	if err == nil {
+		in.problems.errorf(variable, path, "%s", err)
 		return
 	}
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		problems.errorf(variable, path, "%s", line)
+	routes, err := gatewayapi.Convert(content)
+	for _, each := range joined(err) {
+		in.problems.errorf(variable, path, "%v", each)
 	}
+	for _, lost := range routes.Lost {
+		in.problems.errorf(variable, path, "%v", lost)
+	}
+	in.addHTTPRoutes(&routes, path)
 }
 
-// addHTTPRoutes adds the variables of routes, and their positions.
-func (v variables) addHTTPRoutes(routes *gatewayapi.Result, path string, from origins, problems *Problems) origins {
-	from.files = maps.Clone(from.files)
-	if from.files == nil {
-		from.files = map[string]origin{}
-	}
+// addHTTPRoutes adds the variables of routes.
+func (in *input) addHTTPRoutes(routes *gatewayapi.Result, path string) {
 	for _, p := range routes.Pairs {
-		if value, both := v[p.Name]; both {
-			problems.errorf(p.Name, value, "is set in %s too; remove one of them", placeOf(path, p.Line))
+		if value, both := in.vars[p.Name]; both {
+			in.problems.errorf(p.Name, value, "is set in %s too; remove one of them", placeOf(path, p.Line))
 			continue
 		}
-		v.set(p.Name, p.Value)
-		from.add(p, path)
+		in.add(p, path)
 	}
 	const names = Prefix + "ROUTES"
-	v.set(names, strings.Trim(v[names]+","+strings.Join(routes.Routes, ","), ","))
+	in.vars.set(names, strings.Trim(in.vars[names]+","+strings.Join(routes.Routes, ","), ","))
 	const upstream = Prefix + "UPSTREAM"
-	if v[upstream] == "" && routes.CatchAll != "" { // it gets no requests
-		v[upstream] = routes.CatchAll
+	if in.vars[upstream] == "" && routes.CatchAll != "" { // it gets no requests
+		in.vars[upstream] = routes.CatchAll
 	}
-	return from
 }
 
 // HTTPRoutes is the content of HTTPRoutes of Gateway API as settings.
@@ -77,19 +64,19 @@ type LostHTTPRoute = gatewayapi.Lost
 // ConvertHTTPRoutes converts Kubernetes objects to a configuration file. Problems are errors of the
 // objects or of the settings. name is the file's name for messages.
 func ConvertHTTPRoutes(content []byte, name string) (HTTPRoutes, Problems) {
-	var problems Problems
+	in := &input{vars: variables{}}
 	routes, err := gatewayapi.Convert(content)
-	tellLines(err, &problems, name, "")
-	vars := variables{}
-	from := vars.addHTTPRoutes(&routes, name, origins{}, &problems)
-	made := HTTPRoutes{Lost: routes.Lost, NeedsUpstream: vars[Prefix+"UPSTREAM"] == ""}
-	if err == nil {
-		all := maps.Clone(vars)
-		if made.NeedsUpstream { // set elsewhere
-			all[Prefix+"UPSTREAM"] = "http://localhost:3000"
-		}
-		_, problems = all.settings(from, problems)
+	for _, each := range joined(err) {
+		in.problems.errorf(name, "", "%v", each)
 	}
-	made.YAML, _ = vars.yaml(from, nil)
-	return made, problems
+	in.addHTTPRoutes(&routes, name)
+	made := HTTPRoutes{Lost: routes.Lost, NeedsUpstream: in.vars[Prefix+"UPSTREAM"] == ""}
+	made.YAML, _ = (&input{vars: maps.Clone(in.vars), from: in.from}).yaml()
+	if made.NeedsUpstream { // set elsewhere
+		in.vars[Prefix+"UPSTREAM"] = "http://localhost:3000"
+	}
+	if err == nil {
+		in.settings()
+	}
+	return made, in.problems
 }

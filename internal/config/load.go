@@ -16,40 +16,50 @@ import (
 // may look for further problems. They may only be used if Problems.Err is nil. Load reads no other
 // file.
 func Load(environ []string) (*Settings, Problems) {
-	var problems Problems
-	vars := collect(environ, &problems)
-	from := addFile(vars, &problems)
-	from = addHTTPRouteFile(vars, from, &problems)
-	return vars.settings(from, problems)
+	in := read(environ)
+	return in.settings(), in.problems
 }
 
-// settings returns the settings of all variables. problems are those found before.
-func (vars variables) settings(from origins, problems Problems) (*Settings, Problems) {
-	s := parse(sortVariables(vars, &problems), &problems)
-	s.from = from
+// input is what the environment and files set, and the problems found so far.
+type input struct {
+	vars     variables
+	from     origins
+	problems Problems
+}
+
+func read(environ []string) *input {
+	in := &input{vars: variables{}}
+	in.addEnvironment(environ)
+	in.addFile()
+	in.addHTTPRouteFile()
+	return in
+}
+
+// settings returns the settings of all variables, and adds their problems.
+func (in *input) settings() *Settings {
+	s := parse(sortVariables(in.vars, &in.problems), &in.problems)
+	s.from = in.from
 	derive(s)
-	s.check(&problems)
-	s.Locate(problems)
-	return s, problems
+	s.check(&in.problems)
+	s.Locate(in.problems)
+	return s
 }
 
 // variables maps RETRYPROXY_* names to values. It omits empty values: manifests use them
 // for "not set".
 type variables map[string]string
 
-func collect(environ []string, problems *Problems) variables {
-	vars := variables{}
+func (in *input) addEnvironment(environ []string) {
 	for _, entry := range environ {
 		name, value, found := strings.Cut(entry, "=")
 		switch {
 		case !found:
 		case strings.HasPrefix(name, Prefix):
-			vars.set(name, value)
+			in.vars.set(name, value)
 		case isAlmostOurs(name):
-			problems.warnf(name, value, "is ignored; names of settings begin with %s", Prefix)
+			in.problems.warnf(name, value, "is ignored; names of settings begin with %s", Prefix)
 		}
 	}
-	return vars
 }
 
 // isAlmostOurs reports whether a name resembles ours but lacks the prefix, so that
@@ -67,42 +77,44 @@ func (v variables) set(name, value string) {
 
 // addFile adds the variables of the file. A name in both places is an error, so that no
 // precedence is needed.
-func addFile(vars variables, problems *Problems) (from origins) {
+func (in *input) addFile() {
 	const variable = Prefix + "CONFIG_FILE"
-	path := vars[variable]
+	path := in.vars[variable]
 	if path == "" {
-		return origins{}
+		return
 	}
+	environ := maps.Clone(in.vars)
 	if configfile.IsYAML(path) {
-		from.yamlFile, from.environ = path, maps.Clone(vars)
+		in.from.yamlFile, in.from.environ = path, environ
 	}
 	pairs, err := configfile.Read(path)
-	from.unread = err != nil && len(pairs) == 0
+	in.from.unread = err != nil && len(pairs) == 0
 	for _, each := range joined(err) {
 		var at *configfile.LineError
 		if errors.As(each, &at) {
-			problems.add(Problem{Variable: variable, Place: placeOf(path, at.Line), Message: at.Err.Error()})
+			in.problems.add(Problem{Variable: variable, Place: placeOf(path, at.Line), Message: at.Err.Error()})
 		} else {
-			problems.errorf(variable, path, "%v", each)
+			in.problems.errorf(variable, path, "%v", each)
 		}
 	}
-	fromFile := variables{}
-	from.files = map[string]origin{}
 	for _, p := range pairs {
-		switch _, both := vars[p.Name]; {
+		switch _, both := environ[p.Name]; {
 		case p.Name == variable:
-			problems.add(Problem{Variable: variable, Place: placeOf(path, p.Line), Key: p.Key, Message: "the file cannot name another file"})
+			in.problems.add(Problem{Variable: variable, Place: placeOf(path, p.Line), Key: p.Key, Message: "the file cannot name another file"})
 		case both:
-			problems.errorf(p.Name, vars[p.Name], "is set in the environment and in %s; remove one of them", placeOf(path, p.Line))
+			in.problems.errorf(p.Name, environ[p.Name], "is set in the environment and in %s; remove one of them", placeOf(path, p.Line))
 		case !strings.HasPrefix(p.Name, Prefix):
-			problems.add(Problem{Variable: variable, Place: placeOf(path, p.Line), Key: p.Key, Message: "does not name a setting and is ignored", Warning: true})
+			in.problems.add(Problem{Variable: variable, Place: placeOf(path, p.Line), Key: p.Key, Message: "does not name a setting and is ignored", Warning: true})
 		default:
-			fromFile.set(p.Name, p.Value)
-			from.add(p, path)
+			in.add(p, path)
 		}
 	}
-	maps.Copy(vars, fromFile)
-	return from
+}
+
+// add adds a variable that the file at path sets.
+func (in *input) add(p configfile.Pair, path string) {
+	in.vars.set(p.Name, p.Value)
+	in.from.add(p, path)
 }
 
 // sorted holds the variables by scope. Keys are without prefix.

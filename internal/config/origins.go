@@ -27,6 +27,9 @@ type origins struct {
 
 // add notes a pair of the file at path.
 func (o *origins) add(p configfile.Pair, path string) {
+	if o.files == nil {
+		o.files = map[string]origin{}
+	}
 	place := placeOf(path, p.Line)
 	o.files[p.Name] = origin{place, cmp.Or(p.Key, p.Name)}
 	if p.Name != Prefix+"ROUTES" || !configfile.IsYAML(path) {

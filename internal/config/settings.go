@@ -6,7 +6,19 @@
 // Matcher in this file are the only list of settings. Names, defaults, limits and
 // descriptions are their tags; the parser, the search for misspelled names, the effective
 // configuration and docs/reference/settings.md all read them from there. To add a setting, add a
-// field.
+// field. The other files, in the order of their work:
+//
+//   - load.go collects the variables, origins.go remembers which file sets them, and httproute.go
+//     adds those of HTTPRoutes. unknown.go explains unknown names, some by hints.go.
+//   - parse.go parses values. Their types are in units.go, values.go, addresses.go, lists.go,
+//     headers.go and fallback.go.
+//   - inherit.go is what a route takes from profiles and global settings. derive.go has the defaults
+//     that depend on other settings.
+//   - check.go and checkroute.go find settings that contradict each other. Problems are in
+//     problems.go.
+//   - build.go and policy.go make the data path's configuration, and blame.go finds the setting for
+//     its errors. changes.go is what a reload changes.
+//   - reference.go, schema.go and convert.go are for documentation, editors and the command convert.
 //
 // The packages that use a retry rule, a backoff, a route's pattern or an upstream (policy,
 // proxy/route, proxy/upstream) also check it, so that there is one definition. Build then
