@@ -20,7 +20,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// Queue admits attempts to one upstream. The policy.Guard decides. The queue keeps those that must
+// Queue admits attempts to one upstream. The breaker.Guard decides. The queue keeps those that must
 // wait, and runs the timer and the probe that the Guard asks for. It is safe for concurrent use.
 type Queue struct {
 	Guard      *breaker.Guard
@@ -29,7 +29,7 @@ type Queue struct {
 	elapsed    func() time.Duration
 	draining   *atomic.Bool // the server drains
 
-	mu          sync.Mutex // guards all fields below, and the order of Guard.Enter and Guard.Next
+	mu          sync.Mutex // guards all fields below, and the order of Guard.Acquire and Guard.Next
 	queue       *queue.Queue[*Waiter]
 	timer       *time.Timer
 	closed      bool
@@ -102,7 +102,7 @@ func New(o Options) *Queue {
 	return d
 }
 
-// Acquire requests a permit. If it returns decisionWait, the waiter is queued and will be
+// Acquire requests a permit. If it returns Wait, the waiter is queued and will be
 // notified. If patience reports false, the waiter is not queued.
 func (d *Queue) Acquire(w *Waiter, now time.Duration, patience func(breaker.Verdict) bool) (decision int32, v breaker.Verdict, t queue.Ticket) {
 	d.mu.Lock()
@@ -152,7 +152,7 @@ func (w *Waiter) Notify(decision int32) {
 }
 
 // CancelWait removes a waiter from the queue. It returns the decision that the waiter got before,
-// or decisionWait if it got none.
+// or Wait if it got none.
 func (d *Queue) CancelWait(w *Waiter, t queue.Ticket) int32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
