@@ -62,19 +62,20 @@ func TestProbesAreAnsweredAmongSilentConnectionsThatTheKernelDoesNotHoldBack(t *
 
 func TestASilentConnectionGivesWayAtOnceAndAResponseDoesNot(t *testing.T) {
 	l := newLimited(nil, 3)
-	silentOne, first, second := newSlotConn(t, l, silent), newSlotConn(t, l, answering), newSlotConn(t, l, answering)
-	for _, c := range []*slotConn{silentOne, first, second} {
+	first, second, silentOne := newSlotConn(t, l, answering), newSlotConn(t, l, answering), newSlotConn(t, l, silent)
+	for _, c := range []*slotConn{first, second, silentOne} {
 		if !l.admit(c) {
 			t.Fatal("no slot while some are free")
 		}
 	}
+	first.since = first.since.Add(-enough)
 	if !l.admit(newSlotConn(t, l, answering)) {
 		t.Error("a silent connection keeps out one with a request")
 	}
 	if _, open := l.open[silentOne]; open || len(l.open) != 3 {
 		t.Errorf("the silent one is open: %v; %d are", open, len(l.open))
 	}
-	if l.admit(newSlotConn(t, l, answering)) {
+	if first.since = time.Now(); l.admit(newSlotConn(t, l, answering)) {
 		t.Error("a response was cut that has just begun")
 	}
 	second.since = second.since.Add(-enough)

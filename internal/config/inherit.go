@@ -1,6 +1,10 @@
 package config
 
-import "github.com/retryproxy/retryproxy/internal/config/configfile"
+import (
+	"slices"
+
+	"github.com/retryproxy/retryproxy/internal/config/configfile"
+)
 
 // If a route has no value of its own, the first of these applies: the route's own profile,
 // the global value, the global profile, the default.
@@ -38,19 +42,13 @@ func inherit(r *Route, own, global variables) {
 	if own["PROFILE"] != "" {
 		fillProfile(own, r.own)
 	}
-	cut := map[string]bool{}
-	if own["UPSTREAM"] != "" {
-		for _, key := range ofUpstream {
-			cut[key] = true
-		}
-	}
+	otherUpstream := own["UPSTREAM"] != ""
 	for i := range sharedSettings {
 		key := sharedSettings[i].Key
-		_, have := own[key]
 		value, set := global[key]
-		switch {
+		switch _, have := own[key]; {
 		case have:
-		case cut[key]:
+		case otherUpstream && slices.Contains(ofUpstream, key):
 			r.own[key] = "" // the default, not the parent's value
 		case set:
 			own[key] = value
