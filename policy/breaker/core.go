@@ -44,7 +44,7 @@ func (g *core) verdict(now time.Duration, head, whole bool) Verdict {
 		return g.breaker.verdict(now, whole)
 	}
 	if g.silence.suspect.on {
-		if first && g.silence.suspect.mayAdmit && !g.limiter.atFixed(g.counters) {
+		if first && g.silence.suspect.mayAdmit(now) && !g.limiter.atFixed(g.counters) {
 			return VerdictGo
 		}
 		if g.options.NoBreaker {
@@ -282,7 +282,6 @@ const slowStartMax = 5 * time.Second
 func (g *core) expire(now time.Duration) {
 	g.breaker.expire(now)
 	g.limiter.growBlindly(now, &g.baseline)
-	g.silence.suspect.expire(now)
 }
 
 // publish makes the state visible to the fast paths and computes the next event.
@@ -310,7 +309,7 @@ func (g *core) publish(now time.Duration) {
 	case g.breaker.due() && !g.waiting.anyWhole():
 		g.eventAt = min(g.eventAt, g.breaker.unfinishedAt)
 	case g.silence.suspect.on:
-		g.eventAt = min(g.eventAt, g.silence.suspect.nextEvent(), max(g.silence.stall.first()+downAfter(&g.baseline), now+refreshInterval(&g.baseline)))
+		g.eventAt = min(g.eventAt, g.silence.suspect.nextEvent(now), max(g.silence.stall.first()+downAfter(&g.baseline), now+refreshInterval(&g.baseline)))
 	case g.limiter.bound && g.breaker.allowsRequests():
 		g.eventAt = min(g.eventAt, g.limiter.trickleAt(g.silence.stall.lastResponseAt, overdue(&g.baseline)), g.limiter.blindGrowthAt(&g.baseline))
 	}

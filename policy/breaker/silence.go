@@ -246,9 +246,8 @@ func (s *stallDetector) since() time.Duration { return s.marks[0].at }
 // down, it has a few more requests to work off.
 type suspectState struct {
 	on            bool
-	mayAdmit      bool          // one request may be admitted
 	trialUsed     bool          // one request was admitted for its URL
-	nextAdmitAt   time.Duration // when the next one may be
+	nextAdmitAt   time.Duration // when the next one may be admitted
 	admitInterval time.Duration
 }
 
@@ -291,16 +290,12 @@ func (d *suspectState) begin(now, every time.Duration) {
 	}
 }
 
-// expire allows one request when it is time.
-func (d *suspectState) expire(now time.Duration) {
-	if d.on && now >= d.nextAdmitAt {
-		d.mayAdmit = true
-	}
-}
+// mayAdmit reports whether one request may be admitted.
+func (d *suspectState) mayAdmit(now time.Duration) bool { return d.on && now >= d.nextAdmitAt }
 
-// nextEvent returns when expire changes something, or Forever.
-func (d *suspectState) nextEvent() time.Duration {
-	if !d.on || d.mayAdmit {
+// nextEvent returns when mayAdmit will first be true, or Forever if it is or never will be.
+func (d *suspectState) nextEvent(now time.Duration) time.Duration {
+	if !d.on || d.mayAdmit(now) {
 		return backoff.Forever
 	}
 	return d.nextAdmitAt
@@ -309,7 +304,7 @@ func (d *suspectState) nextEvent() time.Duration {
 // admitted records that a request was admitted.
 func (d *suspectState) admitted(now time.Duration) {
 	if d.on {
-		d.mayAdmit, d.nextAdmitAt = false, now+d.admitInterval
+		d.nextAdmitAt = now + d.admitInterval
 	}
 }
 
