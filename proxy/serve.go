@@ -71,7 +71,6 @@ func (c *conn) nextRequest() bool {
 	if set != c.peerSettings {
 		c.client.Peer, c.peerSettings = settings.PeerOf(c.remote(), set), set
 		c.client.Peer.Secure = c.isSecure
-		c.client.Peer.Render()
 	}
 	c.client.Phase.Store(downstream.PhaseBusy)
 	c.server.drain.requestBegan()

@@ -100,30 +100,12 @@ type Peer struct {
 	Trusted         bool
 	TrustConfigured bool
 	Secure          bool // https, else http
-
-	rendered string // see Render
 }
-
-// Render caches the headers that nearly all requests of the peer have in common. Call it
-// again after a change of the peer. Without it the result is the same, at higher cost. Text
-// then shares memory with the cache.
-func (p *Peer) Render() {
-	var buf [128]byte
-	p.rendered = string(append(p.appendHeaders(buf[:0], true, true), forwardedHost...))
-	if node := p.node(); node != "" {
-		p.Text = p.rendered[len(forwardedFor)+2:][:len(node)]
-	}
-}
-
-const (
-	forwardedFor  = "X-Forwarded-For"
-	forwardedHost = "X-Forwarded-Host: " // the cache of Render ends with it
-)
 
 // appendHeaders appends the headers about the peer that the client did not send.
 func (p *Peer) appendHeaders(dst []byte, node, proto bool) []byte {
 	if text := p.node(); node && text != "" {
-		dst = http1.AppendHeader(dst, forwardedFor, text)
+		dst = http1.AppendHeader(dst, "X-Forwarded-For", text)
 	}
 	if proto {
 		dst = http1.AppendHeader(dst, "X-Forwarded-Proto", p.Proto())

@@ -100,29 +100,6 @@ func TestControlHeadersOnlyFromTrustedPeersOrThisMachine(t *testing.T) {
 	}
 }
 
-// What is kept at hand of a peer changes nothing but the cost.
-func TestARenderedPeerWritesTheSameHeaders(t *testing.T) {
-	for _, peer := range []Peer{client("192.0.2.1"), client("2001:db8::1"), {Text: "unix", Secure: true}, {}} {
-		for _, header := range []string{"X-Other: 1", "X-Forwarded-For: 198.51.100.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: b"} {
-			r := parseRequest(t, headerLines("GET / HTTP/1.1", "Host: a", header))
-			want := AppendRequestHeaders(nil, r, &Settings{}, &peer, nil, nil)
-			rendered := peer
-			rendered.Render()
-			if rendered.Text != peer.Text || rendered.rendered == "" {
-				t.Errorf("%q became %q", peer.Text, rendered.Text)
-			}
-			compare(t, string(AppendRequestHeaders(nil, r, &Settings{}, &rendered, nil, nil)), string(want))
-		}
-	}
-	p := client("192.0.2.1")
-	p.Render()
-	p.Secure = true
-	p.Render()
-	if !strings.HasSuffix(p.rendered, "X-Forwarded-Proto: https\r\nX-Forwarded-Host: ") {
-		t.Errorf("rendered again it is %q", p.rendered)
-	}
-}
-
 func TestCheckNamesAllMistakes(t *testing.T) {
 	good := []Settings{
 		{},

@@ -3,6 +3,7 @@ package forward
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"math/rand/v2"
 	"strings"
 
@@ -219,19 +220,8 @@ func isRequestID(id []byte) bool {
 // ChaCha8 generators, seeded by the system. Two of n ids are equal with a probability of
 // about n²/2^129. It is safe for concurrent use.
 func AppendRandomID(dst []byte) []byte {
-	const low = 0x0f0f0f0f0f0f0f0f
-	a, b := rand.Uint64(), rand.Uint64()
-	dst = binary.LittleEndian.AppendUint64(dst, hexDigits(a&low))
-	dst = binary.LittleEndian.AppendUint64(dst, hexDigits(a>>4&low))
-	dst = binary.LittleEndian.AppendUint64(dst, hexDigits(b&low))
-	return binary.LittleEndian.AppendUint64(dst, hexDigits(b>>4&low))
-}
-
-// hexDigits converts each byte of n, which is below 16, to its digit. Adding 6 carries
-// values above 9 into the high half, and from '9'+1 to 'a' are 39 more. It converts all
-// eight at once, since every request gets an id.
-func hexDigits(n uint64) uint64 {
-	const ones = 0x0101010101010101
-	letters := (n + 6*ones) >> 4 & ones
-	return n + '0'*ones + letters*('a'-'9'-1)
+	var id [RandomIDLen / 2]byte
+	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
+	return hex.AppendEncode(dst, id[:])
 }

@@ -220,17 +220,9 @@ func (w *requestWriter) appendMissing(dst []byte) []byte {
 	if !w.framed && w.r.Body.Kind != http1.BodyNone {
 		dst = http1.AppendFraming(dst, w.r.Body)
 	}
-	host := !w.forHost && len(w.r.Authority) > 0
-	switch {
-	case host && w.p.rendered != "" && !w.forFor && !w.forProto:
-		dst = append(dst, w.p.rendered...)
-	case host:
-		dst = append(w.p.appendHeaders(dst, !w.forFor, !w.forProto), forwardedHost...)
-	default:
-		dst = w.p.appendHeaders(dst, !w.forFor, !w.forProto)
-	}
-	if host {
-		dst = append(append(dst, w.r.Authority...), "\r\n"...)
+	dst = w.p.appendHeaders(dst, !w.forFor, !w.forProto)
+	if !w.forHost && len(w.r.Authority) > 0 {
+		dst = http1.AppendHeader(dst, "X-Forwarded-Host", w.r.Authority)
 	}
 	if w.id != nil && !w.requestID {
 		dst = append(dst, "X-Request-Id: "...)

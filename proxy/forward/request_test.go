@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"strings"
 	"testing"
@@ -289,15 +288,6 @@ func TestRequestIDTakenOverOrMade(t *testing.T) {
 	r := parseRequest(t, headerLines("GET / HTTP/1.1", "Host: h"))
 	if a, b := string(RequestID(r, nil)), string(RequestID(r, nil)); a[:16] == b[:16] || a[16:] == b[16:] {
 		t.Errorf("not 128 random bits: %s, %s", a, b)
-	}
-}
-
-func TestHexDigits(t *testing.T) {
-	var got [16]byte
-	binary.LittleEndian.PutUint64(got[:8], hexDigits(0x0706050403020100))
-	binary.LittleEndian.PutUint64(got[8:], hexDigits(0x0f0e0d0c0b0a0908))
-	if string(got[:]) != "0123456789abcdef" {
-		t.Errorf("the digits are %s", got)
 	}
 }
 
