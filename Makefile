@@ -247,10 +247,6 @@ FAULT ?= 3s
 faults: build ## one fault after another between clients, the proxy and its upstream, FAULT (3s) each (Linux; root, iproute2, iptables)
 	go run -buildvcs=true ./bench/faults --for $(FAULT) --proxy $(BIN)/retryproxy $(FAULTS)
 
-.PHONY: faults-short
-faults-short:
-	$(MAKE) faults FAULT=1500ms FAULTS='--tries 2'
-
 .PHONY: check
 check: build ## what CI runs, and how long each part took
 	bash .ci/check

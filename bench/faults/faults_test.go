@@ -91,7 +91,7 @@ func TestEveryFaultIsWhole(t *testing.T) {
 }
 
 func TestWrongOptionsAreRefused(t *testing.T) {
-	for _, args := range [][]string{{"x"}, {"--for", "1ms"}, {"--for", "2h"}, {"--only", "no such fault"}, {"--tries", "0"}} {
+	for _, args := range [][]string{{"x"}, {"--for", "1ms"}, {"--for", "2h"}, {"--only", "no such fault"}} {
 		var out, said bytes.Buffer
 		if code := rig.Program(run).Run(t.Context(), "faults", args, &out, &said); code != rig.Usage || said.Len() == 0 {
 			t.Errorf("%v: code %d, said %q", args, code, &said)
@@ -119,31 +119,8 @@ func TestAProxyThatRepeatsNothingIsFoundOut(t *testing.T) {
 	if code, out, said := playedBy(t, "--only", fault); code != rig.OK {
 		t.Errorf("code %d\n%s%s", code, out, said)
 	}
-	code, out, said := playedBy(t, "--only", fault, "--set", "RETRYPROXY_MAX_RETRIES=0", "--set", "RETRYPROXY_BREAKER=off", "--tries", "2")
-	if code != rig.Failed || !strings.Contains(said, "failed that may be retried") || strings.Count(said, "once more") != 1 {
+	code, out, said := playedBy(t, "--only", fault, "--set", "RETRYPROXY_MAX_RETRIES=0", "--set", "RETRYPROXY_BREAKER=off")
+	if code != rig.Failed || !strings.Contains(said, "failed that may be retried") {
 		t.Errorf("without retries: code %d\n%s%s", code, out, said)
-	}
-}
-
-func TestWhatIsLostHasNoSecondTry(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(r *result)
-		has    bool
-	}{
-		"all well":                {func(*result) {}, false},
-		"failed":                  {func(r *result) { r.counts.mayRetry[failed] = 1 }, true},
-		"late":                    {func(r *result) { r.recovered = time.Minute }, true},
-		"not played":              {func(r *result) { r.err = "no port" }, true},
-		"not possible":            {func(r *result) { r.err, r.impossible = "no root", true }, false},
-		"lost":                    {func(r *result) { r.counts.others[lost] = 1 }, false},
-		"changed, and late":       {func(r *result) { r.recovered, r.before.mayRetry[changed] = time.Minute, 1 }, false},
-		"lost after the SIGTERM":  {func(r *result) { r.drained.mayRetry[lost] = 1 }, false},
-		"ended with another code": {func(r *result) { r.exit = "exit status 2" }, false},
-	} {
-		r := fine()
-		tc.change(r)
-		if got := r.hasSecondTry(); got != tc.has {
-			t.Errorf("%s: %v", name, got)
-		}
 	}
 }

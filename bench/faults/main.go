@@ -43,7 +43,6 @@ var needed = []string{"sh", "unshare", "prlimit", "nsenter", "ip", "iptables"}
 type options struct {
 	proxy string
 	lasts time.Duration
-	tries int
 	set   []string // settings of the proxy
 }
 
@@ -54,7 +53,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := rig.NewFlags("faults", stderr, &o.proxy)
 	rig.Number(f, &o.lasts, "for", 3*time.Second, shortestFault, longestFault, "how long each fault lasts")
 	f.StringVar(&only, "only", "", "only faults whose name has this in it")
-	rig.Number(f, &o.tries, "tries", 1, 1, 5, "how often a fault is played, alone, until it is as expected; a request lost or changed, or a proxy that ends badly, has no second try. For machines that are busy with other things")
 	f.Settings(&o.set, "RETRYPROXY_MAX_RETRIES=0")
 	var chosen []fault
 	f.Check(func(c *rig.Check) {
@@ -71,12 +69,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	rows := make([]*result, len(chosen))
 	rig.Parallel(atOnce, len(rows), func(i int) { rows[i] = o.playOne(ctx, &chosen[i], stderr) })
-	for i := range rows {
-		for try := 1; try < o.tries && rows[i].hasSecondTry(); try++ {
-			fmt.Fprintf(stderr, "faults: %s: once more, alone\n", rows[i].name)
-			rows[i] = o.playOne(ctx, &chosen[i], stderr)
-		}
-	}
 	fmt.Fprintf(stdout, "%s, at %s\n\n%s", rig.Describe(), rig.Commit(), header)
 	for _, r := range rows {
 		r.print(stdout)
@@ -207,16 +199,6 @@ func (r *result) wrong() []string {
 
 // exitWell is how a process ends without an error.
 const exitWell = "exit status 0"
-
-// hasSecondTry reports whether a busy machine may explain what was not as expected.
-func (r *result) hasSecondTry() bool {
-	for _, c := range []counts{r.counts, r.before, r.drained} {
-		if c.both(lost)+c.both(changed) > 0 {
-			return false
-		}
-	}
-	return (r.err != "" || r.exit == exitWell) && len(r.wrong()) > 0
-}
 
 // summary describes the result in a line.
 func (r *result) summary() string {
