@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"google.golang.org/grpc/testdata"
 )
 
 // cases are those of the interoperability client that need no cloud and no
@@ -113,11 +111,11 @@ func TestGRPCInteropOverTLS(t *testing.T) {
 	t.Parallel()
 	const name = "foo.test.google.fr" // what the gRPC project's test certificate is for
 	addr := startServer(t, "--use_tls",
-		"--tls_cert_file="+testdata.Path("server1.pem"), "--tls_key_file="+testdata.Path("server1.key"))
-	flags := []string{"--use_tls", "--use_test_ca", "--ca_file=" + testdata.Path("ca.pem"), "--server_host_override=" + name}
+		"--tls_cert_file="+testdata(t, "server1.pem"), "--tls_key_file="+testdata(t, "server1.key"))
+	flags := []string{"--use_tls", "--use_test_ca", "--ca_file=" + testdata(t, "ca.pem"), "--server_host_override=" + name}
 	direct := passingDirectly(t, addr, flags...)
-	settings := append([]string{"RETRYPROXY_UPSTREAM_CA=" + testdata.Path("ca.pem"), "RETRYPROXY_UPSTREAM_HOST=" + name,
-		"RETRYPROXY_TLS_CERT=" + testdata.Path("server1.pem")}, retrying...)
+	settings := append([]string{"RETRYPROXY_UPSTREAM_CA=" + testdata(t, "ca.pem"), "RETRYPROXY_UPSTREAM_HOST=" + name,
+		"RETRYPROXY_TLS_CERT=" + testdata(t, "server1.pem")}, retrying...)
 	p := startProxy(t, "https://"+addr, settings...)
 	mustPass(t, direct, p.Addr, flags...)
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,17 @@ func build() error {
 		}
 	}
 	return nil
+}
+
+// testdata returns the path of a file of the gRPC project's own tests. Package testdata of gRPC does not find it in a
+// program that was compiled with -trimpath.
+func testdata(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "google.golang.org/grpc").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(strings.TrimSpace(string(dir)), "testdata", name)
 }
 
 // newBed returns a Bed that ends with the test.
@@ -101,10 +113,10 @@ func port(t *testing.T, addr string) string {
 	return p
 }
 
-// startProxy runs the binary before an upstream.
+// startProxy runs the binary before an upstream, on 127.0.0.1, where all clients expect it.
 func startProxy(t *testing.T, upstream string, settings ...string) *rig.Proxy {
 	t.Helper()
-	p, err := newBed(t).Start(t.Context(), rig.Spec{Program: filepath.Join(directory, "retryproxy"), Upstream: upstream, Env: settings})
+	p, err := newBed(t).Start(t.Context(), rig.Spec{Program: filepath.Join(directory, "retryproxy"), Listen: address(t), Upstream: upstream, Env: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
