@@ -15,7 +15,7 @@ func TestTheSchemaOfTheConfigurationFile(t *testing.T) {
 	converted, err := retryproxy(t, []string{
 		"RETRYPROXY_UPSTREAM=http://app:3000", "RETRYPROXY_MAX_RETRIES=5", "RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_BUDGET_RATIO=0.2",
 		"RETRYPROXY_CLIENT_THROTTLING=on", "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a,/b/*", "RETRYPROXY_ROUTE_A_RETRY_ON=5xx,429",
-	}, "config", "convert")
+	}, "convert")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestTheSchemaOfTheConfigurationFile(t *testing.T) {
 
 func configSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	text, err := retryproxy(t, nil, "config", "schema")
+	text, err := retryproxy(t, nil, "schema")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,141 +2,264 @@ package admin
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 )
 
-// limited bounds the number of open connections. When all slots are taken, one connection is closed
-// for the next: the oldest that has not sent a request, or else the oldest idle one, or else one that
-// sent a request before the response to the last one, or else the oldest whose response has had enough
-// time. So neither connections without a request nor those that send many keep out a probe or a scrape.
+// limited bounds the number of open connections. Connections without a request cannot keep out
+// those with one. When all slots are taken, one connection is closed for the next. The oldest
+// without a complete request header section is closed first. Then follow an idle one, one that
+// sends another request before its response, and last, one with a response in flight that has had
+// enough time. Some slots are reserved for programs on this machine, such as probes by command.
 type limited struct {
 	net.Listener
-	slots int
+	most    int // maximum of open connections
+	outside int // maximum of them from other machines
+	began   sync.Once
+	ended   sync.Once
+	ready   chan accepted
+	closed  chan struct{}
+	wg      sync.WaitGroup // run, and the connections that wait
 
-	mu   sync.Mutex // guards open, and state and since of its connections
-	open map[*slotConn]struct{}
+	mu      sync.Mutex // guards the fields below and the states in open
+	open    map[*slotConn]struct{}
+	local   int // of open
+	waiting int // for a slot
 }
 
+// accepted is the next result of Accept.
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+// Times and limits.
 const (
 	// enough is the time for the response to a probe or a scrape, even if the cores are busy.
 	enough = 250 * time.Millisecond
-	// lookAgain is how often Accept looks for a slot while all connections wait for a response, and
-	// none has waited long enough.
-	lookAgain = 5 * time.Millisecond
+	// lookAgain is how often a connection checks for a free slot if none can be freed for it;
+	// after longestWait it is closed.
+	lookAgain   = 5 * time.Millisecond
+	longestWait = 2 * time.Second
+	// mostWaiting is how many connections may wait for a slot; further ones are closed at once.
+	mostWaiting = 128
+	// localShare reserves slots, one in so many, for this machine.
+	localShare = 8
 )
 
-func newLimited(l net.Listener, slots int) *limited {
+func newLimited(l net.Listener, n int) *limited {
 	deferAccept(l)
-	return &limited{Listener: l, slots: slots, open: map[*slotConn]struct{}{}}
+	return &limited{
+		Listener: l, most: n, outside: n - n/localShare,
+		ready: make(chan accepted), closed: make(chan struct{}), open: map[*slotConn]struct{}{},
+	}
 }
 
-// Accept returns the next connection, when it has a slot. It waits for one no longer than enough.
+// Accept returns the next connection that has a slot.
 func (l *limited) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	l.began.Do(func() { l.wg.Go(l.run) })
+	select {
+	case a := <-l.ready:
+		return a.conn, a.err
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
-	c := &slotConn{Conn: conn, of: l, since: time.Now()}
-	if hasRequest(conn) {
-		c.state = answering
-	}
-	for !l.admit(c) {
-		time.Sleep(lookAgain)
-	}
-	return c, nil
 }
 
-// admit gives c a slot, and closes another connection for it if it must. It reports false if no
-// connection may be closed yet.
+// run accepts without waiting for a slot, so that no connection waits in the system's queue behind
+// those that get none.
+func (l *limited) run() {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			l.give(accepted{err: err})
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		c := &slotConn{Conn: conn, of: l, local: isLocal(conn), since: time.Now(), asked: asks(conn)}
+		if l.admit(c) {
+			l.give(accepted{conn: c})
+		} else {
+			l.wait(c)
+		}
+	}
+}
+
+// give passes a to Accept.
+func (l *limited) give(a accepted) {
+	select {
+	case l.ready <- a:
+	case <-l.closed:
+		if a.conn != nil {
+			_ = a.conn.Close()
+		}
+	}
+}
+
+// wait waits for a slot for c, concurrently with other connections.
+func (l *limited) wait(c *slotConn) {
+	l.mu.Lock()
+	crowded := l.waiting >= mostWaiting || !c.asked && l.waiting >= mostWaiting/2
+	if !crowded {
+		l.waiting++
+	}
+	l.mu.Unlock()
+	if crowded {
+		_ = c.Conn.Close()
+		return
+	}
+	l.wg.Go(func() {
+		defer l.waits(-1)
+		for range longestWait / lookAgain {
+			select {
+			case <-l.closed:
+				_ = c.Conn.Close()
+				return
+			case <-time.After(lookAgain):
+			}
+			if l.admit(c) {
+				l.give(accepted{conn: c})
+				return
+			}
+		}
+		_ = c.Conn.Close()
+	})
+}
+
+func (l *limited) waits(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting += n
+}
+
+// admit gives c a slot, and closes another connection for it if it must and can. It reports false
+// if there is no slot.
 func (l *limited) admit(c *slotConn) bool {
-	out, ok := l.enter(c)
+	l.mu.Lock()
+	var out *slotConn
+	full := l.full(c)
+	if full {
+		if out = l.dispensable(c, time.Now()); out != nil {
+			l.forget(out)
+			full = l.full(c)
+		}
+	}
+	if !full {
+		l.open[c] = struct{}{}
+		if c.local {
+			l.local++
+		}
+	}
+	l.mu.Unlock()
 	if out != nil {
 		_ = out.Conn.Close()
 	}
-	return ok
+	return !full
 }
 
-// enter is admit without closing the connection that c replaces, which it returns.
-func (l *limited) enter(c *slotConn) (out *slotConn, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.open) >= l.slots {
-		if out = l.dispensable(time.Now()); out == nil {
-			return nil, false
+// full reports whether no slot is free for c. It is called with mu held.
+func (l *limited) full(c *slotConn) bool {
+	return len(l.open) >= l.most || !c.local && len(l.open)-l.local >= l.outside
+}
+
+// dispensable returns the connection to close so that c gets a slot, or nil if there is none. It
+// is called with mu held.
+func (l *limited) dispensable(c *slotConn, now time.Time) (worst *slotConn) {
+	for o := range l.open {
+		if !c.local && o.local && len(l.open)-l.local >= l.outside {
+			continue // its slot would not be available to c
 		}
-		delete(l.open, out)
-	}
-	l.open[c] = struct{}{}
-	return out, true
-}
-
-// dispensable returns the connection to close for another one, or nil if there is none. It is called
-// with mu held.
-func (l *limited) dispensable(now time.Time) (worst *slotConn) {
-	for c := range l.open {
-		if c.state == answering && now.Sub(c.since) < enough {
+		if o.rank() == rankAnswering && now.Sub(o.since) < enough {
 			continue
 		}
-		if worst == nil || c.state < worst.state || c.state == worst.state && c.since.Before(worst.since) {
-			worst = c
+		if worst == nil || o.rank() < worst.rank() || o.rank() == worst.rank() && o.since.Before(worst.since) {
+			worst = o
 		}
 	}
 	return worst
 }
 
-// connState is what a connection is doing, in the order in which connections are closed for others.
-type connState uint8
+// forget frees the slot of c, once. It is called with mu held.
+func (l *limited) forget(c *slotConn) {
+	if _, is := l.open[c]; !is {
+		return
+	}
+	delete(l.open, c)
+	if c.local {
+		l.local--
+	}
+}
 
-const (
-	silent     connState = iota // complete request headers have never arrived
-	idle                        // the response was sent, and no request has followed
-	pipelining                  // it sent a request before the response to the last one, which no probe or scrape does; for good
-	answering                   // complete request headers have arrived, and the response was not sent
-)
+// Close also ends a waiting Accept.
+func (l *limited) Close() error {
+	l.ended.Do(func() { close(l.closed) })
+	err := l.Listener.Close()
+	l.wg.Wait()
+	return err
+}
+
+// noteState is the server's ConnState hook: a connection is busy from the end of its request's
+// headers until the response was sent.
+func noteState(conn net.Conn, s http.ConnState) {
+	if c, is := conn.(*slotConn); is && (s == http.StateActive || s == http.StateIdle) {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.busy, c.idle, c.asked, c.since = s == http.StateActive, s == http.StateIdle, false, time.Now()
+	}
+}
 
 // slotConn is a connection with a slot.
 type slotConn struct {
 	net.Conn
 	of    *limited
-	state connState
-	since time.Time // of the state
+	local bool // from this machine
+
+	// Guarded by of.mu.
+	busy  bool      // a response is in flight
+	idle  bool      // the response was sent, and no request came since
+	asked bool      // complete headers have arrived and were not parsed yet
+	since time.Time // of this state
+
+	pipelines bool // it sent another request before its response, which no probe or scrape does
 }
 
-func (c *slotConn) set(s connState) {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	if c.state != s && c.state != pipelining {
-		c.state, c.since = s, time.Now()
-	}
-}
+// The order in which connections are closed for others.
+const (
+	rankNoHead = iota
+	rankIdle
+	rankGreedy // a response is in flight, and it sent another request
+	rankAnswering
+)
 
-// noteState is the server's ConnState hook. The server reports StateActive after it has parsed the
-// headers of a request, and StateIdle after it has sent the response.
-func noteState(conn net.Conn, s http.ConnState) {
-	c, is := conn.(*slotConn)
+func (c *slotConn) rank() int {
 	switch {
-	case !is:
-	case s == http.StateActive:
-		c.set(answering)
-	case s == http.StateIdle:
-		c.set(idle)
+	case (c.busy || c.asked) && c.pipelines:
+		return rankGreedy
+	case c.busy || c.asked:
+		return rankAnswering
+	case c.idle:
+		return rankIdle
 	}
+	return rankNoHead
 }
 
-var endOfHeaders = []byte("\r\n\r\n")
+var endOfHead = []byte("\r\n\r\n")
 
 // Read detects complete headers before the server parses them.
 func (c *slotConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	switch bytes.Count(p[:n], endOfHeaders) {
-	case 0:
-	case 1:
-		c.set(answering)
-	default:
-		c.set(pipelining)
+	if heads := bytes.Count(p[:n], endOfHead); heads > 0 {
+		c.of.mu.Lock()
+		c.pipelines = c.pipelines || heads > 1
+		if c.rank() < rankGreedy {
+			c.asked, c.since = true, time.Now()
+		}
+		c.of.mu.Unlock()
 	}
 	return n, err
 }
@@ -146,6 +269,12 @@ func (c *slotConn) Close() error {
 	err := c.Conn.Close()
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	delete(c.of.open, c)
+	c.of.forget(c)
 	return err
+}
+
+// isLocal reports whether a connection comes from this machine.
+func isLocal(conn net.Conn) bool {
+	remote := conn.RemoteAddr()
+	return remote.Network() == "unix" || isLoopbackAddr(remote.String())
 }

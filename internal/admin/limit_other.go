@@ -7,5 +7,5 @@ import "net"
 // deferAccept does nothing: only Linux can withhold connections.
 func deferAccept(net.Listener) {}
 
-// hasRequest returns false: it is known on Linux only.
-func hasRequest(net.Conn) bool { return false }
+// asks returns false: it is unknown here.
+func asks(net.Conn) bool { return false }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// openSilent opens n connections to addr that never send anything.
-func openSilent(t *testing.T, addr string, n int) {
+// silent opens n connections to addr that never send anything.
+func silent(t *testing.T, addr string, n int) {
 	t.Helper()
 	for range n {
 		conn, err := net.Dial("tcp", addr)
@@ -32,7 +32,7 @@ func probe(addr string) error {
 
 func TestProbesAreAnsweredAmong1500SilentConnections(t *testing.T) {
 	s := start(t, "tcp", "127.0.0.1:0")
-	openSilent(t, s.addr, 1500)
+	silent(t, s.addr, 1500)
 	for i := range 6 {
 		if err := probe(s.addr); err != nil {
 			t.Errorf("probe %d: %v", i, err)
@@ -60,59 +60,123 @@ func TestProbesAreAnsweredAmongSilentConnectionsThatTheKernelDoesNotHoldBack(t *
 	}
 }
 
-func TestASilentConnectionGivesWayAtOnceAndAResponseDoesNot(t *testing.T) {
-	l := newLimited(nil, 3)
-	first, second, silentOne := newSlotConn(t, l, answering), newSlotConn(t, l, answering), newSlotConn(t, l, silent)
-	for _, c := range []*slotConn{first, second, silentOne} {
-		if !l.admit(c) {
-			t.Fatal("no slot while some are free")
-		}
-	}
-	first.since = first.since.Add(-enough)
-	if !l.admit(newSlotConn(t, l, answering)) {
-		t.Error("a silent connection keeps out one with a request")
-	}
-	if _, open := l.open[silentOne]; open || len(l.open) != 3 {
-		t.Errorf("the silent one is open: %v; %d are", open, len(l.open))
-	}
-	if first.since = time.Now(); l.admit(newSlotConn(t, l, answering)) {
-		t.Error("a response was cut that has just begun")
-	}
-	second.since = second.since.Add(-enough)
-	if !l.admit(newSlotConn(t, l, answering)) {
-		t.Error("a response that has had enough time keeps out another one")
-	}
-	if _, open := l.open[second]; open {
-		t.Error("another response than the oldest was cut")
-	}
-}
-
-// A connection that sends more requests than it reads responses gives way, even during a response.
-func TestAConnectionThatPipelinesGivesWay(t *testing.T) {
-	l := newLimited(nil, 2)
-	one := newSlotConn(t, l, answering)
-	here, there := net.Pipe()
-	defer there.Close() //nolint:errcheck // a test's
-	many := &slotConn{Conn: here, of: l, since: time.Now()}
-	go func() { _, _ = io.WriteString(there, busyRequest+busyRequest) }()
-	if _, err := many.Read(make([]byte, 100)); err != nil {
-		t.Fatal(err)
-	}
-	noteState(many, http.StateIdle)
-	noteState(many, http.StateActive)
-	for _, c := range []*slotConn{one, many, newSlotConn(t, l, answering)} {
-		if !l.admit(c) {
-			t.Fatal("kept out")
-		}
-	}
-	if _, open := l.open[many]; open {
-		t.Error("it keeps its slot")
-	}
-}
-
-func newSlotConn(t *testing.T, l *limited, s connState) *slotConn {
+// admitted is a limit whose slots are all taken: by answers to other machines as far as these
+// may, else by silent connections from this one.
+func admitted(t *testing.T, most int) (l *limited, answering []*slotConn) {
 	t.Helper()
+	l = newLimited(nil, most)
+	for i := range most {
+		c := newSlotConn(t, l)
+		if c.busy = i < l.outside; c.busy {
+			answering = append(answering, c)
+		} else {
+			c.local = true
+		}
+		if !l.admit(c) {
+			t.Fatal("no slot for number", i)
+		}
+	}
+	return l, answering
+}
+
+func newSlotConn(t *testing.T, l *limited) *slotConn {
 	here, there := net.Pipe()
 	t.Cleanup(func() { _ = there.Close() })
-	return &slotConn{Conn: here, of: l, state: s, since: time.Now()}
+	return &slotConn{Conn: here, of: l, since: time.Now()}
+}
+
+func TestASilentConnectionGivesWayAtOnceAndAnAnswerDoesNot(t *testing.T) {
+	l, answering := admitted(t, 16)
+	c := newSlotConn(t, l)
+	c.local, c.asked = true, true
+	if !l.admit(c) {
+		t.Error("silent connections keep somebody out who asks")
+	}
+	for _, a := range answering {
+		if _, is := l.open[a]; !is {
+			t.Error("a response in flight was cut")
+		}
+	}
+	if len(l.open) != 16 {
+		t.Errorf("%d are open", len(l.open))
+	}
+}
+
+// One that asks for more before it is answered gives way to one that asks once, in the middle of a response too.
+func TestAConnectionThatPipelinesGivesWay(t *testing.T) {
+	l, answering := admitted(t, 16)
+	here, there := net.Pipe()
+	go func() { _, _ = io.WriteString(there, "GET /metrics HTTP/1.1\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n") }()
+	answering[3].Conn = here
+	if _, err := answering[3].Read(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	c := newSlotConn(t, l)
+	if c.asked = true; !l.admit(c) {
+		t.Fatal("kept out")
+	}
+	for i, a := range answering {
+		if _, is := l.open[a]; is == (i == 3) {
+			t.Errorf("connection %d is open: %v", i, is)
+		}
+	}
+}
+
+func TestSlotsAreKeptForThisMachine(t *testing.T) {
+	l, _ := admitted(t, 16)
+	c := newSlotConn(t, l)
+	if c.asked = true; l.admit(c) {
+		t.Error("another machine's took a slot of this one's, or cut a response")
+	}
+	c.local = true
+	if !l.admit(c) {
+		t.Error("no slot is left for this machine")
+	}
+}
+
+// foreign says of its connections that they come from another machine, but of those that local tells of.
+type foreign struct {
+	net.Listener
+	local chan bool
+}
+
+func (f *foreign) Accept() (net.Conn, error) {
+	conn, err := f.Listener.Accept()
+	if err != nil || <-f.local {
+		return conn, err
+	}
+	return foreignConn{conn}, nil
+}
+
+type foreignConn struct{ net.Conn }
+
+func (foreignConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
+
+// Other machines' requests wait for a slot; one from this machine comes after them and does not.
+func TestNobodyWaitsBehindThoseWhoGetNoSlot(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &foreign{inner, make(chan bool, 100)}
+	l := newLimited(f, 16)
+	l.outside = 0   // none is left for other machines
+	defer l.Close() //nolint:errcheck // a test's
+	for _, local := range []bool{false, false, true} {
+		f.local <- local
+		conn, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close() //nolint:errcheck // a test's
+		_, _ = io.WriteString(conn, busyRequest)
+	}
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := conn.(*slotConn); !c.local {
+		t.Error("it is another machine's")
+	}
+	_ = conn.Close()
 }
