@@ -7,12 +7,12 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"github.com/retryproxy/retryproxy/internal/companion"
@@ -114,14 +114,19 @@ func (j *job) do(stdin io.Reader, stdout io.Writer) error {
 	return nil
 }
 
-// write writes the output of draw to a file. If drawing fails, an existing file stays.
+// write writes the output of draw to a file, completely or not at all. On an error, such as a full
+// disk, an existing file stays.
 func write(path string, stdout io.Writer, draw func(io.Writer) error) error {
 	if path == "-" {
 		return draw(stdout)
 	}
-	var drawn bytes.Buffer
-	if err := draw(&drawn); err != nil {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, drawn.Bytes(), 0o644) //nolint:gosec // a picture is for everybody
+	defer func() { _ = os.Remove(file.Name()) }() // no longer there if all went well
+	if err := errors.Join(draw(file), file.Chmod(0o644), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
 }

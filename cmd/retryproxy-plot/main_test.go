@@ -147,3 +147,24 @@ func TestAFailedDrawingLeavesTheOldPicture(t *testing.T) {
 		t.Errorf("%v, %v", entries, err)
 	}
 }
+
+// A full disk loses the old picture if the new one is written over it. The second name shows the old file.
+func TestANewPictureIsNotWrittenOverTheOldOne(t *testing.T) {
+	dir := t.TempDir()
+	path, second := filepath.Join(dir, "a.png"), filepath.Join(dir, "b.png")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(path, second); err != nil {
+		t.Skip(err)
+	}
+	if code, _, stderr := plotted(t, document, "--png", path); code != companion.ExitOK {
+		t.Fatalf("%d %q", code, stderr)
+	}
+	if got := readFile(t, second); got != "old" {
+		t.Errorf("%d bytes were written over the old picture", len(got))
+	}
+	if got := sizeOfPNG(t, readFile(t, path)); got != image.Pt(900, 540) {
+		t.Error(got)
+	}
+}
