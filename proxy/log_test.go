@@ -3,6 +3,9 @@ package proxy
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -58,27 +61,84 @@ func TestALineShowsTheBeginningOfALongPath(t *testing.T) {
 	}
 }
 
-// Wherever a client says them, these bytes stay within the one line of its request.
+// hostile texts would end a string, an object or a line, or mislead a terminal, if a log line had them as they are.
+var hostile = []string{`"}{"msg":"forged"}`, `","forged":"`, `","msg":"request","msg":"`, `\`, `\"`, `\u000a{"msg":"forged"}`, "%0d%0a%7b%22msg%22:%22forged%22%7d",
+	"\u0085", "\u009b31m", "\u2028\u2029", "\u202e", "\ufeff", "\xff\xfe", "\xc0\x8a", "\xed\xa0\x80", "\t", strings.Repeat("\xff", 10000)}
+
+// hostilePaths are those that the parser lets through.
+var hostilePaths = []string{`/"}{"msg":"forged"}`, `/","forged":"`, "/%0d%0a%7b%22msg%22:%22forged%22%7d", "/%1b[31m", "/\u202e"}
+
+// hostileToken has all punctuation that a method and a header name may have.
+const hostileToken = "A!#$%&'*+-.^_`|~"
+
+// Wherever a client says them, hostile texts stay within the one line of its request.
 func TestNoClientForgesALogLine(t *testing.T) {
 	log, lines := logLines()
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.AccessLog, c.Log = true, log })
 	c := p.dial()
-	hostile := []string{`"}{"msg":"forged"}`, `","forged":"`, `\`, `\"`, `\u000a{"msg":"forged"}`, "%0d%0a%7b%22msg%22:%22forged%22%7d",
-		"\u0085", "\u009b31m", "\u2028\u2029", "\u202e", "\ufeff", "\xff\xfe", "\xc0\x8a", "\xed\xa0\x80", "\t", strings.Repeat("\xff", 10000)}
-	paths := []string{`/"}{"msg":"forged"}`, `/","forged":"`, "/%0d%0a%7b%22msg%22:%22forged%22%7d", "/%1b[31m", "/\u202e"} // the parser refuses others
 	for i, text := range hostile {
-		c.send("GET "+paths[i%len(paths)]+"?secret HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nCookie: secret\r\nX-Request-Id: "+text+
-			"\r\nUser-Agent: "+text+"\r\nX-Forwarded-For: "+text+"\r\nTraceparent: "+text+"\r\n\r\n").want(200, "ok")
+		method := []string{"GET", hostileToken}[i%2]
+		c.send(method+" "+hostilePaths[i%len(hostilePaths)]+"?secret HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nCookie: secret\r\nX-Request-Id: "+text+
+			"\r\nUser-Agent: "+text+"\r\nX-Forwarded-For: "+text+"\r\nTraceparent: "+text+"\r\n"+hostileToken+": "+text+"\r\n\r\n").want(200, "ok")
 	}
 	p.stop()
-	all := strings.Split(strings.TrimSuffix(lines.String(), "\n"), "\n")
-	if len(all) != len(hostile) {
-		t.Errorf("%d lines about %d requests", len(all), len(hostile))
+	wantRequestLines(t, lines.String(), len(hostile))
+}
+
+func TestNoHTTP2ClientForgesALogLine(t *testing.T) {
+	log, lines := logLines()
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { speakHTTP2(c); c.AccessLog, c.Log = true, log })
+	client := http2Client(t, nil)
+	for i, text := range hostile {
+		target := &url.URL{Scheme: "http", Host: p.addr, Opaque: hostilePaths[i%len(hostilePaths)] + "?secret"} // opaque: not escaped
+		header := http.Header{"Authorization": {"secret"}, "X-Request-Id": {text}, "User-Agent": {text}, "Traceparent": {text}, hostileToken: {text}}
+		res, err := client.Do(&http.Request{Method: []string{"GET", hostileToken}[i%2], URL: target, Header: header})
+		if err != nil {
+			t.Fatalf("%.100q: %v", text, err)
+		}
+		res.Body.Close()
+		if res.ProtoMajor != 2 || res.StatusCode != 200 {
+			t.Errorf("%.100q: %s %d", text, res.Proto, res.StatusCode)
+		}
+	}
+	client.CloseIdleConnections()
+	p.stop()
+	wantRequestLines(t, lines.String(), len(hostile))
+}
+
+func TestNoUpstreamForgesALogLine(t *testing.T) {
+	log, lines := logLines()
+	var responses []string
+	for _, text := range hostile {
+		responses = append(responses, "HTTP/1.1 503 "+text+"\r\nX-A: "+text+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", text+"\r\n\r\n")
+	}
+	p := startProxy(t, startUpstream(t, script(responses...)), func(c *Config) {
+		c.AccessLog, c.Log = true, log
+		c.Default.Policy.MaxRetries = 0
+	})
+	for range responses {
+		if _, _, err := p.dial().send(get("/")).response("GET"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.stop()
+	wantRequestLines(t, lines.String(), len(responses))
+}
+
+// requestKeys are the keys of a line about a request, in order.
+const requestKeys = "level msg route method host path status outcome request_bytes response_bytes duration_seconds attempts peer user_agent request_id trace_id reason"
+
+// wantRequestLines checks that there are n lines, each about a request, and that none of them shows anything hostile.
+func wantRequestLines(t *testing.T, lines string, n int) {
+	t.Helper()
+	all := strings.Split(strings.TrimSuffix(lines, "\n"), "\n")
+	if len(all) != n {
+		t.Errorf("%d lines about %d requests", len(all), n)
 	}
 	for _, line := range all {
-		var fields map[string]any
-		if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["msg"] != "request" || fields["forged"] != nil {
-			t.Errorf("%v: %.500s", err, line)
+		keys, msg, err := keysOf(line)
+		if err != nil || msg != "request" || strings.Join(keys, " ") != requestKeys {
+			t.Errorf("%v, the message %q, the keys %q: %.500s", err, msg, keys, line)
 		}
 		if !utf8.ValidString(line) || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u202e' }) {
 			t.Errorf("control characters or bytes that are no text: %.500q", line)
@@ -87,6 +147,35 @@ func TestNoClientForgesALogLine(t *testing.T) {
 			t.Errorf("a secret, or %d bytes: %.500s", len(line), line)
 		}
 	}
+}
+
+// keysOf returns the keys of a JSON object, duplicates included, and the last value of msg.
+func keysOf(line string) (keys []string, msg string, err error) {
+	d := json.NewDecoder(strings.NewReader(line))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, "", fmt.Errorf("no JSON object (%v)", err)
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return keys, msg, err
+		}
+		keys = append(keys, key.(string))
+		var value any
+		if err := d.Decode(&value); err != nil {
+			return keys, msg, err
+		}
+		if key == "msg" {
+			msg, _ = value.(string)
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return keys, msg, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return keys, msg, fmt.Errorf("more than one object (%v)", err)
+	}
+	return keys, msg, nil
 }
 
 func TestGivenUpRequestsAreLoggedUpToTheLimitThenCounted(t *testing.T) {
