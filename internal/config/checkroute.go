@@ -24,8 +24,6 @@ var useless = []struct {
 		"RETRY_ON", "retries nothing"},
 	{"BUDGET_MIN_PER_SECOND BUDGET_BURST", func(r *Route) bool { return r.BudgetRatio.Off() },
 		"BUDGET_RATIO", "sets no budget"},
-	{"BACKOFF_THROTTLED_BASE", func(r *Route) bool { return r.BackoffThrottledBase < r.BackoffBase },
-		"BACKOFF_BASE", "is longer"},
 	{"HEDGE_AFTER", func(r *Route) bool { return !r.HedgeAfter.Off() && r.MaxRetries == 0 },
 		"MAX_RETRIES", "allows no second attempt"},
 	{"HEDGE_AFTER", func(r *Route) bool { return isBound(r.AttemptTimeout.Value(), r.HedgeAfter.Fixed) },
@@ -113,8 +111,8 @@ func (c *checker) times() {
 	}
 }
 
-// backoff checks that a first wait is not above the longest one. The strategy checks the
-// rest.
+// backoff compares the first waits with each other and with the longest one. The strategy checks
+// the rest.
 func (c *checker) backoff() {
 	r, before := c.r, len(*c.problems)
 	for _, first := range []struct {
@@ -127,6 +125,10 @@ func (c *checker) backoff() {
 	}
 	if len(*c.problems) > before {
 		return
+	}
+	// This is also worth a warning if only one route makes a global setting useless.
+	if c.set("BACKOFF_THROTTLED_BASE") && r.BackoffThrottledBase < r.BackoffBase {
+		c.warnf("BACKOFF_THROTTLED_BASE", DurationText(r.BackoffThrottledBase), "has no effect: %s=%s is longer", c.name("BACKOFF_BASE"), DurationText(r.BackoffBase))
 	}
 	usual, _, err := r.Backoffs()
 	if err != nil {
@@ -168,7 +170,7 @@ func (c *checker) retries() {
 		c.warnf("BUDGET_RATIO", "off", "lets an upstream that fails get up to %d times its requests (%s=%d)", r.MaxRetries+1, c.name("MAX_RETRIES"), r.MaxRetries)
 	}
 	if c.own("HEDGE_AFTER") && !r.HedgeAfter.Off() && r.BudgetRatio.Off() {
-		c.warnf("HEDGE_AFTER", r.HedgeAfter.String(), "with %s=off nothing bounds the load that hedging adds when the upstream becomes slow", c.name("BUDGET_RATIO"))
+		c.warnf("HEDGE_AFTER", c.text("HEDGE_AFTER"), "with %s=off nothing bounds the load that hedging adds when the upstream becomes slow", c.name("BUDGET_RATIO"))
 	}
 }
 

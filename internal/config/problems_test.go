@@ -167,6 +167,16 @@ func TestUnknownNames(t *testing.T) {
 		"RETRYPROXY_RATE_LIMIT_RPS=3":                "RETRYPROXY_RATE_LIMIT=100/s",
 		"RETRYPROXY_LOG_LEVEL=debug":                 "unknown name; requests are logged with RETRYPROXY_ACCESS_LOG=true",
 		"RETRYPROXY_ROUTE_SEARCH_DIAL_TIMEOUT=1s":    "unknown name; a connection has 3s",
+		"RETRYPROXY_SHARED_PASSWORD_FILE=/p":         "unknown name; it is an option: RETRYPROXY_SHARED=redis://host?password_file=FILE",
+		"RETRYPROXY_SHARED_CA=/ca":                   "RETRYPROXY_SHARED=rediss://host?ca=FILE",
+		"RETRYPROXY_SHARED_CERT=/c":                  "RETRYPROXY_SHARED=rediss://host?cert=FILE",
+		"RETRYPROXY_RETRY_PERCENT=50":                "unknown name; 'retryproxy retry-percent' changes it",
+		"RETRYPROXY_MAX_HEADERS=50":                  "unknown name; a request or response has at most 100",
+		"RETRYPROXY_MAX_CONCURRENT_STREAMS=9":        "unknown name; an HTTP/2 client may have 128",
+		"RETRYPROXY_ROUTE_SEARCH_EJECT_AFTER=9":      "RETRYPROXY_ROUTE_SEARCH_BREAKER=off turns ejection off",
+		"RETRYPROXY_TUNNEL_IDLE_TIMEOUT=1m":          "may be silent for 1h",
+		"RETRYPROXY_RETRY_UNSAFE=true":               "RETRYPROXY_RETRY_METHODS=any",
+		"RETRYPROXY_VIA=true":                        "unknown name; no Via header is added",
 		"RETRYPROXY_METRICS_PORT=3":                  "RETRYPROXY_ADMIN_LISTEN=",
 	} {
 		if got := problemsOf(append(routes, entry)...); len(got) != 1 || !strings.Contains(got[0], want) || strings.HasPrefix(got[0], "warning") {
@@ -193,6 +203,19 @@ func TestServiceLinksAreIgnored(t *testing.T) {
 	}
 }
 
+// A value that Kubernetes would not set shows that a user meant a setting.
+func TestOtherValuesAreNotServiceLinks(t *testing.T) {
+	for _, entry := range []string{
+		"SERVICE_HOST=abc", "SERVICE_HOST=1.2.3", "SERVICE_HOST=80", "PORT_80_TCP_ADDR=10.0.0.256",
+		"SERVICE_PORT=0", "SERVICE_PORT=99999999", "SERVICE_PORT_HTTP=http", "PORT_80_TCP_PORT=65536",
+		"PORT_80_TCP_PROTO=http", "PORT=tcp://bad:99999", "PORT=tcp://10.0.0.1:0", "PORT=tcp://fd00::1:80", "PORT_80_TCP=http://10.0.0.1:80",
+	} {
+		if got := problemsOf(minimal, "RETRYPROXY_X_"+entry); len(got) != 1 || !strings.Contains(got[0], "unknown name") {
+			t.Errorf("%s: got %q, want an unknown name", entry, got)
+		}
+	}
+}
+
 func TestContradictions(t *testing.T) {
 	dir := t.TempDir()
 	for _, tt := range []struct {
@@ -207,6 +230,7 @@ func TestContradictions(t *testing.T) {
 		{"BACKOFF_MAX=10ms", nil},
 		{"BACKOFF_BASE=2s", nil},
 		{"BACKOFF_BASE=2s BACKOFF_THROTTLED_BASE=1s", []string{"warning: RETRYPROXY_BACKOFF_THROTTLED_BASE=\"1s\": has no effect"}},
+		{"BACKOFF_THROTTLED_BASE=1s ROUTES=a,b ROUTE_A_PATH=/a ROUTE_B_PATH=/b ROUTE_A_BACKOFF_BASE=2s", []string{"warning: RETRYPROXY_BACKOFF_THROTTLED_BASE=\"1s\": has no effect: RETRYPROXY_ROUTE_A_BACKOFF_BASE=2s is longer"}},
 		{"RETRY_REJECTED=429,418", []string{"warning: RETRYPROXY_RETRY_REJECTED=\"418,429\": has no effect on 418: RETRYPROXY_RETRY_ON does not list it"}},
 		{"FATAL_ERROR_CODES=a,,!no_such_code", []string{"an empty entry; \"no_such_code\" is not on the list"}},
 		{"MAX_RETRIES=0 FATAL_ERROR_CODES=none", []string{"warning: RETRYPROXY_FATAL_ERROR_CODES=\"none\": has no effect: RETRYPROXY_MAX_RETRIES=0 turns retries off"}},
@@ -226,6 +250,7 @@ func TestContradictions(t *testing.T) {
 		{"RATE_LIMIT_KEY=header:X-Key ROUTES=a ROUTE_A_PATH=/a ROUTE_A_RATE_LIMIT=1/s", nil},
 		{"RATE_LIMIT=1/s ROUTES=a ROUTE_A_PATH=/a ROUTE_A_RATE_LIMIT=off ROUTE_A_RATE_LIMIT_KEY=route", []string{"warning: RETRYPROXY_ROUTE_A_RATE_LIMIT_KEY=\"route\": has no effect: RETRYPROXY_ROUTE_A_RATE_LIMIT=off limits nothing"}},
 		{"HEDGE_AFTER=50ms", nil},
+		{"HEDGE_AFTER=1m BUDGET_RATIO=off REQUEST_TIMEOUT=2m", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"1m\": with RETRYPROXY_BUDGET_RATIO=off nothing bounds"}},
 		{"HEDGE_AFTER=p95 BUDGET_RATIO=off", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"p95\": with RETRYPROXY_BUDGET_RATIO=off nothing bounds"}},
 		{"HEDGE_AFTER=p95 MAX_RETRIES=0", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"p95\": has no effect: RETRYPROXY_MAX_RETRIES=0"}},
 		{"ATTEMPT_TIMEOUT=10s HEDGE_AFTER=10s", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"10s\": has no effect: RETRYPROXY_ATTEMPT_TIMEOUT=10s"}},

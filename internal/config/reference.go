@@ -8,6 +8,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/hedge"
 )
 
 // Scope is where a setting may be set.
@@ -198,8 +199,13 @@ func shownText(v reflect.Value) string {
 // text returns a field in the syntax of the setting. It is the opposite of parsers.
 func text(v reflect.Value) string {
 	value := v.Interface()
-	if d, is := value.(time.Duration); is {
+	switch d := value.(type) {
+	case time.Duration:
 		return DurationText(d)
+	case hedge.After:
+		if d.Fixed > 0 {
+			return DurationText(d.Fixed)
+		}
 	}
 	if v.CanAddr() { // some types have String on the pointer
 		if s, is := v.Addr().Interface().(fmt.Stringer); is {

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -178,15 +180,33 @@ func distance(a, b string, limit int) int {
 //	RETRYPROXY_PORT_80_TCP_PROTO=tcp       RETRYPROXY_PORT_80_TCP_PORT=80
 //	RETRYPROXY_PORT_80_TCP_ADDR=10.0.0.1
 //
-// It matches the values too, so that a misspelled setting is not mistaken for one of them. It is
-// compiled when it is first needed, for an unknown name, which most processes do not have.
+// It matches the values too, so that a misspelled setting is not mistaken for one of them. Its groups
+// are an address, a port, and an address with its port. It is compiled when it is first needed, for an
+// unknown name, which most processes do not have.
 var serviceLink = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^RETRYPROXY_(\w+_)?(` +
-		`(SERVICE_HOST|PORT_\d+_(TCP|UDP|SCTP)_ADDR)=[0-9a-f.:]+|` +
-		`(SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)_PORT)=\d+|` +
-		`PORT_\d+_(TCP|UDP|SCTP)_PROTO=(tcp|udp|sctp)|` +
-		`PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://[0-9a-f.:\[\]]+:\d+)$`)
+	return regexp.MustCompile(`^RETRYPROXY_(?:\w+_)?(?:` +
+		`(?:SERVICE_HOST|PORT_\d+_(?:TCP|UDP|SCTP)_ADDR)=(.+)|` +
+		`(?:SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)_PORT)=(.+)|` +
+		`PORT_\d+_(?:TCP|UDP|SCTP)_PROTO=(?:tcp|udp|sctp)|` +
+		`PORT(?:_\d+_(?:TCP|UDP|SCTP))?=(?:tcp|udp|sctp)://(.+))$`)
 })
 
 // isServiceLink reports whether Kubernetes, not a user, set the variable.
-func isServiceLink(name, value string) bool { return serviceLink().MatchString(name + "=" + value) }
+func isServiceLink(name, value string) bool {
+	match := serviceLink().FindStringSubmatch(name + "=" + value)
+	if match == nil {
+		return false
+	}
+	switch address, port, both := match[1], match[2], match[3]; {
+	case address != "":
+		_, err := netip.ParseAddr(address)
+		return err == nil
+	case port != "":
+		n, err := strconv.ParseUint(port, 10, 16)
+		return err == nil && n > 0
+	case both != "":
+		a, err := netip.ParseAddrPort(both)
+		return err == nil && a.Port() > 0
+	}
+	return true // a protocol
+}
