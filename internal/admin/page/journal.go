@@ -62,7 +62,7 @@ type Attempt struct {
 // free, so it never waits; if the lock is taken, the request is not kept.
 type journal struct {
 	floor atomic.Int64 // a request that took no longer is not among the slowest; nanoseconds
-	until atomic.Int64 // when floor must be computed anew; Unix nanoseconds
+	until atomic.Int64 // when floor must be computed anew; nanoseconds as those of [proxy.Journal]
 
 	mu                sync.Mutex    // guards all fields below
 	version           uint64        // changes when the requests change
@@ -91,9 +91,7 @@ func (j *journal) keep(e *proxy.Ended) {
 	case kind == recovered:
 		j.recovered = insert(j.recovered, 0, kept, keptRecovered)
 	}
-	if ended := endOf(e); int64(e.Took) > j.floor.Load() || ended > j.until.Load() {
-		j.keepSlow(kept, ended)
-	}
+	j.keepSlow(kept)
 }
 
 // copyOf copies a request, cut to a limited size. A text that is too long keeps one byte more than is
@@ -107,8 +105,8 @@ func copyOf(e *proxy.Ended) proxy.Ended {
 
 func start(text []byte, most int) []byte { return slices.Clone(text[:min(len(text), most)]) }
 
-// endOf returns when a request ended, in Unix nanoseconds.
-func endOf(e *proxy.Ended) int64 { return e.Began.Add(e.Took).UnixNano() }
+// endOf returns when a request ended.
+func endOf(e *proxy.Ended) time.Time { return e.Began.Add(e.Took) }
 
 // insert inserts e at an index, and drops the last request if there are more than most.
 func insert(list []proxy.Ended, at int, e proxy.Ended, most int) []proxy.Ended {
@@ -116,8 +114,9 @@ func insert(list []proxy.Ended, at int, e proxy.Ended, most int) []proxy.Ended {
 }
 
 // keepSlow adds a request to the slow ones of the window if it is one of the slowest.
-func (j *journal) keepSlow(e proxy.Ended, ended int64) {
-	j.forgetSlow(ended)
+func (j *journal) keepSlow(e proxy.Ended) {
+	oldest := endOf(&e)
+	j.forgetSlow(oldest)
 	at := slices.IndexFunc(j.slow, func(s proxy.Ended) bool { return s.Took < e.Took })
 	if at < 0 {
 		at = len(j.slow)
@@ -125,27 +124,29 @@ func (j *journal) keepSlow(e proxy.Ended, ended int64) {
 	if at < keptSlow {
 		j.slow = insert(j.slow, at, e, keptSlow)
 	}
-	floor, until := int64(0), ended+int64(Window)
+	floor := int64(0)
 	if len(j.slow) == keptSlow {
 		floor = int64(j.slow[keptSlow-1].Took)
 	}
 	for i := range j.slow {
-		until = min(until, endOf(&j.slow[i])+int64(Window))
+		if end := endOf(&j.slow[i]); end.Before(oldest) {
+			oldest = end
+		}
 	}
 	j.floor.Store(floor)
-	j.until.Store(until)
+	j.until.Store(oldest.Add(Window).UnixNano())
 }
 
 // forgetSlow drops the slow requests that ended before the window.
-func (j *journal) forgetSlow(nowUnixNano int64) {
-	j.slow = slices.DeleteFunc(j.slow, func(e proxy.Ended) bool { return endOf(&e) < nowUnixNano-int64(Window) })
+func (j *journal) forgetSlow(now time.Time) {
+	j.slow = slices.DeleteFunc(j.slow, func(e proxy.Ended) bool { return now.Sub(endOf(&e)) > Window })
 }
 
 // read returns what is kept. It misses requests that end at the same time.
 func (j *journal) read(now time.Time) (Requests, uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.forgetSlow(now.UnixNano())
+	j.forgetSlow(now)
 	return Requests{Failed: requestsOf(j.failed), Recovered: requestsOf(j.recovered), Slow: requestsOf(j.slow)}, j.version
 }
 

@@ -10,50 +10,78 @@ import (
 	"testing"
 )
 
-// wallTimes are the calls, by file, that have to do with the wall clock and are right so.
-var wallTimes = map[string]string{
-	"proxy/internal/clock/clock.go UnixNano": "converts an instant, for logs and traces",
-	"proxy/report/report.go UnixNano":        "when a request began, for traces",
-	"proxy/admission/lateresponse.go Unix":   "a deadline that is over by any clock",
-	"proxy/downstream/conn.go Unix":          "a deadline that is over by any clock",
-	"proxy/upstream/pool.go Unix":            "when a certificate expires",
-	"proxy/upstream/tls.go Unix":             "when a certificate expires",
-	"proxy/upstream/target.go Local":         "no time, but whether a target is on this machine",
-	"policy/retryafter/values.go Unix":       "a time in a header, measured against the Date of the response",
-	"policy/retryafter/values.go UnixMilli":  "a time in a header, measured against the Date of the response",
+// wallTimes are the calls that have to do with the wall clock and are right so: how many, by file and method.
+var wallTimes = map[string]int{
+	"proxy/internal/clock/clock.go UnixNano":   1, // converts an instant, for logs and traces
+	"proxy/report/report.go UnixNano":          1, // of an instant, for the journal
+	"proxy/admission/probe.go Unix":            1, // a deadline that is over by any clock
+	"proxy/downstream/conn.go Unix":            1, // a deadline that is over by any clock
+	"proxy/upstream/pool.go Unix":              1, // when a certificate expires
+	"proxy/upstream/tls.go Unix":               1, // when a certificate expires
+	"proxy/upstream/target.go Local":           1, // no time, but whether a target is on this machine
+	"policy/retryafter/values.go Unix":         1, // a time in a header, measured against the Date of the response
+	"policy/retryafter/values.go UnixMilli":    1, // a time in a header, measured against the Date of the response
+	"internal/admin/page/journal.go UnixNano":  1, // for comparison with what the data path says in nanoseconds
+	"internal/admin/page/journal.go UnixMilli": 1, // shown
+	"internal/admin/page/state.go UnixMilli":   2, // shown
+	"internal/tracing/tracing.go Round":        3, // converts instants to the wall clock, for spans
 }
 
 // TestNothingIsMeasuredByTheWallClock finds what drops the monotonic part of a time.Time. The difference of two such
-// times is wrong if the wall clock is stepped between them.
+// times is wrong if the wall clock is stepped between them. It looks at the packages that run beside requests.
 func TestNothingIsMeasuredByTheWallClock(t *testing.T) {
-	drops := map[string]bool{"Unix": true, "UnixNano": true, "UnixMicro": true, "UnixMilli": true, "UTC": true, "Local": true, "AddDate": true}
 	const root = "../../.."
-	for _, tree := range []string{"proxy", "policy", "fleet"} {
+	calls := map[string][]token.Position{}
+	for _, tree := range []string{"proxy", "policy", "fleet", "internal/admin", "internal/tracing"} {
 		err := filepath.WalkDir(filepath.Join(root, tree), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			fset := token.NewFileSet()
-			file, err := parser.ParseFile(fset, path, nil, 0)
+			name, err := filepath.Rel(root, path)
 			if err != nil {
 				return err
 			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				call, is := n.(*ast.CallExpr)
-				if !is {
-					return true
-				}
-				method, is := call.Fun.(*ast.SelectorExpr)
-				name, _ := filepath.Rel(root, path)
-				if is && drops[method.Sel.Name] && wallTimes[name+" "+method.Sel.Name] == "" {
-					t.Errorf("%s: %s is of the wall clock; if nothing is measured by it, add it to wallTimes", fset.Position(n.Pos()), method.Sel.Name)
-				}
-				return true
+			return findWallTimes(path, func(method string, at token.Position) {
+				calls[name+" "+method] = append(calls[name+" "+method], at)
 			})
-			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	for name, at := range calls {
+		if len(at) > wallTimes[name] {
+			t.Errorf("%s: %d calls at %v, expected %d; if nothing is measured by the wall clock, change wallTimes", name, len(at), at, wallTimes[name])
+		}
+	}
+	for name, n := range wallTimes {
+		if len(calls[name]) < n {
+			t.Errorf("%s: %d calls, fewer than the %d of wallTimes", name, len(calls[name]), n)
+		}
+	}
+}
+
+// findWallTimes calls found for each call in a file that drops the monotonic part of a time.Time.
+func findWallTimes(path string, found func(method string, at token.Position)) error {
+	drops := map[string]bool{"Unix": true, "UnixNano": true, "UnixMicro": true, "UnixMilli": true, "UTC": true, "Local": true, "In": true, "AddDate": true, "Round": true, "Truncate": true}
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, path, nil, 0)
+	if err != nil {
+		return err
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, is := n.(*ast.CallExpr)
+		if !is {
+			return true
+		}
+		method, is := call.Fun.(*ast.SelectorExpr)
+		if !is || !drops[method.Sel.Name] {
+			return true
+		}
+		if of, is := method.X.(*ast.Ident); !is || of.Name != "math" { // math.Round
+			found(method.Sel.Name, fset.Position(n.Pos()))
+		}
+		return true
+	})
+	return nil
 }
