@@ -62,7 +62,7 @@ func (d *drawing) line(color, format string, args ...any) {
 	}
 }
 
-// name returns a name without control characters. In a window it takes at most a quarter of a line, so
+// name returns the name of a route or upstream without control characters. In a window it takes at most a quarter of a line, so
 // that there is room for the columns after it.
 func (d *drawing) name(s string) string {
 	runes, most := []rune(printable(s)), max(d.size.Columns/4, leastName)
@@ -207,12 +207,14 @@ func breakerColor(state string) string {
 	return map[string]string{"closed": green, "slow_start": yellow, "half_open": yellow, "open": red}[state]
 }
 
+// requests adds the last failed requests. Each ends with text of any length, so that the terminal
+// shows as much of the request as fits, and the rest if there is room.
 func (d *drawing) requests(failed []page.Request) {
 	if len(failed) == 0 {
 		return
 	}
 	d.line("", "")
-	t := newTable(7, "failed last", "status", "took", "why", "request", "route", "attempts")
+	t := newTable(5, "failed last", "status", "took", "why", "request, its route and attempts")
 	for _, r := range failed[:min(len(failed), shownRequests)] {
 		var attempts []string
 		for _, a := range r.Attempts {
@@ -223,7 +225,7 @@ func (d *drawing) requests(failed []page.Request) {
 			status = fmt.Sprint(r.Code)
 		}
 		t.row(word(time.UnixMilli(r.BeganMS).Format(time.TimeOnly)), word(status), word(short(r.Took)),
-			word(strings.ReplaceAll(r.Outcome, "_", " ")), word(d.name(r.Method+" "+r.Path)), word(d.name(r.Route)), word(strings.Join(attempts, ", ")))
+			word(strings.ReplaceAll(r.Outcome, "_", " ")), word(printable(fmt.Sprintf("%s %s (%s) %s", r.Method, r.Path, r.Route, strings.Join(attempts, ", ")))))
 	}
 	t.write(d)
 }

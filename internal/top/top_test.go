@@ -144,6 +144,28 @@ func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
 	}
 }
 
+// A long route name, or the many attempts of another request, does not hide the path of a failed one.
+func TestAWindowShowsAsMuchOfAFailedRequestAsFits(t *testing.T) {
+	path := "/orders/2026/11/" + strings.Repeat("x", 36) + "/end"
+	for columns, want := range map[int]string{80: "GET /orders/2026/11/xxxx", 120: "GET " + path} {
+		s := bad()
+		s.Requests.Failed[0].Path = path
+		s.Requests.Failed[0].Route = strings.Repeat("long-name-", 6)
+		var b strings.Builder
+		if err := Write(&b, s, plot.Screen{}, Size{Columns: columns}); err != nil {
+			t.Fatal(err)
+		}
+		begin := strings.Index(b.String(), want)
+		if begin < 0 {
+			t.Errorf("%d columns: no %q in\n%s", columns, want, b.String())
+			continue
+		}
+		if end := begin + len(want) - 1 - strings.LastIndexByte(b.String()[:begin], '\n'); end > columns {
+			t.Errorf("the request ends at column %d of %d", end, columns)
+		}
+	}
+}
+
 func TestTextIsWrappedAtWords(t *testing.T) {
 	d := drawing{size: Size{Columns: 11}, screen: plot.Screen{Color: true}}
 	d.line(red, "one two three four")
