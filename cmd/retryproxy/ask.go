@@ -26,16 +26,6 @@ container health checks and exec probes.`,
 	run: runHealth,
 }
 
-var waitCommand = command{
-	name:    "wait",
-	args:    "[--address HOST:PORT] [--timeout 60s]",
-	summary: "wait until a retryproxy accepts requests",
-	details: `Asks the retryproxy on this machine (RETRYPROXY_ADMIN_LISTEN) until it accepts
-requests, and fails if that takes too long. It is for what must not start earlier,
-such as a postStart hook that holds back the next container.`,
-	run: runWait,
-}
-
 var drainCommand = command{
 	name:    "drain",
 	args:    "[--address HOST:PORT] [--timeout 2s]",
@@ -91,23 +81,6 @@ func runHealth(ctx context.Context, c *call) error {
 		return errReported
 	}
 	return nil
-}
-
-func runWait(ctx context.Context, c *call) error {
-	f := c.flags()
-	timeout := f.Duration("timeout", time.Minute, "how long to wait")
-	a, _, err := c.parseAddress(f, 0)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, *timeout)
-	defer cancel()
-	last := adminclient.AwaitReady(ctx, a)
-	if last == nil {
-		fmt.Fprintln(c.stdout, "ok")
-		return nil
-	}
-	return fmt.Errorf("not ready within %v: %w", *timeout, last)
 }
 
 func runDrain(ctx context.Context, c *call) error { return c.order(ctx, "/drain") }
