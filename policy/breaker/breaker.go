@@ -67,7 +67,11 @@ const (
 // long. After U[1/4, 1/2] s another one follows, up to maxFailingProbes.
 //
 // After a stall the timeout is at most U[1/2, 1] * min(6 s * 2^k, 30 s), unless a client
-// left late. k = hung probes.
+// left late.
+//
+// If the connection of a probe is closed when its client leaves, no late response can come.
+// The probe counts as hung, and the next one waits U[1/2, 1] * min(1 s * 2^k, 30 s). The
+// server may still have its request to work off. k = hung probes.
 const (
 	hungMin    = 30 * time.Second
 	hungJitter = 30 * time.Second
@@ -76,6 +80,8 @@ const (
 	connectMax        = 5 * time.Second
 	maxFailingProbes  = 10
 	stallProbeTimeout = 6 * time.Second
+	probeClosedFirst  = time.Second
+	probeClosedMax    = 30 * time.Second
 )
 
 // trip opens a breaker that is closed or in slow start. With OpenedByStall a probe is due
@@ -163,6 +169,13 @@ func (g *breaker) probeFailed(now time.Duration, why OpenedBy, r backoff.Rand) {
 	g.why, g.probe = why, 0
 	g.failed++
 	g.state, g.dueAt = Open, now+g.probeWait(r)
+}
+
+// probeClosed ends the probe in flight after its connection was closed without a result.
+func (g *breaker) probeClosed(now time.Duration, r backoff.Rand) {
+	g.probe = 0
+	g.state, g.dueAt = Open, now+equalJitter(backoff.Grow(probeClosedFirst, probeClosedMax, 2, g.hung), r)
+	g.hung++
 }
 
 // discardProbe ends the probe in flight without a result; another may be sent at once.

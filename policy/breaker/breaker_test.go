@@ -32,6 +32,7 @@ func TestBreakerTransitions(t *testing.T) {
 		{"half open: the probe hangs", probing, func(g *breaker) { g.expire(1100 * time.Millisecond) }, HalfOpen, false},
 		{"half open: a hung probe is replaced", probing, func(g *breaker) { g.expire(1250 * time.Millisecond) }, HalfOpen, true},
 		{"half open: the probe fails", probing, func(g *breaker) { g.probeFailed(time.Second, OpenedByFailing, r) }, Open, false},
+		{"half open: the probe's connection is closed", probing, func(g *breaker) { g.probeClosed(time.Second, r) }, Open, false},
 		{"half open: the probe was none", probing, (*breaker).discardProbe, HalfOpen, true},
 		{"half open: the probe succeeds", probing, func(g *breaker) { g.beginSlowStart(time.Second) }, SlowStart, false},
 		{"ramp is over", ramp, (*breaker).close, Closed, false},

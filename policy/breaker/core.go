@@ -105,7 +105,7 @@ func (g *core) recordSuccess(p Permit, now time.Duration, e AttemptEnd) {
 		g.limiter.recordEnd(now, p.at, true, &g.baseline)
 	}
 	g.counters.fresh.Add(now - p.at)
-	if g.recovery.recordResponse(p.at, now, &g.baseline) {
+	if g.breaker.state == SlowStart && g.recovery.recordResponse(p.at, now, &g.baseline) {
 		g.becameSlower(&g.recovery.seen, now)
 	}
 }
@@ -146,7 +146,7 @@ func (g *core) recordAbandoned(p Permit, now time.Duration, e AttemptEnd) {
 		g.breaker.clientLeftLate(g.options.Rand)
 	}
 	if !g.breaker.allowsRequests() && e.Closed && p.probe != 0 && p.probe == g.breaker.probe {
-		g.breaker.probeFailed(now, g.breaker.why, g.options.Rand)
+		g.breaker.probeClosed(now, g.options.Rand)
 	}
 }
 

@@ -141,8 +141,8 @@ func (c *recoveryLatencies) begin(now time.Duration) {
 	}
 }
 
-// recordResponse records a good response. It reports once whether the upstream recovered
-// slower.
+// recordResponse records a good response during slow start. It reports once whether the
+// upstream recovered slower.
 func (c *recoveryLatencies) recordResponse(sent, now time.Duration, u *latency.Baseline) bool {
 	if !c.any || sent < c.since || c.seen.Total >= latency.KnownSamples {
 		return false

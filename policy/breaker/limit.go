@@ -115,7 +115,7 @@ const (
 
 	unreachedTime = time.Second     // the limit ends when no request has waited for this long
 	roundTime     = time.Second     // the minimum duration of a round...
-	maxRoundTime  = 3 * time.Second // ...and its maximum, if few requests end
+	maxRoundTime  = 3 * time.Second // ...and its maximum, if few requests end, see climb
 	roundGood     = 20              // requests that must end before maxRoundTime ends a round
 
 	growth         = 0.1  // share of the limit added in a round
@@ -354,11 +354,13 @@ func (l *concurrencyLimiter) delayRound() {
 	l.round.began += min(l.last.mean(), maxRoundTime)
 }
 
-// climb ends a round that has lasted long enough, and moves the limit.
+// climb ends a round that has lasted long enough, and moves the limit. A round lasts at least
+// three of the usual latencies, even beyond maxRoundTime. Otherwise the limit of an upstream
+// with slow responses would move several times before the first response under it.
 func (l *concurrencyLimiter) climb(now time.Duration, u *latency.Baseline) {
 	r := &l.round
 	r.took = now - r.began
-	least := max(roundTime, min(2*r.mean(), maxRoundTime))
+	least := max(roundTime, 3*u.Mean, min(2*r.mean(), maxRoundTime))
 	if r.took < least || r.good+r.bad < roundGood && r.took < maxRoundTime {
 		return
 	}

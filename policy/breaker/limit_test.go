@@ -317,3 +317,28 @@ func TestAfterASlowStartTheLimitGoesUpFirst(t *testing.T) {
 		t.Errorf("from 10 to %v", next)
 	}
 }
+
+// A limit that moves before it shows its effect moves without a reason. So each one applies for three
+// of the usual latencies, however long they are, and whether the requests succeed or fail.
+func TestALimitWaitsForTheResponsesUnderIt(t *testing.T) {
+	for name, bad := range map[string]bool{"good": false, "failing": true} {
+		b := newBench(10, 20*time.Second, always(20*time.Second))
+		b.bad = func(int) bool { return bad }
+		b.l.bind(0, 30)
+		limit, since, moves := b.l.limit, b.now, 0
+		for b.now < 5*time.Minute {
+			b.run(100*time.Millisecond, 1000)
+			if b.l.limit == limit {
+				continue
+			}
+			if took := b.now - since; took < 3*b.u.Mean {
+				t.Errorf("%s: from %v to %v after %v", name, limit, b.l.limit, took)
+			}
+			limit, since = b.l.limit, b.now
+			moves++
+		}
+		if moves < 2 {
+			t.Errorf("%s: %d moves", name, moves)
+		}
+	}
+}

@@ -143,3 +143,30 @@ func TestAProbeThatWasNotSentIsFollowedByAnotherAtOnce(t *testing.T) {
 		t.Errorf("%d probes", s.Probes)
 	}
 }
+
+// A stopped server gets few probes, also if the connections of probes are closed because their clients
+// leave. It has to work off each of them once it continues.
+func TestProbesWhoseConnectionsAreClosedBecomeRare(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*time.Millisecond)
+	d.untilOpen()
+	for k := range 8 {
+		i := len(d.out) - 1
+		p := d.out[i]
+		if !p.Probe() {
+			t.Fatalf("%d: no probe in flight", k)
+		}
+		d.now += 10 * time.Millisecond
+		d.out = d.out[:i]
+		d.acquire() // it waits
+		closed, before := d.now, d.g.State().Probes
+		d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Closed: true})))
+		for d.g.State().Probes == before {
+			d.advance(10 * time.Millisecond)
+		}
+		most := min(time.Second<<k, 30*time.Second)
+		if wait := d.now - closed; wait < most/2 || wait > most+10*time.Millisecond {
+			t.Errorf("%d closed: the next one after %v, want %v to %v", k+1, wait, most/2, most)
+		}
+	}
+}

@@ -162,3 +162,25 @@ func TestWithoutAResponseSlowStartEndsAtItsTop(t *testing.T) {
 		t.Errorf("%d sent, want about five times twenty", n)
 	}
 }
+
+// A slow start can end without a response. Later responses then show nothing about the recovery.
+func TestAfterSlowStartSlowResponsesAreNoRecovery(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*time.Millisecond)
+	d.acquire()
+	d.end(0, AttemptEnd{Kind: Refused})
+	d.advance(50 * time.Millisecond)
+	d.endDial(Connected)
+	d.want(SlowStart, OpenedByRefused)
+	d.advance(2 * time.Second)
+	d.want(Closed, OpenedByRefused)
+	d.serve(10*time.Minute, 100, 10*time.Millisecond)
+	d.acquire()
+	d.end(0, AttemptEnd{Status: 503})
+	for range 3 {
+		d.acquire()
+		d.now += 120 * time.Millisecond
+		d.end(0, AttemptEnd{Status: 200})
+	}
+	about(t, "usual", d.g.State().MedianLatency, 10*time.Millisecond)
+}
