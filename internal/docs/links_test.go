@@ -13,6 +13,7 @@ var (
 	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
 	link    = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
 	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	source  = regexp.MustCompile("`([a-z0-9]+/[A-Za-z0-9_./-]*\\.go)`")
 	dropped = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
@@ -39,6 +40,19 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	}
 	if links < 100 {
 		t.Errorf("only %d links found", links)
+	}
+}
+
+// Every Go file that a page names by its path exists. Pages about the data path leave out proxy/.
+func TestPagesNameFilesThatExist(t *testing.T) {
+	for page, text := range pages(t) {
+		for _, f := range source.FindAllStringSubmatch(text, -1) {
+			_, err := os.Stat(filepath.Join(root, f[1]))
+			_, inProxy := os.Stat(filepath.Join(root, "proxy", f[1]))
+			if err != nil && inProxy != nil {
+				t.Errorf("%s: no file %s", page, f[1])
+			}
+		}
 	}
 }
 
