@@ -70,7 +70,7 @@ func TestTheScriptIsTheBuckets(t *testing.T) {
 			}
 			want, _, known := mirror.Level(now, 3)
 			got, _, alsoKnown := client.Level(now, 3)
-			near := 2 + rate*3*(now-before).Seconds()
+			near := 10 + rate*3*(now-before).Seconds() // of 1000; what was let pass in earlier steps adds up
 			if known != alsoKnown || math.Abs(want-got) > near && b.Granted == may {
 				t.Fatalf("model %d, step %d: the engine has %v (%v), Buckets %v (%v); granted %v, ready %v", model, step, got, alsoKnown, want, known, b.Granted, may)
 			}

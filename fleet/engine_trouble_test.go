@@ -66,6 +66,25 @@ func TestTroubleWithTheEngine(t *testing.T) {
 	}
 }
 
+// If another program uses one of our keys, only that key is not shared: the engine is not lost, and
+// one line is logged.
+func TestAKeyOfAnotherTypeIsNotALostEngine(t *testing.T) {
+	s := enginetest.Start(t)
+	a := joined(t, s)
+	key := a.pausesKey()
+	s.Do("DEL", key)
+	s.Do("LPUSH", key, "x")
+	for n := range uint64(3 * failuresToLose) {
+		had := a.Stats().Errors
+		a.RateLimitPauseBegan(n, time.Minute)
+		eventually(t, "a call fails", func() bool { return a.Stats().Errors > had })
+	}
+	wrong := a.lines("a key at the shared engine has a value of another type; what is kept under it is not shared")
+	if st := a.Stats(); !st.Up || st.Lost != 0 || a.lines(lineLost) != 0 || wrong != 1 {
+		t.Errorf("up %v, lost %d times, said %d times that it was lost and %d times that a key is wrong", st.Up, st.Lost, a.lines(lineLost), wrong)
+	}
+}
+
 // All state is gone, including the scripts, and nobody notices.
 func TestTheEngineFlushed(t *testing.T) {
 	s := enginetest.Start(t)

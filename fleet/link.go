@@ -34,6 +34,8 @@ type link struct {
 	failed     int        // consecutive failed calls
 	loggedLost bool       // the loss was logged
 	since      time.Time  // when it stopped responding
+
+	wrongType sync.Once // logs a key of another type
 }
 
 // Timeouts of the engine. Only background goroutines wait for it, so they are long compared
@@ -166,10 +168,30 @@ func (l *link) run(ctx context.Context, s *redis.Script, keys []string, args ...
 		reply, err = s.Run(ctx, l.client, keys, args...).Result()
 		return err
 	})
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+	case isWrongType(err):
+		l.logWrongType(keys, err)
+		l.recordResult(nil) // the engine responds
+	default:
 		l.recordResult(err)
 	}
 	return reply, err
+}
+
+// isWrongType reports whether a key has a value of another type than ours, because another
+// program uses its name. Then the state of that key is not shared; everything else is.
+func isWrongType(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer) && strings.Contains(answer.Error(), "WRONGTYPE")
+}
+
+// logWrongType logs the first key of another type.
+func (l *link) logWrongType(keys []string, err error) {
+	l.wrongType.Do(func() {
+		l.log.Warn("a key at the shared engine has a value of another type; what is kept under it is not shared",
+			zap.String("engine", l.name), zap.Strings("keys", keys), zap.Error(err))
+	})
 }
 
 // number runs a script that replies with a whole number.

@@ -251,6 +251,38 @@ func TestParseDurationReadsWhatGoPrints(t *testing.T) {
 	}
 }
 
+func TestParseRFC3339(t *testing.T) {
+	for _, text := range []string{"2026-03-01T12:00:30Z", "2026-03-01t12:00:30z", "2026-03-01 12:00:30Z", "2026-03-01T12:00:30.5Z", "2026-03-01T12:00:30.123456789+01:00", "2026-12-31T23:59:59-23:59", "2024-02-29T00:00:00+00:00"} {
+		want, err := time.Parse(time.RFC3339Nano, strings.ToUpper(strings.Replace(text, " ", "T", 1)))
+		if got, ok := parseRFC3339([]byte(text)); err != nil || !ok || !got.Equal(want) {
+			t.Errorf("%s: %v, %v; want %v, %v", text, got, ok, want, err)
+		}
+	}
+	for _, text := range []string{"", "2026-03-01", "2026-03-01T12:00:30", "2026-03-01T12:00Z", "2026-13-01T12:00:30Z", "2026-00-01T12:00:30Z", "2026-02-30T12:00:30Z", "2026-03-01T24:00:30Z",
+		"2026-03-01T12:00:30.Z", "2026-03-01T12:00:30,5Z", "2026-03-01T12:00:30+0100", "2026-03-01T12:00:30ZZ", "26-03-01T12:00:30Z", "2026/03/01T12:00:30Z", "2026-03-01T12:00:30.5"} {
+		if got, ok := parseRFC3339([]byte(text)); ok {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// What is read of a hostile RateLimit-Policy is bounded, however many rate limits refer to it.
+func TestPoliciesAreReadOnceAndUpToABound(t *testing.T) {
+	var many strings.Builder
+	for i := range maxPairs + 1 {
+		fmt.Fprintf(&many, "\"%d\";q=5;w=%d,", i, i+1)
+	}
+	rules := "RateLimit-Policy: " + strings.TrimSuffix(many.String(), ",")
+	for i, want := range map[int]time.Duration{0: time.Second, maxPairs - 1: maxPairs * time.Second} {
+		if d, ok := readHeaders(fmt.Sprintf("RateLimit: \"%d\";r=0\n", i)+rules, "", someDay).Renewed(); !ok || d != want {
+			t.Errorf("policy %d: %v, %v; want %v", i, d, ok, want)
+		}
+	}
+	if d, ok := readHeaders(fmt.Sprintf("RateLimit: \"%d\";r=0\n", maxPairs)+rules, "", someDay).Renewed(); ok {
+		t.Errorf("a policy beyond the bound: %v", d)
+	}
+}
+
 // alone returns the wait of each order by itself, and of each rate limit whose two headers occur
 // once.
 func alone(head, date string, now time.Time) (asked, renewed []time.Duration) {

@@ -6,6 +6,7 @@ package retryafter
 
 import (
 	"bytes"
+	"strings"
 	"time"
 )
 
@@ -40,9 +41,14 @@ func parseDate(value []byte) (time.Time, bool) {
 	if len(value) > maxDate {
 		return time.Time{}, false
 	}
+	// A leap second is read as the next second, which package time refuses.
+	text, leap := string(value), time.Duration(0)
+	if before, after, found := strings.Cut(text, ":60 "); found {
+		text, leap = before+":59 "+after, time.Second
+	}
 	for _, format := range dateFormats {
-		if t, err := time.Parse(format, string(value)); err == nil {
-			return t, true
+		if t, err := time.Parse(format, text); err == nil {
+			return t.Add(leap), true
 		}
 	}
 	return time.Time{}, false

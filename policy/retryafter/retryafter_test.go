@@ -44,6 +44,7 @@ func TestParseRetryAfter(t *testing.T) {
 		{name: "the past without Date", value: "Sun, 01 Mar 2026 11:00:00 GMT", want: 0},
 		{name: "year 9999", value: "Fri, 31 Dec 9999 23:59:59 GMT", date: date, want: backoff.Forever},
 		{name: "year 9999 without Date", value: "Fri, 31 Dec 9999 23:59:59 GMT", want: backoff.Forever},
+		{name: "leap second", value: "Sun, 01 Mar 2026 12:00:60 GMT", date: date, want: time.Minute},
 		{name: "leap day", value: "Thu, 29 Feb 2024 00:00:01 GMT", date: "Thu, 29 Feb 2024 00:00:00 GMT", want: time.Second},
 		{name: "RFC 850 year of last century", value: "Sunday, 06-Nov-94 08:49:37 GMT", date: "Sunday, 06-Nov-94 08:49:36 GMT", want: time.Second},
 		{name: "RFC 850 across a century", value: "Friday, 01-Jan-99 00:00:00 GMT", want: 0},

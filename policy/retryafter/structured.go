@@ -27,6 +27,7 @@ func (s *structuredHeaders) add(name, value []byte) bool {
 // each calls yield for every rate limit of RateLimit, with q and w of its policy. It reports
 // whether the header is well-formed. If not, all of it must be ignored (RFC 9651 section 4.2).
 func (s *structuredHeaders) each(yield func(rateLimitItem)) bool {
+	policies := s.parsePolicies()
 	older := unsetItem // the dictionary of draft -07 describes one rate limit
 	for _, line := range s.current.all() {
 		list := rateLimitItems{rest: trimSpace(line)}
@@ -36,7 +37,7 @@ func (s *structuredHeaders) each(yield func(rateLimitItem)) bool {
 				older.setMember(&m)
 				continue
 			}
-			policy := s.policy(m.name)
+			policy := policies.find(m.name)
 			m.q, m.w = policy.q, policy.w
 			yield(m)
 		}
@@ -48,21 +49,37 @@ func (s *structuredHeaders) each(yield func(rateLimitItem)) bool {
 	return true
 }
 
-// policy returns the policy with that name; all is unset if there is none.
-func (s *structuredHeaders) policy(name []byte) rateLimitItem {
-	found := unsetItem
+// policies holds the first maxPairs members of RateLimit-Policy.
+type policies struct {
+	all [maxPairs]rateLimitItem
+	n   int
+}
+
+// parsePolicies returns the policies; none if the header is malformed anywhere.
+func (s *structuredHeaders) parsePolicies() (p policies) {
 	for _, line := range s.policies.all() {
 		list := rateLimitItems{rest: trimSpace(line)}
 		for list.next() {
-			if bytes.Equal(list.item.name, name) {
-				found = list.item
+			if p.n < maxPairs {
+				p.all[p.n] = list.item
+				p.n++
 			}
 		}
 		if list.bad {
-			return unsetItem
+			return policies{}
 		}
 	}
-	return found
+	return p
+}
+
+// find returns the last policy with that name; all is unset if there is none.
+func (p *policies) find(name []byte) rateLimitItem {
+	for i := p.n - 1; i >= 0; i-- {
+		if bytes.Equal(p.all[i].name, name) {
+			return p.all[i]
+		}
+	}
+	return unsetItem
 }
 
 // wait returns the longest wait for an exhausted rate limit.

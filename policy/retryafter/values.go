@@ -1,6 +1,7 @@
 package retryafter
 
 import (
+	"bytes"
 	"math"
 	"math/bits"
 	"time"
@@ -121,14 +122,25 @@ func parseReset(value, date []byte, now time.Time) (time.Duration, bool) {
 	if d, ok := ParseDuration(value); ok {
 		return d, true
 	}
-	t, err := time.Parse(time.RFC3339, string(value))
-	if err != nil {
-		var ok bool
+	t, ok := parseRFC3339(value)
+	if !ok {
 		if t, ok = parseDate(value); !ok {
 			return 0, false
 		}
 	}
 	return until(t, date, now), true
+}
+
+// parseRFC3339 parses a time such as 2026-03-01T12:00:30.5+01:00. The letters may be in lower case,
+// and a space may stand for the T (RFC 3339 section 5.6).
+func parseRFC3339(value []byte) (time.Time, bool) {
+	const dayLen = len("2026-03-01")
+	text := bytes.ToUpper(value)
+	if len(text) > dayLen && text[dayLen] == ' ' {
+		text[dayLen] = 'T'
+	}
+	t, err := time.Parse(time.RFC3339, string(text))
+	return t, err == nil && bytes.IndexByte(text, ',') < 0
 }
 
 // reset returns the wait for a number without a unit.

@@ -3,6 +3,8 @@ package exchange
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -144,7 +146,13 @@ func (s *sender) dial(o upstream.GetOptions) (up *upstream.Conn, err error) {
 	admission := s.r.Dest.UpstreamState.Admission
 	dialled := make(chan any)
 	go func() {
-		defer func() { dialled <- recover() }()
+		defer func() {
+			fault := recover()
+			if fault != nil { // its stack is that of this goroutine
+				fault = fmt.Errorf("%v\n%s", fault, debug.Stack())
+			}
+			dialled <- fault
+		}()
 		up, err = admission.Dial(ctx, o)
 	}()
 	if fault := <-dialled; fault != nil {

@@ -35,7 +35,7 @@ type Request struct {
 	ExpectContinue  bool
 	AcceptsTrailers bool // TE: trailers
 	// HasHopByHopNames means that Connection lists something besides close, keep-alive and
-	// upgrade.
+	// upgrade. The headers that it lists must not be forwarded (RFC 9110 section 7.6.1).
 	HasHopByHopNames bool
 
 	lineRead bool // the request line was complete at the last parse
