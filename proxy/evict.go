@@ -38,6 +38,8 @@ type eviction struct {
 	stalled atomic.Uint64
 	leaving atomic.Int64 // parked clients that are ending
 
+	stalledFor atomic.Int64 // the constant; only tests change it
+
 	mu   sync.Mutex // guards last
 	last time.Time
 }
@@ -176,7 +178,7 @@ func (c *conn) idleSince(now clock.Instant) (clock.Instant, bool) {
 // when.
 func (c *conn) stalledSince(now clock.Instant) (clock.Instant, bool) {
 	since := clock.Instant(c.client.Writing.Load())
-	if since.IsZero() || now.Sub(since) < stalledFor || c.client.Raw != nil && !rawsocket.Unsent(c.client.Raw) {
+	if since.IsZero() || int64(now.Sub(since)) < c.server.clients.evicting.stalledFor.Load() || c.client.Raw != nil && !rawsocket.Unsent(c.client.Raw) {
 		return 0, false
 	}
 	return since, true

@@ -438,10 +438,7 @@ func TestHTTP2StreamsAreLimitedOverAllClients(t *testing.T) {
 		}
 	})
 	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.MaxConnections = 3 })
-	evicting := &p.clients.evicting
-	evicting.mu.Lock()
-	evicting.last = time.Now().Add(time.Hour) // no eviction: on a busy machine the client reads late
-	evicting.mu.Unlock()
+	p.clients.evicting.stalledFor.Store(int64(time.Hour)) // on a busy machine the client reads late
 	client := http2Client(t, nil)
 	var all sync.WaitGroup
 	for range 30 {

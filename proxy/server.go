@@ -58,6 +58,7 @@ func New(c *Config) (*Server, error) {
 		connected: &s.connected, parked: &s.parked, clock: &s.process.Clock,
 		pauses: &s.listeners.pauses, closing: s.listeners.closing, start: s.start,
 	}
+	s.clients.evicting.stalledFor.Store(int64(stalledFor))
 	s.drain.process = &s.process
 	s.process.Clock, s.process.RetryBuffer.Limit = clock.New(), c.RetryBufferTotalBytes
 	s.process.OnFault, s.process.OnWait, s.process.CloseIdleUpstream = s.report, s.memory.note, s.closeIdle
