@@ -69,15 +69,22 @@ func TestAnUpstreamMayComeBackSlowerAfterTheSecondOutage(t *testing.T) {
 	}
 }
 
-// Five seconds after an upstream came back, it is not coming back any longer, but busy: requests wait
-// for its limit, and no longer for the breaker.
-func TestSlowStartEndsAtABusyUpstream(t *testing.T) {
+// inSlowStart returns a guard whose upstream refused one connection after 15 s of traffic, and accepts
+// them again.
+func inSlowStart(t *testing.T) *guardHarness {
 	d := newGuardHarness(t, Options{})
 	d.serve(15*time.Second, 100, 100*time.Millisecond)
 	d.acquire()
 	d.end(0, AttemptEnd{Kind: Refused})
 	d.advance(50 * time.Millisecond)
 	d.endDial(Connected)
+	return d
+}
+
+// Five seconds after an upstream came back, it is not coming back any longer, but busy: requests wait
+// for its limit, and no longer for the breaker.
+func TestSlowStartEndsAtABusyUpstream(t *testing.T) {
+	d := inSlowStart(t)
 	for end := d.now + 6*time.Second; d.now < end; d.advance(100 * time.Millisecond) {
 		for range len(d.out) {
 			d.end(0, AttemptEnd{Status: 200})
@@ -128,12 +135,7 @@ func TestLateResponsesAreNoSlowness(t *testing.T) {
 
 // Requests that fail in slow start make it smaller: the upstream is not yet back for all.
 func TestFailuresShrinkASlowStart(t *testing.T) {
-	d := newGuardHarness(t, Options{})
-	d.serve(15*time.Second, 100, 100*time.Millisecond)
-	d.acquire()
-	d.end(0, AttemptEnd{Kind: Refused})
-	d.advance(50 * time.Millisecond)
-	d.endDial(Connected)
+	d := inSlowStart(t)
 	before := d.g.State().ConcurrencyLimit
 	for range 4 {
 		d.acquire()
