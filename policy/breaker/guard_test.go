@@ -479,13 +479,7 @@ func TestWithoutABreakerTheLimitBinds(t *testing.T) {
 func TestSlowStartGrowsAndEnds(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(15*time.Second, 100, 100*time.Millisecond)
-	d.acquire()
-	d.end(0, AttemptEnd{Kind: Refused})
-	for range 500 {
-		d.acquire()
-	}
-	d.advance(50 * time.Millisecond)
-	d.endDial(Connected)
+	d.refuseOnce(500)
 	most := 0
 	for len(d.out) > 0 {
 		most = max(most, len(d.out))

@@ -74,11 +74,19 @@ func TestAnUpstreamMayComeBackSlowerAfterTheSecondOutage(t *testing.T) {
 func inSlowStart(t *testing.T) *guardHarness {
 	d := newGuardHarness(t, Options{})
 	d.serve(15*time.Second, 100, 100*time.Millisecond)
+	d.refuseOnce(0)
+	return d
+}
+
+// refuseOnce lets the upstream refuse a connection, queues requests, and lets it accept the probe's.
+func (d *guardHarness) refuseOnce(queued int) {
 	d.acquire()
 	d.end(0, AttemptEnd{Kind: Refused})
+	for range queued {
+		d.acquire()
+	}
 	d.advance(50 * time.Millisecond)
 	d.endDial(Connected)
-	return d
 }
 
 // Five seconds after an upstream came back, it is not coming back any longer, but busy: requests wait
@@ -152,13 +160,7 @@ func TestFailuresShrinkASlowStart(t *testing.T) {
 func TestWithoutAResponseSlowStartEndsAtItsTop(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(30*time.Second, 25, 800*time.Millisecond)
-	d.acquire()
-	d.end(0, AttemptEnd{Kind: Refused})
-	for range 500 {
-		d.acquire()
-	}
-	d.advance(50 * time.Millisecond)
-	d.endDial(Connected)
+	d.refuseOnce(500)
 	d.advance(750 * time.Millisecond)
 	if n := len(d.out); n < 80 || n > 200 {
 		t.Errorf("%d sent, want about five times twenty", n)

@@ -7,7 +7,11 @@ import (
 )
 
 // structuredHeaders holds the headers RateLimit and RateLimit-Policy.
-type structuredHeaders struct{ current, policies headerLines }
+type structuredHeaders struct {
+	current, policies headerLines
+	rules             [maxPairs]rateLimitItem // the first members of RateLimit-Policy; see readPolicies
+	n                 int
+}
 
 var currentName, policyName = newPattern("RateLimit"), newPattern("RateLimit-Policy")
 
@@ -27,7 +31,10 @@ func (s *structuredHeaders) add(name, value []byte) bool {
 // each calls yield for every rate limit of RateLimit, with q and w of its policy. It reports
 // whether the header is well-formed. If not, all of it must be ignored (RFC 9651 section 4.2).
 func (s *structuredHeaders) each(yield func(rateLimitItem)) bool {
-	policies := s.parsePolicies()
+	if s.current.n == 0 {
+		return true
+	}
+	s.readPolicies()
 	older := unsetItem // the dictionary of draft -07 describes one rate limit
 	for _, line := range s.current.all() {
 		list := rateLimitItems{rest: trimSpace(line)}
@@ -37,7 +44,7 @@ func (s *structuredHeaders) each(yield func(rateLimitItem)) bool {
 				older.setMember(&m)
 				continue
 			}
-			policy := policies.find(m.name)
+			policy := s.policy(m.name)
 			m.q, m.w = policy.q, policy.w
 			yield(m)
 		}
@@ -49,34 +56,29 @@ func (s *structuredHeaders) each(yield func(rateLimitItem)) bool {
 	return true
 }
 
-// policies holds the first maxPairs members of RateLimit-Policy.
-type policies struct {
-	all [maxPairs]rateLimitItem
-	n   int
-}
-
-// parsePolicies returns the policies; none if the header is malformed anywhere.
-func (s *structuredHeaders) parsePolicies() (p policies) {
+// readPolicies sets the rules; none if RateLimit-Policy is malformed anywhere.
+func (s *structuredHeaders) readPolicies() {
+	s.n = 0
 	for _, line := range s.policies.all() {
 		list := rateLimitItems{rest: trimSpace(line)}
 		for list.next() {
-			if p.n < maxPairs {
-				p.all[p.n] = list.item
-				p.n++
+			if s.n < maxPairs {
+				s.rules[s.n] = list.item
+				s.n++
 			}
 		}
 		if list.bad {
-			return policies{}
+			s.n = 0
+			return
 		}
 	}
-	return p
 }
 
-// find returns the last policy with that name; all is unset if there is none.
-func (p *policies) find(name []byte) rateLimitItem {
-	for i := p.n - 1; i >= 0; i-- {
-		if bytes.Equal(p.all[i].name, name) {
-			return p.all[i]
+// policy returns the last rule with that name; all is unset if there is none.
+func (s *structuredHeaders) policy(name []byte) rateLimitItem {
+	for i := s.n - 1; i >= 0; i-- {
+		if bytes.Equal(s.rules[i].name, name) {
+			return s.rules[i]
 		}
 	}
 	return unsetItem

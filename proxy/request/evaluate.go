@@ -61,7 +61,7 @@ func (cr *Request) StatusAs(a *policy.Attempt, r *http1.Response, status int) {
 	readWait(a, r)
 }
 
-// waitReaders keeps the memory for reading what headers say about a wait. It is 1.8 KiB, which would
+// waitReaders keeps the memory for reading what headers say about a wait. It is 3 KiB, which would
 // double the stack that each request in backoff keeps.
 var waitReaders = sync.Pool{New: func() any { return new(retryafter.Headers) }}
 
