@@ -172,19 +172,6 @@ func (st *stage) alone(r *result) error {
 	return err
 }
 
-// allAccepted pauses the clients and reports whether the proxy has accepted all requests in flight. If there
-// are none, the clients continue, but those without a connection, which may not be accepted for long.
-func (st *stage) allAccepted() bool {
-	st.clients.paused.Store(true)
-	m, err := st.proxy.Scrape()
-	n := st.clients.inFlight(time.Now())
-	if n == 0 {
-		st.clients.connected.Store(true)
-		st.clients.paused.Store(false)
-	}
-	return err == nil && n > 0 && int(m.Sum("requests_in_flight")) >= n
-}
-
 // inTheMiddle begins the fault again and ends the proxy meanwhile, with requests in flight.
 func (st *stage) inTheMiddle(r *result) error {
 	st.clients.wait.Store(true)
@@ -216,21 +203,42 @@ func (st *stage) inTheMiddle(r *result) error {
 	return nil
 }
 
-// awaitAccepted returns when there are requests in flight and the proxy has accepted all of them. If they end
-// at once, it does not wait.
+// mostPauses is how often awaitAccepted pauses the clients until requests are in flight.
+const mostPauses = 100
+
+// awaitAccepted pauses the clients until the proxy has accepted all requests in flight. If all requests end
+// meanwhile, the clients continue and are paused again, but those without a connection, which may not be
+// accepted for long. It returns without requests in flight if they end at once, and the row may fail then.
 func (st *stage) awaitAccepted() error {
 	if st.f.instant {
 		return nil
 	}
+	for range mostPauses {
+		st.clients.paused.Store(true)
+		some, err := st.settled()
+		if some || err != nil {
+			return err
+		}
+		st.clients.connected.Store(true)
+		st.clients.paused.Store(false)
+		rig.Sleep(st.ctx, 2*between)
+	}
+	st.clients.paused.Store(true)
+	return st.ctx.Err()
+}
+
+// settled waits until the proxy has accepted all requests in flight of the paused clients, or all have ended.
+// It reports whether some are in flight.
+func (st *stage) settled() (some bool, err error) {
 	times := 0 // in a row, because a client may begin a request during the first
-	accepted := func() bool {
-		if times++; !st.allAccepted() {
+	err = st.await("every request accepted or at its end", within, func() bool {
+		m, err := st.proxy.Scrape()
+		n := st.clients.inFlight(time.Now())
+		some = n > 0
+		if times++; some && (err != nil || int(m.Sum("requests_in_flight")) < n) {
 			times = 0
 		}
-		return times == 2
-	}
-	if err := st.await("some requests accepted and none on its way", within, accepted); err != nil && (st.ctx.Err() != nil || st.clients.inFlight(time.Now()) > 0) {
-		return err
-	} // without requests in flight, the row fails
-	return nil
+		return !some || times == 2
+	})
+	return some, err
 }
