@@ -70,8 +70,10 @@ const (
 // left late.
 //
 // If the connection of a probe is closed when its client leaves, no late response can come.
-// The probe counts as hung, and the next one waits U[1/2, 1] * min(1 s * 2^k, 30 s). The
-// server may still have its request to work off. k = hung probes.
+// It counts as a failed probe. After a stall the next one waits U[1/2, 1] * min(1 s * 2^f,
+// 5 s), since the server may still have its request to work off.
+//
+// k = hung probes, f = failed probes.
 const (
 	hungMin    = 30 * time.Second
 	hungJitter = 30 * time.Second
@@ -81,7 +83,7 @@ const (
 	maxFailingProbes  = 10
 	stallProbeTimeout = 6 * time.Second
 	probeClosedFirst  = time.Second
-	probeClosedMax    = 30 * time.Second
+	probeClosedMax    = 5 * time.Second
 )
 
 // trip opens a breaker that is closed or in slow start. With OpenedByStall a probe is due
@@ -173,9 +175,11 @@ func (g *breaker) probeFailed(now time.Duration, why OpenedBy, r backoff.Rand) {
 
 // probeClosed ends the probe in flight after its connection was closed without a result.
 func (g *breaker) probeClosed(now time.Duration, r backoff.Rand) {
-	g.probe = 0
-	g.state, g.dueAt = Open, now+equalJitter(backoff.Grow(probeClosedFirst, probeClosedMax, 2, g.hung), r)
-	g.hung++
+	failed := g.failed
+	g.probeFailed(now, g.why, r)
+	if g.why == OpenedByStall {
+		g.dueAt = now + equalJitter(backoff.Grow(probeClosedFirst, probeClosedMax, 2, failed), r)
+	}
 }
 
 // discardProbe ends the probe in flight without a result; another may be sent at once.

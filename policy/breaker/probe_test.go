@@ -144,29 +144,56 @@ func TestAProbeThatWasNotSentIsFollowedByAnotherAtOnce(t *testing.T) {
 	}
 }
 
+// closeProbe ends the newest permit, a probe, as the end of its client does whose body was on its way.
+// It returns after what time the next probe is sent.
+func (d *guardHarness) closeProbe() time.Duration {
+	d.t.Helper()
+	p := d.out[len(d.out)-1]
+	if !p.Probe() || !d.g.ProbePending(p) {
+		d.t.Fatal("no probe in flight")
+	}
+	d.out = d.out[:len(d.out)-1]
+	d.acquire() // it waits
+	closed, before := d.now, d.g.State().Probes
+	d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Closed: true})))
+	for d.g.State().Probes == before {
+		d.advance(10 * time.Millisecond)
+	}
+	return d.now - closed
+}
+
 // A stopped server gets few probes, also if the connections of probes are closed because their clients
 // leave. It has to work off each of them once it continues.
 func TestProbesWhoseConnectionsAreClosedBecomeRare(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(15*time.Second, 100, 10*time.Millisecond)
 	d.untilOpen()
-	for k := range 8 {
-		i := len(d.out) - 1
-		p := d.out[i]
-		if !p.Probe() {
-			t.Fatalf("%d: no probe in flight", k)
-		}
+	for k := range 6 {
 		d.now += 10 * time.Millisecond
-		d.out = d.out[:i]
-		d.acquire() // it waits
-		closed, before := d.now, d.g.State().Probes
-		d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Closed: true})))
-		for d.g.State().Probes == before {
-			d.advance(10 * time.Millisecond)
-		}
-		most := min(time.Second<<k, 30*time.Second)
-		if wait := d.now - closed; wait < most/2 || wait > most+10*time.Millisecond {
+		most := min(time.Second<<k, 5*time.Second)
+		if wait := d.closeProbe(); wait < most/2 || wait > most+10*time.Millisecond {
 			t.Errorf("%d closed: the next one after %v, want %v to %v", k+1, wait, most/2, most)
+		}
+	}
+}
+
+// An upstream that failed is not silent, so its recovery does not wait for long because a client left,
+// however many probes hung before.
+func TestAClosedProbeDelaysTheRecoveryOfAFailingUpstreamLittle(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	for range evidenceVolume {
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
+	}
+	for range 20 {
+		d.acquire()
+	}
+	for len(d.out) <= maxFailingProbes { // each one hangs, so the next one follows
+		d.advance(10 * time.Millisecond)
+	}
+	for range 6 {
+		if wait := d.closeProbe(); wait > failedMax+10*time.Millisecond {
+			t.Errorf("the next one after %v", wait)
 		}
 	}
 }
