@@ -132,15 +132,20 @@ func parseReset(value, date []byte, now time.Time) (time.Duration, bool) {
 }
 
 // parseRFC3339 parses a time such as 2026-03-01T12:00:30.5+01:00. The letters may be in lower case,
-// and a space may stand for the T (RFC 3339 section 5.6).
+// and a space may stand for the T (RFC 3339 section 5.6). A leap second is read as in parseDate.
 func parseRFC3339(value []byte) (time.Time, bool) {
-	const dayLen = len("2026-03-01")
+	const dayLen, minuteLen = len("2026-03-01"), len("2026-03-01T12:00")
 	text := bytes.ToUpper(value)
 	if len(text) > dayLen && text[dayLen] == ' ' {
 		text[dayLen] = 'T'
 	}
+	leap := time.Duration(0)
+	if len(text) > minuteLen && bytes.HasPrefix(text[minuteLen:], []byte(":60")) {
+		copy(text[minuteLen:], ":59")
+		leap = time.Second
+	}
 	t, err := time.Parse(time.RFC3339, string(text))
-	return t, err == nil && bytes.IndexByte(text, ',') < 0
+	return t.Add(leap), err == nil && bytes.IndexByte(text, ',') < 0
 }
 
 // reset returns the wait for a number without a unit.
