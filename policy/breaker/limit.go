@@ -85,6 +85,7 @@ type round struct {
 	limit    float64
 	good     int
 	bad      int
+	badSent  int           // bad ones that were sent in this round
 	busy     time.Duration // sum of the latencies of the good ones
 	full     bool          // some request had to wait
 	waits    int           // how many had to wait
@@ -97,6 +98,11 @@ func (r *round) mean() time.Duration {
 		return 0
 	}
 	return r.busy / time.Duration(r.good)
+}
+
+// fails reports whether the requests sent in the round fail, even if all in flight succeed.
+func (r *round) fails() bool {
+	return float64(r.badSent) >= badShare*(float64(r.badSent+r.good)+r.limit)
 }
 
 const (
@@ -269,6 +275,9 @@ func (l *concurrencyLimiter) recordEnd(now, entered time.Duration, good bool, u 
 	}
 	if !good {
 		l.round.bad++
+		if entered >= l.round.began {
+			l.round.badSent++
+		}
 		if l.starting {
 			l.limit = max(1, l.limit-1)
 		}
@@ -356,11 +365,15 @@ func (l *concurrencyLimiter) delayRound() {
 
 // climb ends a round that has lasted long enough, and moves the limit. A round lasts at least
 // three of the usual latencies, even beyond maxRoundTime. Otherwise the limit of an upstream
-// with slow responses would move several times before the first response under it.
+// with slow responses would move several times before the first response under it. A round
+// that fails has shown the effect of its limit.
 func (l *concurrencyLimiter) climb(now time.Duration, u *latency.Baseline) {
 	r := &l.round
 	r.took = now - r.began
-	least := max(roundTime, 3*u.Mean, min(2*r.mean(), maxRoundTime))
+	least := max(roundTime, min(2*r.mean(), maxRoundTime))
+	if !r.fails() {
+		least = max(least, 3*u.Mean)
+	}
 	if r.took < least || r.good+r.bad < roundGood && r.took < maxRoundTime {
 		return
 	}

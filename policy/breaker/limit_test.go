@@ -319,19 +319,24 @@ func TestAfterASlowStartTheLimitGoesUpFirst(t *testing.T) {
 }
 
 // A limit that moves before it shows its effect moves without a reason. So each one applies for three
-// of the usual latencies, however long they are, and whether the requests succeed or fail.
+// of the usual latencies, however long they are. If requests sent under it fail, that is an effect.
 func TestALimitWaitsForTheResponsesUnderIt(t *testing.T) {
 	for name, bad := range map[string]bool{"good": false, "failing": true} {
 		b := newBench(10, 20*time.Second, always(20*time.Second))
 		b.bad = func(int) bool { return bad }
+		b.even = bad
 		b.l.bind(0, 30)
+		least := 3 * b.u.Mean
+		if bad {
+			least = 20 * time.Second
+		}
 		limit, since, moves := b.l.limit, b.now, 0
 		for b.now < 5*time.Minute {
 			b.run(100*time.Millisecond, 1000)
 			if b.l.limit == limit {
 				continue
 			}
-			if took := b.now - since; took < 3*b.u.Mean {
+			if took := b.now - since; took < least {
 				t.Errorf("%s: from %v to %v after %v", name, limit, b.l.limit, took)
 			}
 			limit, since = b.l.limit, b.now
@@ -339,6 +344,32 @@ func TestALimitWaitsForTheResponsesUnderIt(t *testing.T) {
 		}
 		if moves < 2 {
 			t.Errorf("%s: %d moves", name, moves)
+		}
+	}
+}
+
+// An upstream whose responses take a minute rejects what is too much for it at once. The limit does not
+// wait for the responses.
+func TestQuickFailuresLowerTheLimitOfASlowUpstreamSoon(t *testing.T) {
+	b := newBench(10, time.Minute, always(100*time.Millisecond))
+	b.bad = func(int) bool { return true }
+	b.l.bind(0, 100)
+	b.run(5*time.Second, 1000)
+	if got := b.l.wholeLimit(); got > 50 {
+		t.Errorf("limit %d", got)
+	}
+}
+
+// Failures are quicker than good responses, so at first there are only failures. They may still be a
+// small share.
+func TestAFewQuickFailuresDoNotLowerTheLimitOfASlowUpstream(t *testing.T) {
+	b := newBench(10, time.Minute, nil)
+	b.l.bind(0, 100)
+	for n := 1; n <= 30; n++ {
+		b.now += time.Second
+		b.l.recordEnd(b.now, b.now-100*time.Millisecond, false, &b.u)
+		if got, lowered := b.l.wholeLimit(), n > 25; got < 100 != lowered { // the first one begins the round
+			t.Fatalf("limit %d after %d failures, with 100 in flight", got, n)
 		}
 	}
 }
