@@ -1,6 +1,9 @@
 package exchange
 
 import (
+	"context"
+	"errors"
+
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
@@ -298,8 +301,9 @@ func (x *Exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason)
 		return x.w.Starved(o, why)
 	}
 	dial := x.sender.att.DialErr
+	timedOut := dial != nil && (dial.Kind == upstream.KindTimeout || errors.Is(dial, context.DeadlineExceeded)) // the latter is a lookup's
 	x.relay.endIfUnread()
-	return x.w.Failed(cause, dial != nil && dial.Kind == upstream.KindTimeout, o, why)
+	return x.w.Failed(cause, timedOut, o, why)
 }
 
 // concludeUnsent ends an exchange whose next attempt is not sent.

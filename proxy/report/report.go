@@ -86,7 +86,7 @@ func (p *Report) AttemptDone(a *attempt.Attempt, res *policy.Attempt, class poli
 		p.FirstEnd = p.Request.Time.Clock
 	}
 	p.LastEnd = p.Request.Time.Clock
-	if !p.Request.ClientStaysOn() {
+	if !p.Request.ClientStaysOn() || p.Request.CutDialShort(a) {
 		a.Throttled = false // it shows nothing about the upstream
 	}
 	p.Failed = p.Failed || class != policy.ClassNone && class != policy.Overtaken

@@ -13,6 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // Good reports whether the response with the result res is relayed without a retry.
@@ -95,8 +96,12 @@ func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.A
 	case policy.CauseIdleClose, policy.CauseRefusedStream:
 		e.Kind = breaker.Unsent
 	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
-		e.Kind = breaker.Reset // the connection ended before a byte was sent
-		if a.DialErr != nil {
+		switch {
+		case a.DialErr == nil:
+			e.Kind = breaker.Reset // the connection ended before a byte was sent
+		case cr.CutDialShort(a):
+			e.Kind = breaker.Unsent
+		default:
 			e.Kind = admission.DialEndKind(a.DialErr)
 		}
 	case policy.CauseAttemptTimeout:
@@ -105,6 +110,12 @@ func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.A
 		e.Kind = breaker.Reset
 	}
 	return e
+}
+
+// CutDialShort reports whether the client's own deadline ended the dial of the attempt before it had
+// lasted long enough to show anything about the upstream. Such a client must not stop others.
+func (cr *Request) CutDialShort(a *attempt.Attempt) bool {
+	return a.DialErr != nil && cr.Time.Clock.Sub(a.Began) < upstream.MinDialEvidence && cr.Time.TimeoutEndKind() == breaker.Abandoned
 }
 
 var urlSeed = maphash.MakeSeed()

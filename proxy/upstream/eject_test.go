@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -151,4 +152,33 @@ func TestPriorityGivesWayWhenItsAddressesAreEjected(t *testing.T) {
 	wantUsable(t, g, "both", "10.0.0.3:80")
 	failTimes(g.endpoint(t, "10.0.0.3:80"), DefaultEjectAfter)
 	wantUsable(t, g, "the reserve as well", "10.0.0.1:80", "10.0.0.2:80")
+}
+
+// A caller's short deadline that ends a dial is no failure of the address. The time that the proxy
+// itself gives a dial is.
+func TestDialsCutByTheirCallersDeadlineDoNotCountAgainstTheAddress(t *testing.T) {
+	for name, c := range map[string]struct {
+		own, timeout time.Duration
+		failures     uint64
+	}{
+		"caller's":           {own: 600 * time.Millisecond, timeout: 3 * time.Second},
+		"caller's, but long": {own: 2 * time.Second, timeout: 3 * time.Second, failures: 1},
+		"connect timeout":    {own: 3 * time.Second, timeout: 600 * time.Millisecond, failures: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				target := resolving(80, "10.0.0.1", "10.0.0.2")
+				target.Dial = silent
+				g := makeGroup(t, target, Options{})
+				ctx, cancel := context.WithTimeout(t.Context(), c.own)
+				defer cancel()
+				fail(t, g, ctx, GetOptions{DialTimeout: c.timeout})
+				for _, e := range g.Endpoints().Each {
+					if e.Failures != c.failures {
+						t.Errorf("%s has %d failures, want %d", e.Addr, e.Failures, c.failures)
+					}
+				}
+			})
+		})
+	}
 }

@@ -17,6 +17,7 @@ type groupDial struct {
 	ctx      context.Context // of the whole dial, ends at deadline
 	deadline time.Time
 	total    time.Duration // from the start to deadline
+	hurried  bool          // the deadline is the caller's own, before GetOptions.DialTimeout
 }
 
 // Get returns a pooled connection (see TryPooled) or dials: first the chosen address and,
@@ -37,10 +38,11 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 			return c, nil
 		}
 	}
+	own, _ := ctx.Deadline()
 	ctx, cancel := context.WithTimeout(ctx, o.dialTimeout())
 	defer cancel()
 	at, _ := ctx.Deadline() // the caller's own, if that is earlier
-	d := &groupDial{ctx: ctx, deadline: at, total: time.Until(at)}
+	d := &groupDial{ctx: ctx, deadline: at, total: time.Until(at), hurried: at.Equal(own)}
 	if err := g.ensureResolved(ctx, &o, d.total); err != nil {
 		failed := &DialError{Kind: classifyLookup(ctx, err), Addr: g.target.Address, Err: err}
 		g.dnsErrors[failed.Kind].Add(1)
@@ -99,8 +101,9 @@ func (d *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialE
 	if !errors.As(err, &dial) {
 		dial = &DialError{Addr: m.addr, Err: err}
 	}
-	switch shortShare := dial.Kind == KindTimeout && share < minShare; {
-	case shortShare, dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // no evidence about the address
+	shortShare := share < minShare || d.hurried && share < MinDialEvidence
+	switch {
+	case dial.Kind == KindTimeout && shortShare, dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // no evidence about the address
 	default:
 		m.ReportFailure()
 	}

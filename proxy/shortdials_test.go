@@ -1,0 +1,84 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/policy/breaker"
+)
+
+// A dial that a client's own short deadline ended shows nothing about the upstream: others are not
+// refused. A dial that lasted for long shows that the upstream does not accept connections.
+func TestDialsCutByShortDeadlinesDoNotStopOthers(t *testing.T) {
+	silent := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	refused := func(context.Context) error {
+		return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	}
+	for _, tc := range []struct {
+		name          string
+		deadline      string
+		lookup, dials func(context.Context) error // until the last client comes
+		status        int                         // for the clients with the deadline
+		want          breaker.OpenedBy
+	}{
+		{name: "silent", deadline: "X-Request-Timeout: 50ms", dials: silent, status: 504},
+		{name: "silent, as gRPC says it", deadline: "Grpc-Timeout: 50m", dials: silent, status: 504},
+		{name: "the resolver is silent", deadline: "X-Request-Timeout: 50ms", lookup: silent, status: 504},
+		{name: "refused by one of several servers", deadline: "X-Request-Timeout: 10ms", dials: refused, status: 502},
+		{name: "silent for long", deadline: "X-Request-Timeout: 1500ms", dials: silent, status: 504, want: breaker.OpenedByDial},
+		{name: "refused for long", deadline: "X-Request-Timeout: 500ms", dials: refused, status: 502, want: breaker.OpenedByRefused},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var up atomic.Bool
+			fails := func(ctx context.Context, fail func(context.Context) error) error {
+				if up.Load() || fail == nil {
+					return nil
+				}
+				return fail(ctx)
+			}
+			inMemory(t, script(ok200), func(c *Config) {
+				withBreaker(c)
+				c.Default.Breaker = BreakerFailFast
+				c.Default.ClientThrottling = true
+				c.Default.Policy.MaxRetries = 0
+				dial := c.Default.Upstream.Dial
+				c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+					if err := fails(ctx, tc.dials); err != nil {
+						return nil, err
+					}
+					return dial(ctx, network, address)
+				}
+				c.Default.Upstream.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
+					if err := fails(ctx, tc.lookup); err != nil {
+						return nil, err
+					}
+					return resolveTest(ctx, host)
+				}
+			}, func(t *testing.T, m *memory) {
+				hurry := func() { m.client().send(requestText("GET / HTTP/1.1", "Host: a", tc.deadline)).want(tc.status, "*") }
+				hurry()
+				if got := m.guard().OpenedBy; got != tc.want {
+					t.Fatalf("opened by %v, want %v", got, tc.want)
+				}
+				if tc.want != breaker.OpenedByNothing {
+					return
+				}
+				for range 9 {
+					hurry()
+				}
+				up.Store(true)
+				m.client().send(get("/")).want(200, "ok")
+				if s := m.Stats().Upstreams[0]; s.Throttle != 0 || s.Guard.InFlight != 0 {
+					t.Errorf("throttled by %v, %d in flight", s.Throttle, s.Guard.InFlight)
+				}
+			})
+		})
+	}
+}
