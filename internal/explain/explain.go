@@ -13,6 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/route"
 )
 
@@ -186,32 +187,22 @@ func (v *View) judge(r *config.Route, q *http1.Request) error {
 		return err
 	}
 	carries := q.Get(http1.IdempotencyKey) != nil
-	request := Request{
-		Method: q.Method, HasKey: carries || r.RetryMethods.AddKey(), IsRetry: isRetry(q), Layered: r.LayeredRetries, Timeout: r.RequestTimeout,
+	asked := Request{
+		Method: q.Method, HasKey: carries || r.RetryMethods.AddKey(), IsRetry: request.IsRetry(q, true), Layered: r.LayeredRetries, Timeout: r.RequestTimeout,
 	}
 	v.MaxRetries, v.StreamSeconds = p.MaxRetries, r.FirstContentTimeout.Seconds()
-	if request.IsRetry {
+	if asked.IsRetry {
 		v.MaxRetries = r.LayeredRetries.MaxRetries(p.MaxRetries)
 	}
-	v.Retryable = p.Retryable(q.Method, request.HasKey)
+	v.Retryable = p.Retryable(q.Method, asked.HasKey)
 	v.Why = whyRetryable(r, q, carries)
-	if request.IsRetry {
+	if asked.IsRetry {
 		v.Why += fmt.Sprintf("; a proxy before us has sent it before, so %s of %d", text.Plural(v.MaxRetries, "retry"), p.MaxRetries)
 	}
-	for _, a := range Ask(&p, request) {
+	for _, a := range Ask(&p, asked) {
 		v.Failures = append(v.Failures, viewCase(a))
 	}
 	return nil
-}
-
-// isRetry reports whether the request is marked as a retry by another proxy, by the data path's
-// rules.
-func isRetry(q *http1.Request) bool {
-	above := func(id http1.HeaderName, limit int64) bool {
-		n, ok := http1.ParseUint(q.Get(id))
-		return ok && n > limit
-	}
-	return above(http1.XRetryproxyAttempt, 1) || above(http1.XEnvoyAttemptCount, 1) || above(http1.GRPCPreviousRPCAttempts, 0) || above(http1.XStainlessRetryCount, 0)
 }
 
 func whyRetryable(r *config.Route, q *http1.Request, carries bool) string {

@@ -52,7 +52,7 @@ func (o *Outgoing) Finish(headers []byte, expect bool, a *attempt.Attempt) []byt
 		headers = o.of.Time.clientDeadline.Append(headers, o.of.Time.left(o.of.Time.Now()))
 	}
 	if o.of.Time.clientDeadline.GRPC {
-		earlier := min(o.of.countIn(http1.GRPCPreviousRPCAttempts), maxEarlierAttempts)
+		earlier := min(countIn(o.of, http1.GRPCPreviousRPCAttempts), maxEarlierAttempts)
 		headers = forward.AppendGRPCAttempts(headers, int(earlier)+int(a.Number)-1)
 	}
 	if a.Span != nil {

@@ -236,13 +236,12 @@ const maxEarlierAttempts = 100
 // sent the request. The vendors' clients of OpenAI, Anthropic and others send
 // X-Stainless-Retry-Count.
 const attemptCountHeaders = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttemptCount | 1<<http1.GRPCPreviousRPCAttempts |
-
 	1<<http1.XStainlessRetryCount
 
 // readEarlierAttempts reads how often proxies before us sent the request.
 func (cr *Request) readEarlierAttempts() {
 	cr.EarlierAttempts = int32(min(max(cr.attemptFromHeader()-1, 0), maxEarlierAttempts))
-	if cr.isRetry() {
+	if IsRetry(cr, cr.Conn.Peer.IsBelieved()) {
 		cr.MaxRetries = int32(cr.Route.LayeredRetries.MaxRetries(int(cr.MaxRetries)))
 		cr.Layered = cr.MaxRetries < 1
 	}
@@ -254,22 +253,28 @@ func (cr *Request) attemptFromHeader() int64 {
 	if !cr.Conn.Peer.IsBelieved() {
 		return 0
 	}
-	return cr.countIn(http1.XRetryproxyAttempt)
+	return countIn(cr, http1.XRetryproxyAttempt)
 }
 
-// isRetry reports whether this request was sent before by a client or proxy. All headers but ours
-// are trusted from anyone: they can only reduce the sender's own retries.
-func (cr *Request) isRetry() bool {
-	return cr.attemptFromHeader() > 1 || cr.countIn(http1.XEnvoyAttemptCount) > 1 ||
-		cr.countIn(http1.GRPCPreviousRPCAttempts) > 0 || cr.countIn(http1.XStainlessRetryCount) > 0
+// headers returns the value of the first header with that name, or nil.
+type headers interface {
+	Get(id http1.HeaderName) []byte
 }
 
-func (cr *Request) countIn(id http1.HeaderName) int64 {
-	n, ok := http1.ParseUint(cr.Get(id))
+// IsRetry reports whether a request with the headers h was sent before by a client or proxy. Our own
+// header counts if the client is believed. The others are trusted from anyone: they can only reduce
+// the sender's own retries.
+func IsRetry(h headers, believed bool) bool {
+	return believed && countIn(h, http1.XRetryproxyAttempt) > 1 || countIn(h, http1.XEnvoyAttemptCount) > 1 ||
+		countIn(h, http1.GRPCPreviousRPCAttempts) > 0 || countIn(h, http1.XStainlessRetryCount) > 0
+}
+
+func countIn(h headers, id http1.HeaderName) int64 {
+	n, ok := http1.ParseUint(h.Get(id))
 	if !ok {
 		return 0
 	}
-	return int64(n)
+	return n
 }
 
 // Process is what all exchanges of a process share. It is safe for concurrent use. Set the
