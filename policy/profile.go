@@ -13,7 +13,6 @@ import (
 // precedence over it.
 type Profile struct {
 	Name           string
-	Summary        string // one sentence
 	MaxRetries     int
 	RequestTimeout time.Duration // all attempts and waits
 	AttemptTimeout time.Duration // 0: none with a single endpoint; see hedge.SlowAttempt
@@ -25,8 +24,8 @@ type Profile struct {
 // profiles, the default first.
 var profiles = []Profile{
 	{
+		// Somebody waits for the response: few retries, quick ones.
 		Name:           "interactive",
-		Summary:        "Somebody waits for the response: few retries, quick ones, all within 30 s.",
 		MaxRetries:     3,
 		RequestTimeout: 30 * time.Second,
 		Backoff:        backoff.Default,
@@ -34,10 +33,9 @@ var profiles = []Profile{
 		Rejected:       "429",
 	},
 	{
-		// Eight additive waits take 132 s at most, which leaves each attempt five seconds
-		// of the 180.
+		// Nobody waits: more retries, patient ones. Eight additive waits take 132 s at most, which
+		// leaves each attempt five seconds of the 180.
 		Name:           "batch",
-		Summary:        "Nobody waits: eight retries, patient ones, all within 180 s.",
 		MaxRetries:     8,
 		RequestTimeout: 180 * time.Second,
 		Backoff:        "additive",
@@ -45,10 +43,9 @@ var profiles = []Profile{
 		Rejected:       "429",
 	},
 	{
-		// 503 and 529 are how LLM APIs say that they are overloaded, before a token is generated
-		// (docs/reference/llm.md). Ten minutes is how long the vendors' own clients wait.
+		// For the API of a language model. LLM APIs report overload by 503 and 529, before a token
+		// is generated (docs/reference/llm.md). Vendors' own clients wait ten minutes.
 		Name:           "llm",
-		Summary:        "For the API of a language model: POST is retried after 429, 503 and 529, never after what may have been billed; all within 10 min.",
 		MaxRetries:     8,
 		RequestTimeout: 10 * time.Minute,
 		Backoff:        "additive",

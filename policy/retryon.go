@@ -142,9 +142,9 @@ var serverErrors = func() status.Codes {
 }()
 
 // NoFailures lists the statuses of s that are no failures, so that listing them has no effect.
-func (on *RetryOn) NoFailures(s status.Set) []string {
+func (r *RetryOn) NoFailures(s status.Set) []string {
 	var items []string
-	beyond := s.Codes.Without(&on.codes)
+	beyond := s.Codes.Without(&r.codes)
 	for _, run := range beyond.Runs() {
 		items = append(items, run.String())
 	}

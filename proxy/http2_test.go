@@ -566,7 +566,7 @@ func TestHTTP2BegunDuringADrain(t *testing.T) {
 	eventually(t, "it is connected", func() bool { return p.Stats().Connections == 1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
-	eventually(t, "the drain began", func() bool { return p.Stats().Draining })
+	eventually(t, "the drain began", func() bool { return p.process.Draining.Load() })
 	client := http2Client(t, nil)
 	client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { return nc, nil }
 	if res, body := p.fetch(client, "GET", "/", nil); res.StatusCode != 200 || body != "ok" {

@@ -20,7 +20,6 @@ type Stats struct {
 	HandshakeFailures uint64                         // clients whose TLS handshake failed
 	HeaderFailures    [proxyproto.NumFailures]uint64 // connections without the PROXY protocol header that they must begin with
 	RetryBufferUsed   int64                          // bytes kept for retries now
-	Draining          bool
 	RateLimitPauses   ratelimit.PauseState
 	Paused            int                        // requests that wait for the end of a shared rate-limit pause
 	RateLimits        []admission.RateLimitStats // in no order
@@ -53,7 +52,6 @@ func (s *Server) Stats() Stats {
 		st.HeaderFailures[why] = s.headerFailures[why].Load()
 	}
 	st.RetryBufferUsed = s.process.RetryBuffer.Used.Load()
-	st.Draining = s.process.Draining.Load()
 	st.RateLimitPauses, st.Paused = s.process.RateLimitPauses.State(), int(s.process.Paused.Load())
 	now := s.process.Clock.Elapsed()
 	st.RateLimits = n.RateLimitStats()

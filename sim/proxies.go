@@ -97,10 +97,8 @@ func (p *proxies) enqueue(c int32, x *proxy, v breaker.Verdict) {
 		if v == breaker.VerdictSuspect {
 			wait = max(wait, p.Proxy.LimitQueueTimeout)
 		}
-		p.result.QueuedAtBreaker++
-	} else {
-		p.result.QueuedAtLimit++
 	}
+	p.result.Queued++
 	p.acts[c]++
 	p.after(wait, waitEnds, c, p.acts[c])
 	var out int32
@@ -108,7 +106,6 @@ func (p *proxies) enqueue(c int32, x *proxy, v breaker.Verdict) {
 	t.ticket, out, dropped = x.queue.Push(c)
 	if dropped {
 		x.guard.CancelWait(p.now, breaker.Request{Key: 1})
-		p.result.Dropped++
 		p.clientGets(out, 503)
 	}
 	p.dequeue(x)
@@ -254,7 +251,6 @@ func (p *proxies) decide(c int32, a *policy.Attempt, status int) bool {
 	t.retries++
 	t.previous = d.Wait
 	p.act(c)
-	p.result.Retries++
 	p.after(d.Wait, retryDue, c, p.acts[c])
 	return true
 }
@@ -300,7 +296,6 @@ func (p *proxies) on(e event) {
 		x := p.of(e.who)
 		x.queue.Remove(p.attempts[e.who].ticket)
 		x.guard.CancelWait(p.now, breaker.Request{Key: 1})
-		p.result.Refused++
 		p.clientGets(e.who, 503)
 		p.arm(x)
 	case retryDue:

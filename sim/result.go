@@ -19,13 +19,9 @@ type Second struct {
 type Result struct {
 	Seconds []Second
 
-	Sent            int // requests that reached the server
-	QueuedAtBreaker int // requests that waited for the breaker
-	QueuedAtLimit   int // requests that waited for the limit
-	Dropped         int // dropped from the queue for newer ones
-	Refused         int // refused after the longest wait in the queue
-	Retries         int // of the proxies
-	Guards          []breaker.GuardState
+	Sent   int // requests that reached the server
+	Queued int // requests that waited for the breaker or the limit
+	Guards []breaker.GuardState
 
 	// First is the time from the end of the first fault to the first good response after
 	// it; Never if there was none.

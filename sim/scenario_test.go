@@ -80,7 +80,7 @@ func (s *Scenario) Play(seed uint64) (*Result, Outcome) {
 	c.Seed = seed
 	r := Run(c)
 	all := r.Sum(0, c.Length)
-	o := Outcome{First: r.First, AtOnce: all.AtOnce, Waits: r.QueuedAtBreaker + r.QueuedAtLimit, Fails: all.Bad + all.Late}
+	o := Outcome{First: r.First, AtOnce: all.AtOnce, Waits: r.Queued, Fails: all.Bad + all.Late}
 	for i := range r.Guards {
 		for _, n := range r.Guards[i].Opened {
 			o.Opened += int(n)

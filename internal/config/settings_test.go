@@ -265,7 +265,7 @@ func TestProfileFillsWhatTheNearestLevelLeavesOpen(t *testing.T) {
 func TestProfilesAreThoseOfPolicy(t *testing.T) {
 	for _, p := range policy.Profiles() {
 		r := &mustLoad(t, "RETRYPROXY_PROFILE="+p.Name).Default
-		got := policy.Profile{Name: r.Profile, Summary: p.Summary, MaxRetries: r.MaxRetries, RequestTimeout: r.RequestTimeout,
+		got := policy.Profile{Name: r.Profile, MaxRetries: r.MaxRetries, RequestTimeout: r.RequestTimeout,
 			AttemptTimeout: r.AttemptTimeout.Value(), Backoff: r.Backoff, ThrottledBase: r.BackoffThrottledBase, Rejected: r.RetryRejected.String()}
 		if got != p {
 			t.Errorf("got %+v, want %+v", got, p)

@@ -227,9 +227,8 @@ type RateLimitStats struct {
 	Keys     int           // values with their own rate limit
 	State    ratelimit.State
 
-	CountsTokens bool
-	Tokens       int64   // used in the last minute
-	TokenLimit   float64 // a minute; 0: not known
+	Tokens     int64   // used in the last minute
+	TokenLimit float64 // a minute; 0: not known
 }
 
 // Stats returns a snapshot of the rate limit over all keys.
@@ -237,7 +236,7 @@ func (s *RateLimits) Stats() RateLimitStats {
 	s.mu.RLock() // held throughout: a queue that is retired in between would count twice
 	defer s.mu.RUnlock()
 	now := s.elapsed()
-	one := RateLimitStats{Upstream: s.name, Rate: s.limit.String(), Keys: len(s.ring), State: s.past, CountsTokens: s.limit.CountsTokens()}
+	one := RateLimitStats{Upstream: s.name, Rate: s.limit.String(), Keys: len(s.ring), State: s.past}
 	s.each(func(q *RateLimitQueue) {
 		one.Waiting += q.waiters.Len()
 		one.Longest = max(one.Longest, longestWait(q.waiters, now))

@@ -31,9 +31,9 @@ type Spec struct {
 // Proxy is a process of retryproxy or of a peer.
 type Proxy struct {
 	*Child
-	Addr, Admin string
-	Admins      *http.Client // client of the admin listener, with a new connection for each request
-	log         string
+	Addr   string
+	Admins *http.Client // client of the admin listener, with a new connection for each request
+	log    string
 }
 
 // Network splits host:port or unix:/path into network and address.
@@ -62,7 +62,7 @@ func (b *Bed) Start(ctx context.Context, s Spec) (*Proxy, error) {
 		cmd.Env = append(cmd.Env, "GOMAXPROCS="+strconv.Itoa(len(s.Cores)))
 	}
 	cmd.Env = append(cmd.Env, s.Env...)
-	p := &Proxy{Addr: s.Listen, Admin: s.Admin, log: s.Log}
+	p := &Proxy{Addr: s.Listen, log: s.Log}
 	if err := pinned(s.Cores, func() (err error) { p.Child, err = Start(cmd, nil); return err }); err != nil {
 		return nil, err
 	}
