@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -14,18 +13,22 @@ import (
 // A dial that a client's own short deadline ended shows nothing about the upstream: others are not
 // refused. A dial that lasted for long shows that the upstream does not accept connections.
 func TestDialsCutByShortDeadlinesDoNotStopOthers(t *testing.T) {
-	silent := func(ctx context.Context) error {
-		<-ctx.Done()
-		return ctx.Err()
+	silent := func(ctx context.Context, up chan struct{}) error {
+		select {
+		case <-up:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	refused := func(context.Context) error {
+	refused := func(context.Context, chan struct{}) error {
 		return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	}
 	for _, tc := range []struct {
 		name          string
 		deadline      string
-		lookup, dials func(context.Context) error // until the last client comes
-		status        int                         // for the clients with the deadline
+		lookup, dials func(context.Context, chan struct{}) error // until the last client comes
+		status        int                                        // for the clients with the deadline
 		want          breaker.OpenedBy
 	}{
 		{name: "silent", deadline: "X-Request-Timeout: 50ms", dials: silent, status: 504},
@@ -36,14 +39,20 @@ func TestDialsCutByShortDeadlinesDoNotStopOthers(t *testing.T) {
 		{name: "refused for long", deadline: "X-Request-Timeout: 500ms", dials: refused, status: 502, want: breaker.OpenedByRefused},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var up atomic.Bool
-			fails := func(ctx context.Context, fail func(context.Context) error) error {
-				if up.Load() || fail == nil {
+			var up chan struct{} // closed when the upstream is up
+			fails := func(ctx context.Context, fail func(context.Context, chan struct{}) error) error {
+				select {
+				case <-up:
+					return nil
+				default:
+				}
+				if fail == nil {
 					return nil
 				}
-				return fail(ctx)
+				return fail(ctx, up)
 			}
 			inMemory(t, script(ok200), func(c *Config) {
+				up = make(chan struct{})
 				withBreaker(c)
 				c.Default.Breaker = BreakerFailFast
 				c.Default.ClientThrottling = true
@@ -73,7 +82,7 @@ func TestDialsCutByShortDeadlinesDoNotStopOthers(t *testing.T) {
 				for range 9 {
 					hurry()
 				}
-				up.Store(true)
+				close(up)
 				m.client().send(get("/")).want(200, "ok")
 				if s := m.Stats().Upstreams[0]; s.Throttle != 0 || s.Guard.InFlight != 0 {
 					t.Errorf("throttled by %v, %d in flight", s.Throttle, s.Guard.InFlight)

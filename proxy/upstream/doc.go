@@ -24,8 +24,8 @@
 //   - A TLS stream cut off without close_notify reads as [io.ErrUnexpectedEOF], never as [io.EOF].
 //   - No goroutine runs while a pool is unused. One timer per pool runs while it holds idle
 //     connections, and one per group while it has connections or an ejected address; [Group.Close]
-//     stops them. Health checks, which are off by default, have a goroutine per group from
-//     StartHealthChecks until Close.
+//     stops them. A lookup has a goroutine for at most 10 s. Health checks, which are off by default,
+//     have a goroutine per group from StartHealthChecks until Close.
 //   - Only the target, or the addresses of its name, are ever dialed. Proxy settings of the
 //     environment are not read.
 //

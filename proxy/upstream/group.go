@@ -38,16 +38,14 @@ type Group struct {
 	resolving       atomic.Int64 // dials that wait for a lookup
 	dnsErrors       [NumDialKinds]atomic.Uint64
 
-	background context.Context // ends with Close; for the timer's lookups and health checks
+	background context.Context // ends with Close; for health checks
 	stop       context.CancelFunc
 	checks     sync.WaitGroup // of health
 
 	mu              sync.Mutex // guards the fields below; no I/O under it
 	sources         []source
-	validUntil      time.Time     // until when a dial uses the last response
-	lookupDone      chan struct{} // closed when the lookup in progress ends; nil: there is none
-	lookups         int           // lookups completed, failed ones included
-	lookupErr       error         // of the last lookup
+	validUntil      time.Time // until when a dial uses the last response
+	lookup          *lookup   // in progress; nil: there is none
 	refreshTimer    *time.Timer
 	unejectTimer    *time.Timer // set to the end of the next ejection
 	endpoints       []*Endpoint // of the last response
@@ -160,7 +158,8 @@ func (g *Group) CloseOldest() bool {
 }
 
 // Close closes the idle connections and keeps none from then on, as Pool.Close does. Get
-// still works, so that requests begun before a reload can finish.
+// still works, so that requests begun before a reload can finish. A lookup ends now, or when the
+// last of them no longer waits for it.
 func (g *Group) Close() {
 	if g.singlePool != nil {
 		g.singlePool.Close()
@@ -180,6 +179,7 @@ func (g *Group) Close() {
 		m.pool.Close()
 	}
 	g.checks.Wait()
+	g.endUnusedLookup()
 }
 
 // updateEndpoints sets the endpoints to the addresses of the sources. Removed ones are

@@ -24,7 +24,7 @@ const (
 	// stays in use, as RFC 8767 advises, since most servers outlive an outage of the DNS.
 	lookupRetryDelay = 5 * time.Second
 
-	// lookupTimeout ends a lookup that no request waits for.
+	// lookupTimeout ends a lookup.
 	lookupTimeout = 10 * time.Second
 )
 
@@ -78,47 +78,86 @@ func (g *Group) ensureResolved(ctx context.Context, o *GetOptions, total time.Du
 	}
 	g.resolving.Add(1)
 	defer g.resolving.Add(-1)
+	l := g.joinLookup()
+	defer g.leaveLookup(l)
 	if have {
 		// The last response is probably still right, so a slow resolver gets at most a
 		// quarter of the dial time.
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, total/4)
+		ctx, cancel = context.WithDeadline(ctx, l.began.Add(total/4))
 		defer cancel()
 	}
-	if err := g.lookup(ctx); err != nil && g.picker.Load() == nil {
+	if err := l.await(ctx); err != nil && g.picker.Load() == nil {
 		return err
 	}
 	return nil
 }
 
-// lookup looks up all names, or waits for a lookup in progress.
-func (g *Group) lookup(ctx context.Context) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for begun := g.lookups; g.lookups == begun; {
-		over := g.lookupDone
-		if over == nil {
-			g.lookupDone = make(chan struct{})
-			return g.resolveAll(ctx)
-		}
-		g.mu.Unlock()
-		select {
-		case <-over:
-		case <-ctx.Done():
-		}
-		g.mu.Lock()
-		if ctx.Err() != nil && g.lookups == begun {
-			return ctx.Err()
-		}
-	}
-	return g.lookupErr
+// lookup is one lookup of all names of a group. It has a goroutine and a context of its own, so
+// that no client can end it for others.
+type lookup struct {
+	began  time.Time
+	cancel context.CancelFunc
+	users  int           // guarded by Group.mu
+	done   chan struct{} // closed when the goroutine ends
+	err    error         // set before done is closed
 }
 
-// resolveAll looks up all names concurrently, and applies the result. If its context is
-// canceled, waiting callers start another lookup. It requires mu, and releases it during
-// the lookup.
-func (g *Group) resolveAll(ctx context.Context) error {
+// await waits for the end of the lookup, or for that of ctx.
+func (l *lookup) await(ctx context.Context) error {
+	select {
+	case <-l.done:
+		return l.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// startLookup begins a lookup, unless one is in progress. It requires mu.
+func (g *Group) startLookup() *lookup {
+	if g.lookup == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+		g.lookup = &lookup{began: time.Now(), cancel: cancel, done: make(chan struct{})}
+		go g.resolveAll(ctx, g.lookup)
+	}
+	return g.lookup
+}
+
+// joinLookup returns the lookup in progress, or a new one. The caller must leave it.
+func (g *Group) joinLookup() *lookup {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.startLookup()
+	l.users++
+	return l
+}
+
+// leaveLookup leaves l.
+func (g *Group) leaveLookup(l *lookup) {
+	g.mu.Lock()
+	l.users--
 	g.mu.Unlock()
+	g.endUnusedLookup()
+}
+
+// endUnusedLookup ends the lookup in progress if the group is closed and nobody uses it.
+func (g *Group) endUnusedLookup() {
+	g.mu.Lock()
+	l := g.lookup
+	if l == nil || l.users > 0 || !g.closed {
+		g.mu.Unlock()
+		return
+	}
+	g.lookup = nil // nobody can join it any more
+	g.mu.Unlock()
+	l.cancel()
+	<-l.done
+}
+
+// resolveAll looks up all names concurrently, and applies the result. It is the goroutine of l.
+func (g *Group) resolveAll(ctx context.Context, l *lookup) {
+	defer close(l.done)
+	defer l.cancel()
 	g.lookupRequested.Store(false)
 	resolutions := make([]resolution, len(g.sources)) // their targets never change
 	var all sync.WaitGroup
@@ -126,19 +165,16 @@ func (g *Group) resolveAll(ctx context.Context) error {
 		all.Go(func() { resolutions[i] = g.resolve(ctx, &g.sources[i]) })
 	}
 	all.Wait()
+	var removed []*Endpoint
 	g.mu.Lock()
-	removed, err := g.applyResolutions(resolutions)
-	if !errors.Is(err, context.Canceled) {
-		g.lookups, g.lookupErr = g.lookups+1, err
+	if g.lookup == l {
+		g.lookup = nil
+		removed, l.err = g.applyResolutions(resolutions)
 	}
-	close(g.lookupDone)
-	g.lookupDone = nil
 	g.mu.Unlock()
 	for _, m := range removed {
 		m.pool.Close()
 	}
-	g.mu.Lock()
-	return err
 }
 
 // applyResolutions applies the responses. A name whose lookup failed keeps its addresses.
@@ -179,18 +215,15 @@ func (g *Group) scheduleRefresh(after time.Duration) {
 // The timer calls it.
 func (g *Group) refreshIfUsed() {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.drainRemoved(nil)
 	used := len(g.draining) > 0
 	for _, m := range g.endpoints {
 		used = used || m.inUse()
 	}
-	g.mu.Unlock()
-	if !used || g.background.Err() != nil {
-		return
+	if used && !g.closed {
+		g.startLookup() // on error the last response stays, and the timer is set again
 	}
-	ctx, cancel := context.WithTimeout(g.background, lookupTimeout)
-	defer cancel()
-	_ = g.lookup(ctx) // on error the last response stays, and the timer is set again
 }
 
 // resolveSource looks up the name of s.
@@ -233,7 +266,9 @@ func (g *Group) AddressRemoved(ctx context.Context, addr string) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, DefaultDialTimeout)
 	defer cancel()
-	if g.lookup(ctx) != nil {
+	l := g.joinLookup()
+	defer g.leaveLookup(l)
+	if l.await(ctx) != nil {
 		return false
 	}
 	v := g.picker.Load()

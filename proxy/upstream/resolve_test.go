@@ -157,7 +157,10 @@ func TestTheLastLookupOutlivesADNSOutage(t *testing.T) {
 				g := w.group(Options{})
 				get(t, g, GetOptions{}).Release(0)
 				w.mu.Lock()
-				w.slow, w.resolution = c.slow, resolution{err: &net.DNSError{Err: "no such host", IsNotFound: true}}
+				w.resolution = resolution{err: &net.DNSError{Err: "no such host", IsNotFound: true}}
+				if c.slow {
+					w.hang = make(chan struct{})
+				}
 				w.mu.Unlock()
 				time.Sleep(2 * time.Minute) // idle connections and the timer are gone
 				began := time.Now()
@@ -165,7 +168,7 @@ func TestTheLastLookupOutlivesADNSOutage(t *testing.T) {
 				if took := time.Since(began); took != c.took {
 					t.Errorf("the dial took %v, want %v", took, c.took)
 				}
-				_ = get(t, g, GetOptions{}).Close()
+				_ = get(t, g, GetOptions{DialTimeout: 4 * time.Second}).Close()
 				if took := time.Since(began); took != c.took {
 					t.Errorf("the second dial waited for the DNS as well: %v", took)
 				}
@@ -177,44 +180,138 @@ func TestTheLastLookupOutlivesADNSOutage(t *testing.T) {
 	}
 }
 
+// Dials wait for one lookup, each as long as it wants. None can end it for the others.
 func TestDialsShareALookup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newFakeNetwork(t, time.Hour, addresses(2)...)
-		w.slow = true
-		g := w.group(Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		got := make(chan error, 20)
-		for i := range 20 {
-			by := t.Context()
-			if i == 0 {
-				by = ctx
-			}
-			go func() {
-				c, err := g.Get(by, GetOptions{})
-				if err == nil {
-					_ = c.Close()
+	for name, leave := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"the first leaves": context.WithCancel,
+		"the first hurries": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 50*time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newFakeNetwork(t, time.Hour, addresses(2)...)
+				w.hang = make(chan struct{})
+				g := w.group(Options{})
+				first, cancel := leave(t.Context())
+				got := make(chan error, 20)
+				for i := range 20 {
+					ctx := t.Context()
+					if i == 0 {
+						ctx = first
+					}
+					go func() {
+						c, err := g.Get(ctx, GetOptions{})
+						if err == nil {
+							_ = c.Close()
+						}
+						got <- err
+					}()
+					synctest.Wait()
 				}
-				got <- err
-			}()
-			synctest.Wait()
+				wantLookups(t, w, "20 dials", 1)
+				if s := g.Stats(); s.Dialing != 20 {
+					t.Errorf("%+v", s)
+				}
+				time.Sleep(100 * time.Millisecond)
+				cancel()
+				if err := <-got; err == nil {
+					t.Error("the first one got a connection")
+				}
+				close(w.hang)
+				for range 19 {
+					if err := <-got; err != nil {
+						t.Error(err)
+					}
+				}
+				wantLookups(t, w, "after it left", 1)
+				if s := g.Stats(); s.Dialing != 0 {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// Clients that leave, or have little time, do not delay the move to the new addresses of a name.
+func TestALookupOutlivesTheDialThatBeganIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFakeNetwork(t, time.Hour, "10.0.0.1:80")
+		g := w.group(Options{})
+		c := get(t, g, GetOptions{})
+		w.name(time.Hour, "10.0.0.9:80") // it has moved
+		w.hang = make(chan struct{})
+		for range 3 {
+			c.Endpoint.ReportFailure()
+			_ = get(t, g, GetOptions{Fresh: true, DialTimeout: 50 * time.Millisecond}).Close()
 		}
-		wantLookups(t, w, "20 dials", 1)
-		if s := g.Stats(); s.Dialing != 20 {
-			t.Errorf("%+v", s)
+		close(w.hang)
+		synctest.Wait()
+		if got := endpointAddrs(g); !slices.Equal(got, []string{"10.0.0.9:80"}) {
+			t.Errorf("endpoints %v", got)
 		}
-		w.mu.Lock()
-		w.slow = false
-		w.mu.Unlock()
-		cancel() // the one who asked leaves; another asks
-		failed := 0
-		for range 20 {
-			if err := <-got; err != nil {
-				failed++
-			}
-		}
-		wantLookups(t, w, "after it left", 2)
-		if s := g.Stats(); failed != 1 || s.Dialing != 0 {
-			t.Errorf("%d failed, %+v", failed, s)
+	})
+}
+
+// Close ends a lookup that nobody waits for. One that a request waits for goes on until it leaves.
+func TestCloseEndsAnUnusedLookup(t *testing.T) {
+	for name, leaves := range map[string]bool{"unused": true, "used": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newFakeNetwork(t, time.Hour, addresses(1)...)
+				w.hang = make(chan struct{})
+				g := w.group(Options{})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				got := make(chan error)
+				go func() {
+					c, err := g.Get(ctx, GetOptions{})
+					if err == nil {
+						_ = c.Close()
+					}
+					got <- err
+				}()
+				synctest.Wait()
+				l := g.lookup
+				if leaves {
+					cancel()
+					<-got
+				}
+				g.Close()
+				select {
+				case <-l.done:
+					if !leaves {
+						t.Error("Close ended the lookup of a request")
+					}
+				default:
+					if leaves {
+						t.Error("the lookup goes on after Close")
+					}
+				}
+				if leaves {
+					return
+				}
+				close(w.hang)
+				if err := <-got; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// The last request that waits for the lookup of a closed group ends it.
+func TestALookupOfAClosedGroupEndsWithItsLastUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFakeNetwork(t, time.Hour, addresses(1)...)
+		w.hang = make(chan struct{})
+		g := w.group(Options{})
+		g.Close()
+		began := time.Now()
+		fail(t, g, t.Context(), GetOptions{DialTimeout: time.Second})
+		synctest.Wait()
+		if took := time.Since(began); took != time.Second || g.lookup != nil {
+			t.Errorf("after %v: lookup %v", took, g.lookup)
 		}
 	})
 }
