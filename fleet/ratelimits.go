@@ -50,13 +50,18 @@ func (f *Fleet) awaitWanted(ctx context.Context, d time.Duration) {
 }
 
 // lease sends all requests, leasesAtOnce at a time. It does not wait for an engine that
-// does not respond.
+// does not respond. Until every process has reconnected, this one keeps to its own share and
+// only reports what it uses: those that lease again earlier get no slots that it uses.
 func (f *Fleet) lease(ctx context.Context, requests []ratelimit.LeaseRequest, local Local) {
 	var all sync.WaitGroup
 	running := make(chan struct{}, leasesAtOnce)
 	for _, a := range requests {
 		running <- struct{}{}
-		if !f.link.allReconnected() {
+		rejoining := !f.link.allReconnected()
+		if rejoining {
+			a.Want, a.Rate, a.Owed = 0, 0, 0
+		}
+		if !f.link.up() || rejoining && a.Account != nil {
 			<-running
 			local.FailRateLimitLease(a.Key)
 			continue
@@ -64,7 +69,7 @@ func (f *Fleet) lease(ctx context.Context, requests []ratelimit.LeaseRequest, lo
 		all.Go(func() {
 			defer func() { <-running }()
 			g, err := f.leaseOne(ctx, a)
-			if err != nil {
+			if err != nil || rejoining {
 				local.FailRateLimitLease(a.Key)
 				return
 			}

@@ -111,7 +111,13 @@ func TestASlotWithoutAnEngine(t *testing.T) {
 	if _, ok := p.requestLease(a); ok && !p.link.allReconnected() {
 		t.Error("a lease before the others can have found the engine again")
 	}
+	used := ratelimit.LeaseRequest{Key: 2, Gap: time.Minute, Want: 1, Charge: 1}
+	p.requestLease(used)
 	eventually(t, "a lease", func() bool { _, ok := p.requestLease(a); return ok })
+	used.Charge = 0
+	if g, ok := p.requestLease(used); !ok || g.Slots != 0 || g.Ahead == 0 {
+		t.Errorf("%+v, %v: what the process used meanwhile does not count", g, ok)
+	}
 }
 
 // An invalid time counts as none, a distant time as a near one, and every key expires.
