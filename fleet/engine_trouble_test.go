@@ -116,12 +116,12 @@ func TestAnEngineThatIsNotThereYet(t *testing.T) {
 func TestMembersComeAndGo(t *testing.T) {
 	s := enginetest.Start(t)
 	a, b := joined(t, s), joined(t, s)
-	eventually(t, "both", func() bool { return a.Stats().Members == 2 })
+	eventually(t, "both", func() bool { return a.Stats().Processes == 2 })
 	b.stop()
-	eventually(t, "one", func() bool { return a.Stats().Members == 1 })
+	eventually(t, "one", func() bool { return a.Stats().Processes == 1 })
 	s.Do("ZADD", a.membersKey(), "9e15", "from the future", "1", "long gone")
 	time.Sleep(heartbeatInterval + heartbeatInterval/2)
-	if n := a.Stats().Members; n != 1 {
+	if n := a.Stats().Processes; n != 1 {
 		t.Errorf("%d members, want one", n)
 	}
 }

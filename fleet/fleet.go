@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/fleet/engine"
+	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
@@ -165,25 +166,11 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Stats is a snapshot of the sharing. Counts are since the start and never decrease.
-type Stats struct {
-	Up       bool   // the engine responds
-	Lost     uint64 // times that it stopped responding
-	Members  int    // processes of the scope as last seen, this one included; 0 before the engine's first response
-	Commands uint64 // sent to it
-	Errors   uint64 // failed commands, and messages that could not be parsed
-
-	PausesSent     uint64 // pauses begun here and sent to the others
-	PausesReceived uint64 // pauses begun elsewhere and applied
-	PausesDropped  uint64 // pauses not sent because the buffer was full or the engine did not respond
-
-}
-
 // Stats returns a snapshot for metrics.
-func (f *Fleet) Stats() Stats {
+func (f *Fleet) Stats() *metrics.Shared {
 	l := f.link
-	return Stats{
-		Up: l.up(), Lost: l.lost.Load(), Members: int(f.members.Load()), Commands: l.commands.Load(), Errors: l.errors.Load() + f.malformed.Load(),
+	return &metrics.Shared{
+		Up: l.up(), Lost: l.lost.Load(), Processes: int(f.members.Load()), Commands: l.commands.Load(), Errors: l.errors.Load() + f.malformed.Load(),
 		PausesSent: f.pausesSent.Load(), PausesReceived: f.pausesReceived.Load(), PausesDropped: f.pausesDropped.Load(),
 	}
 }

@@ -46,9 +46,9 @@ func TestScopesDoNotMix(t *testing.T) {
 	b.RateLimitPauseBegan(8, time.Minute)
 	eventually(t, "told", func() bool { return a.Stats().PausesSent == 1 && b.Stats().PausesSent == 1 })
 	c := joined(t, s)
-	eventually(t, "two of the scope", func() bool { return c.Stats().Members == 2 })
+	eventually(t, "two of the scope", func() bool { return c.Stats().Processes == 2 })
 	if c.pause(7) == 0 || c.pause(8) != 0 || b.pause(7) != 0 {
-		t.Errorf("learnt %v and %v; %v; %d members", c.pause(7), c.pause(8), b.pause(7), c.Stats().Members)
+		t.Errorf("learnt %v and %v; %v; %d members", c.pause(7), c.pause(8), b.pause(7), c.Stats().Processes)
 	}
 }
 

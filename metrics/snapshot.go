@@ -45,10 +45,15 @@ type RateLimit struct {
 
 // Shared is the state of the shared engine. Counts are since the start and never decrease.
 type Shared struct {
-	Up                                        bool
-	Lost, Commands, Errors                    uint64
-	Processes                                 int
-	PausesSent, PausesReceived, PausesDropped uint64
+	Up        bool   // the engine responds
+	Lost      uint64 // times that it stopped responding
+	Processes int    // processes of the scope as last seen, this one included; 0 before the engine's first response
+	Commands  uint64 // sent to it
+	Errors    uint64 // failed commands, and messages that could not be parsed
+
+	PausesSent     uint64 // pauses begun here and sent to the others
+	PausesReceived uint64 // pauses begun elsewhere and applied
+	PausesDropped  uint64 // pauses not sent because the buffer was full or the engine did not respond
 }
 
 // Upstream is the state of one upstream's pool and budget. Counts are since the start and

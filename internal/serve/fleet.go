@@ -15,7 +15,7 @@ type sharer interface {
 	attach(c *proxy.Config)
 	// run shares until ctx ends.
 	run(ctx context.Context, p *proxy.Server)
-	metrics() *metrics.Shared
+	Stats() *metrics.Shared
 }
 
 // sharedMetrics returns the fleet's state for metrics, nil without a fleet.
@@ -23,5 +23,5 @@ func (a *app) sharedMetrics() *metrics.Shared {
 	if a.fleet == nil {
 		return nil
 	}
-	return a.fleet.metrics()
+	return a.fleet.Stats()
 }

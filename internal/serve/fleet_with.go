@@ -9,7 +9,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/fleet"
 	"github.com/retryproxy/retryproxy/internal/config"
-	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/proxy"
 )
 
@@ -30,18 +29,10 @@ func newFleet(s *config.Settings, log *zap.Logger) (sharer, error) {
 }
 
 // shared adapts a Fleet to sharer.
-type shared struct{ fleet *fleet.Fleet }
+type shared struct{ *fleet.Fleet }
 
 func (s shared) attach(c *proxy.Config) {
-	c.RateLimitPauseBegan, c.RateLimitWanted, c.BudgetWanted = s.fleet.RateLimitPauseBegan, s.fleet.RateLimitWanted, s.fleet.BudgetWanted
+	c.RateLimitPauseBegan, c.RateLimitWanted, c.BudgetWanted = s.RateLimitPauseBegan, s.RateLimitWanted, s.BudgetWanted
 }
 
-func (s shared) run(ctx context.Context, p *proxy.Server) { s.fleet.Run(ctx, p) }
-
-func (s shared) metrics() *metrics.Shared {
-	st := s.fleet.Stats()
-	return &metrics.Shared{
-		Up: st.Up, Lost: st.Lost, Processes: st.Members, Commands: st.Commands, Errors: st.Errors,
-		PausesSent: st.PausesSent, PausesReceived: st.PausesReceived, PausesDropped: st.PausesDropped,
-	}
-}
+func (s shared) run(ctx context.Context, p *proxy.Server) { s.Run(ctx, p) }
