@@ -10,6 +10,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -41,6 +42,9 @@ const MaxRate = 200
 
 // startTimeout is how long the proxy may take to start, and to stop after the traffic.
 const startTimeout = 10 * time.Second
+
+// readyInterval is how often the proxy is asked whether it is ready. A request is cheap for it.
+const readyInterval = 100 * time.Millisecond
 
 // Run runs the demo until its length has passed, ctx ends, or the proxy gets a signal to end.
 func Run(ctx context.Context, o Options) error {
@@ -97,7 +101,7 @@ func startProxy(ctx context.Context, o *Options, upstream string) (*proxyProcess
 	}
 	starting, cancel := context.WithTimeout(ended, startTimeout)
 	defer cancel()
-	if err := adminclient.AwaitReady(starting, address); err != nil {
+	if err := p.awaitReady(starting); err != nil {
 		p.end()
 		if cause := context.Cause(ended); cause != context.Canceled {
 			err = cause
@@ -105,6 +109,29 @@ func startProxy(ctx context.Context, o *Options, upstream string) (*proxyProcess
 		return nil, fmt.Errorf("start the proxy: %w", err)
 	}
 	return p, nil
+}
+
+// awaitReady returns nil as soon as the proxy is ready. If ctx ends before, it returns why the proxy was
+// not ready.
+func (p *proxyProcess) awaitReady(ctx context.Context) error {
+	last := errors.New("not asked")
+	for ctx.Err() == nil {
+		status, body, err := p.ask(ctx, http.MethodGet, "/readyz", "")
+		switch {
+		case err == nil && status == http.StatusOK:
+			return nil
+		case ctx.Err() != nil: // the error is only that of ctx
+			return last
+		case err == nil:
+			err = errors.New(body)
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+		case <-time.After(readyInterval):
+		}
+	}
+	return last
 }
 
 // environment returns the variables that a user would set. Everything else keeps its default.
