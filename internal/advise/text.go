@@ -42,7 +42,7 @@ func (p *printer) note(indent, note string) {
 // wrap prints words within the screen's width. The cursor is at column indent, and further lines
 // begin there.
 func (p *printer) wrap(indent int, words string) {
-	p.printf("%s\n", strings.Join(text.Wrap(words, p.width-indent), "\n"+strings.Repeat(" ", indent)))
+	p.printf("%s\n", text.Paragraph(words, indent, p.width))
 }
 
 func (p *printer) route(r *Route, all *Report) {

@@ -20,9 +20,8 @@ const glue = "\x00"
 // paragraph writes words in lines of at most columns. first comes before the first line, and the
 // others are indented as far.
 func paragraph(b *strings.Builder, first, words string) {
-	lines := text.Wrap(startsBlock.ReplaceAllString(words, glue+"$1"), columns-len(first))
-	indented := strings.Join(lines, "\n"+strings.Repeat(" ", len(first)))
-	b.WriteString(first + strings.ReplaceAll(indented, glue, " ") + "\n")
+	lines := text.Paragraph(startsBlock.ReplaceAllString(words, glue+"$1"), len(first), columns)
+	b.WriteString(first + strings.ReplaceAll(lines, glue, " ") + "\n")
 }
 
 // plain escapes what Markdown would take for emphasis.

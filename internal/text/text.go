@@ -71,6 +71,12 @@ func Wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
+// Paragraph breaks text like Wrap into lines that end at column width. The first one begins at column
+// indent, where the cursor is; the others are indented as far.
+func Paragraph(text string, indent, width int) string {
+	return strings.Join(Wrap(text, width-indent), "\n"+strings.Repeat(" ", indent))
+}
+
 // Paint colours words: only on a terminal, and not if NO_COLOR is set (no-color.org).
 type Paint struct{ screen plot.Screen }
 
