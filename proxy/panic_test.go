@@ -1,13 +1,16 @@
 package proxy
 
 import (
+	"context"
 	"io"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/trace"
 )
@@ -142,5 +145,39 @@ func TestAPanicBeforeThereIsAnObserverEndsItsOwnRequestOnly(t *testing.T) {
 	}
 	if n := p.seen.requests(); n != 1 {
 		t.Errorf("%d requests were told of, want 1", n)
+	}
+}
+
+// A dial that panics ends its own request only. It keeps no permit, and no other request waits for
+// it.
+func TestAPanicInADialEndsItsOwnRequestOnly(t *testing.T) {
+	for _, scheme := range []string{"http", "h2c"} {
+		t.Run(scheme, func(t *testing.T) {
+			addr := http2Server(t, nil, true, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+			var panicked atomic.Bool
+			p := startProxyTo(t, scheme+"://"+addr, func(c *Config) {
+				withBreaker(c)
+				c.Default.Guard.ConcurrencyLimit = 1
+				c.Default.Upstream.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					if !panicked.Swap(true) {
+						panic("a fault of the test")
+					}
+					return new(net.Dialer).DialContext(ctx, network, addr)
+				}
+			})
+			if s, err := p.dial().send(get("/")).rest(); s != "" || err == nil {
+				t.Errorf("the faulty request got %q, %v", s, err)
+			}
+			if o := p.seen.outcome(t, 0); o != policy.OutcomeResponseBroken {
+				t.Errorf("outcome %v", o)
+			}
+			if n := p.faults.Swap(0); n != 1 {
+				t.Errorf("%d faults counted, want 1", n)
+			}
+			if s := p.Stats().Upstreams[0]; s.Guard.InFlight != 0 || s.Guard.Breaker != breaker.Closed || s.Pool.Dialing != 0 || s.Pool.Active != 0 {
+				t.Errorf("after the panic: %+v, %+v", s.Guard, s.Pool)
+			}
+			p.dial().send(get("/")).want(200, "ok")
+		})
 	}
 }

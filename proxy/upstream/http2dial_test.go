@@ -3,6 +3,8 @@ package upstream
 import (
 	"context"
 	"net"
+	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +44,39 @@ func TestASharedDialEndsForEachRequestAtItsOwnTime(t *testing.T) {
 		}
 		if dials > 4 {
 			t.Errorf("%d dials", dials)
+		}
+	})
+}
+
+// A dial that panics does not keep the requests that wait for it, or come later, from dialing.
+func TestAPanicInASharedDialEndsItForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		target := Target{Network: "tcp", Address: "10.0.0.1:80", Protocol: HTTP2, Dial: func(context.Context, string, string) (net.Conn, error) {
+			if dials++; dials == 1 {
+				time.Sleep(time.Second)
+				panic("a fault of the test")
+			}
+			return nil, errno("connect", syscall.ECONNREFUSED)
+		}}
+		p := makePool(t, target, Options{})
+		var all sync.WaitGroup
+		all.Go(func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			_, _ = p.Get(t.Context(), GetOptions{})
+		})
+		synctest.Wait()
+		began := time.Now()
+		if d := fail(t, p, t.Context(), GetOptions{}); d.Kind != KindRefused || time.Since(began) != time.Second {
+			t.Errorf("%s after %v", d.Kind, time.Since(began))
+		}
+		all.Wait()
+		if n := p.Stats().Dialing; n != 0 {
+			t.Errorf("%d dials in progress", n)
 		}
 	})
 }

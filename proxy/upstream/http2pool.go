@@ -187,10 +187,7 @@ func (s *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
 		}
 		d, mine := s.joinDial()
 		if mine {
-			d.time = left
-			c, err := s.pool.dial(ctx, left, false)
-			s.finishDial(d, err)
-			return c, err
+			return s.performDial(ctx, d, left)
 		}
 		select {
 		case <-d.done:
@@ -217,6 +214,13 @@ func (s *http2Pool) joinDial() (d *sharedDial, mine bool) {
 		s.dialing = d
 	}
 	return d, true
+}
+
+// performDial dials for all requests that wait for d. If the dial panics, they dial again.
+func (s *http2Pool) performDial(ctx context.Context, d *sharedDial, left time.Duration) (c *Conn, err error) {
+	defer func() { s.finishDial(d, err) }()
+	d.time = left
+	return s.pool.dial(ctx, left, false)
 }
 
 // finishDial wakes the waiting requests. A canceled dial is no error for them.
