@@ -41,7 +41,9 @@ const (
 	// checkRestBytes bounds what is read of a check's body, so that the endpoint is not reset while it
 	// writes it.
 	checkRestBytes = 64 << 10
-	checkAgent     = "retryproxy-health"
+	// checkHeaderBytes bounds the response headers of a check.
+	checkHeaderBytes = 64 << 10
+	checkAgent       = "retryproxy-health"
 )
 
 // StartHealthChecks checks the endpoints until Close, if Options.HealthCheck asks for it. A single
@@ -100,7 +102,7 @@ func (m *Endpoint) check(h *HealthCheck) error {
 	ctx, cancel := context.WithTimeout(m.group.background, min(checkTimeout, max(h.Interval, leastCheckTimeout)))
 	defer cancel()
 	// The connections of the pool read and write HTTP/1.1, whatever the endpoint speaks.
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: m.dialCheck}
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: checkHeaderBytes, DialContext: m.dialCheck}
 	host := h.Host
 	if host == "" {
 		host = m.pool.target.Host

@@ -23,6 +23,7 @@ type checkedNetwork struct {
 	status map[string]int
 	asked  []string // the requests
 	events []string // calls of OnHealth
+	header string   // of the responses, with its line ends
 }
 
 func (n *checkedNetwork) set(addr string, status int) {
@@ -52,7 +53,7 @@ func (n *checkedNetwork) dial(_ context.Context, _, addr string) (net.Conn, erro
 			_, _ = io.Copy(io.Discard, far)
 			return
 		}
-		_, _ = fmt.Fprintf(far, "HTTP/1.1 %d x\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", status)
+		_, _ = fmt.Fprintf(far, "HTTP/1.1 %d x\r\nContent-Length: 2\r\nConnection: close\r\n%s\r\nok", status, n.header)
 	}()
 	return near, nil
 }
@@ -204,5 +205,18 @@ func TestHealthChecksKeepNoConnections(t *testing.T) {
 	}
 	if n := asked.Load(); n != 2*checks {
 		t.Errorf("%d requests by HTTP/2, want %d", n, 2*checks)
+	}
+}
+
+// An endpoint cannot make a check read headers without end.
+func TestACheckReadsHeadersOfALimitedSize(t *testing.T) {
+	for size, passes := range map[int]bool{checkHeaderBytes / 2: true, checkHeaderBytes + 1: false} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &checkedNetwork{header: "X-Long: " + strings.Repeat("x", size) + "\r\n"}
+			g := n.group(t, 2)
+			if err := g.endpoint(t, addresses(1)[0]).check(&g.options.HealthCheck); (err == nil) != passes {
+				t.Errorf("a header of %d bytes: %v", size, err)
+			}
+		})
 	}
 }
