@@ -45,8 +45,8 @@ func (s Screen) draw(w io.Writer, body string, size Size) error {
 }
 
 // Control sequences (ECMA-48, and xterm's private modes): an alternate screen, so that the
-// previous content returns at the end; no cursor; no wrapping, so that the terminal cuts a line
-// that is wider than the window, the last state included.
+// previous content returns at the end; no cursor; no wrapping, so that a message that is wider than
+// the window does not move the lines below it.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"

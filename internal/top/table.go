@@ -38,13 +38,30 @@ func newTable(left int, heads ...string) *table {
 
 func (t *table) row(cells ...cell) { t.rows = append(t.rows, cells) }
 
+// write adds the lines. In a narrow window it leaves out the last columns of numbers: a part of a number
+// would be another number.
 func (t *table) write(d *drawing) {
+	columns := len(t.rows[0])
+	if d.size.Columns > 0 {
+		columns = t.fitting(d.size.Columns)
+	}
 	for _, row := range t.rows {
-		d.lines = append(d.lines, t.text(row, d.screen))
+		d.lines = append(d.lines, t.text(row[:columns], d.screen))
 	}
 }
 
 const gap = 2 // between columns
+
+// fitting returns how many columns fit, those on the left included, which may be cut.
+func (t *table) fitting(room int) int {
+	for i := range t.rows[0] {
+		if room -= t.width(i); room < 0 && i >= t.left {
+			return i
+		}
+		room -= gap
+	}
+	return len(t.rows[0])
+}
 
 func (t *table) text(row []cell, screen plot.Screen) string {
 	var line strings.Builder
@@ -70,6 +87,25 @@ func (t *table) width(column int) int {
 		widest = max(widest, utf8.RuneCountInString(row[column].text))
 	}
 	return widest
+}
+
+// cut returns the first columns characters of a line, and all its escape sequences.
+func cut(line string, columns int) string {
+	var b strings.Builder
+	escape := false
+	for _, r := range line {
+		escape = escape || r == '\x1b'
+		switch {
+		case escape:
+			escape = r != 'm' // the only sequences are those of colours
+		case columns == 0:
+			continue
+		default:
+			columns--
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 func rate(n uint32, seconds float64) string {

@@ -24,8 +24,8 @@ const shownRequests = 6
 type Size struct{ Columns, Rows int }
 
 // Write writes s as tables, with colours and block characters if the screen supports them.
-// In a narrow window, text is wrapped, and the terminal cuts off the last columns of tables,
-// which matter least. In a low one, the last lines are left out.
+// In a narrow window, text is wrapped, and the last columns of tables, which matter least, are left out.
+// In a low one, the last lines are left out.
 func Write(w io.Writer, s *page.Snapshot, screen plot.Screen, size Size) error {
 	d := drawing{screen: screen, size: size}
 	d.head(&s.State)
@@ -89,8 +89,13 @@ func (d *drawing) legend() {
 	}
 }
 
-// fit returns the text, without the lines that do not fit the window.
+// fit returns the text, without the lines and characters that do not fit the window.
 func (d *drawing) fit() string {
+	if columns := d.size.Columns; columns > 0 {
+		for i, line := range d.lines {
+			d.lines[i] = cut(line, columns)
+		}
+	}
 	if rows := d.size.Rows; rows > 0 && len(d.lines) > rows {
 		d.lines = append(d.lines[:rows-1:rows-1], fmt.Sprintf("%d more lines", len(d.lines)-rows+1))
 	}
@@ -192,7 +197,7 @@ func (d *drawing) breaker(u *page.Upstream) {
 	for _, state := range history {
 		strip += d.screen.Paint(breakerColor(state), marks[state])
 	}
-	d.lines = append(d.lines, fmt.Sprintf("%s  %s, the last %v", strip, printable(u.Name), time.Duration(len(history))*page.Step))
+	d.lines = append(d.lines, fmt.Sprintf("%s  %s, the last %s", strip, printable(u.Name), text.Span(time.Duration(len(history))*page.Step)))
 }
 
 // marks returns the character of each state of a breaker.
@@ -207,8 +212,8 @@ func breakerColor(state string) string {
 	return map[string]string{"closed": green, "slow_start": yellow, "half_open": yellow, "open": red}[state]
 }
 
-// requests adds the last failed requests. Each ends with text of any length, so that the terminal
-// shows as much of the request as fits, and the rest if there is room.
+// requests adds the last failed requests. Each ends with text of any length, so that a window
+// shows as much of the request as fits.
 func (d *drawing) requests(failed []page.Request) {
 	if len(failed) == 0 {
 		return

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/retryproxy/retryproxy/internal/admin/page"
 	"github.com/retryproxy/retryproxy/plot"
@@ -115,8 +116,7 @@ func TestWriteErrorIsTold(t *testing.T) {
 	}
 }
 
-// Text is wrapped, and a long name leaves room for the numbers. Tables may be wider: the terminal
-// cuts their last columns.
+// Text is wrapped, and a long name leaves room for the numbers. The last columns of tables are left out.
 func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
 	for columns, wants := range map[int][]string{
 		80:  {"recovered", "failed  ", "p99", "31.0 s", "in flight", "breaker", "open", "queued", "44", "gave up", "GET /a", "connection refused"},
@@ -131,14 +131,34 @@ func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
 		if err := Write(&b, s, plot.Screen{Unicode: true}, Size{Columns: columns}); err != nil {
 			t.Fatal(err)
 		}
-		var shown strings.Builder
 		for line := range strings.Lines(b.String()) {
-			line := []rune(line)
-			shown.WriteString(string(line[:min(len(line), columns)]) + "\n")
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > columns {
+				t.Errorf("a line of %d characters in %d columns: %s", n, columns, line)
+			}
 		}
 		for _, want := range wants {
-			if !strings.Contains(strings.ReplaceAll(strings.ReplaceAll(shown.String(), "\n\n", "\n"), "\n  ", " "), want) {
-				t.Errorf("no %q in %d columns:\n%s", want, columns, shown.String())
+			if !strings.Contains(strings.ReplaceAll(b.String(), "\n  ", " "), want) {
+				t.Errorf("no %q in %d columns:\n%s", want, columns, b.String())
+			}
+		}
+	}
+}
+
+// A terminal without wrapping writes the rest of a long line over its last character, so that 4321
+// could be shown as 41.
+func TestANumberIsShownWholeOrNotAtAll(t *testing.T) {
+	s := bad()
+	s.State.Routes[0].InFlight = 4321
+	for columns := 10; columns < 200; columns++ {
+		for _, color := range []bool{false, true} {
+			var b strings.Builder
+			if err := Write(&b, s, plot.Screen{Color: color}, Size{Columns: columns}); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(escape.ReplaceAllString(b.String(), "")) {
+				if strings.HasSuffix(line, " 4\n") || strings.HasSuffix(line, "43\n") || strings.HasSuffix(line, "432\n") || utf8.RuneCountInString(line) > columns+1 {
+					t.Errorf("%d columns: %q", columns, line)
+				}
 			}
 		}
 	}
