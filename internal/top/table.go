@@ -150,6 +150,14 @@ func short(micros uint32) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
 }
 
+// atMost returns a quantile, of which only the upper edge of its bucket is known.
+func atMost(micros uint32) string {
+	if micros == 0 {
+		return short(micros)
+	}
+	return "<" + short(micros)
+}
+
 func size(bytes int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	v, i := float64(bytes), 0

@@ -147,11 +147,11 @@ func (d *drawing) routes(s *page.State) {
 		r := &s.Routes[i]
 		n, l := &r.Now, &r.Last
 		t.row(word(d.name(r.Name)), word("now"), word(rate(n.Requests, n.Seconds)+"/s"), word(rate(n.FirstAttempt, n.Seconds)), count(n.Recovered, yellow, rate(n.Recovered, n.Seconds)),
-			count(n.Failed, red, rate(n.Failed, n.Seconds)), word(short(n.P99)), word(fmt.Sprint(r.InFlight)),
-			word(rate(n.Retries, n.Seconds)), word(short(n.P50)), word(short(n.AttemptP99)), word(short(n.AttemptP50)))
+			count(n.Failed, red, rate(n.Failed, n.Seconds)), word(atMost(n.P99)), word(fmt.Sprint(r.InFlight)),
+			word(rate(n.Retries, n.Seconds)), word(atMost(n.P50)), word(atMost(n.AttemptP99)), word(atMost(n.AttemptP50)))
 		t.row(word(""), word("5 min"), word(fmt.Sprint(l.Requests)), word(share(l.FirstAttempt, l.Requests)), count(l.Recovered, yellow, share(l.Recovered, l.Requests)),
-			count(l.Failed, red, share(l.Failed, l.Requests)), word(short(l.P99)), word(""),
-			word(fmt.Sprint(l.Retries)), word(short(l.P50)), word(short(l.AttemptP99)), word(short(l.AttemptP50)))
+			count(l.Failed, red, share(l.Failed, l.Requests)), word(atMost(l.P99)), word(""),
+			word(fmt.Sprint(l.Retries)), word(atMost(l.P50)), word(atMost(l.AttemptP99)), word(atMost(l.AttemptP50)))
 	}
 	t.write(d)
 	if s.MoreRoutes > 0 {

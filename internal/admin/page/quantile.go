@@ -1,7 +1,7 @@
 package page
 
 import (
-	"time"
+	"math"
 
 	"github.com/retryproxy/retryproxy/metrics"
 )
@@ -15,25 +15,19 @@ func sum(counts []uint32) (all uint32) {
 	return all
 }
 
-// quantile estimates the q-quantile of durations, 0 < q <= 1, in microseconds, as Prometheus does. It assumes
-// that values are evenly distributed within a bucket, and uses the last edge for values above it.
-// It returns 0 if nothing was counted.
+// quantile returns the upper edge of the bucket of the q-quantile of durations, 0 < q <= 1, in microseconds:
+// the quantile is not higher. It returns 0 if nothing was counted, and the highest value if the quantile is
+// above all edges.
 func quantile(b *[metrics.NumBuckets]uint32, q float64) uint32 {
 	total := sum(b[:])
 	if total == 0 {
 		return 0
 	}
-	rank, below := q*float64(total), float64(0)
+	rank, upTo := q*float64(total), float64(0)
 	for i, n := range b[:len(edges)] {
-		if n == 0 || below+float64(n) < rank {
-			below += float64(n)
-			continue
+		if upTo += float64(n); n > 0 && upTo >= rank {
+			return micros(edges[i])
 		}
-		low := time.Duration(0)
-		if i > 0 {
-			low = edges[i-1]
-		}
-		return max(1, micros(low+time.Duration(float64(edges[i]-low)*(rank-below)/float64(n))))
 	}
-	return micros(edges[len(edges)-1])
+	return math.MaxUint32
 }

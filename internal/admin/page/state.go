@@ -36,7 +36,7 @@ type Route struct {
 }
 
 // Span is what happened in a stretch of time. The times p50 and p99 are in microseconds, 0 if
-// nothing was measured.
+// nothing was measured. Each is the upper edge of a bucket of the metrics: the quantile is at most that.
 type Span struct {
 	Seconds       float64 `json:"seconds"`
 	Requests      uint32  `json:"requests"`

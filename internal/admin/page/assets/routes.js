@@ -62,7 +62,7 @@ const enough = {p50: 10, p99: 100}; // fewer are said beside the quantile
 
 function showQuantile(node, [micros, of, name, what]) {
   const few = of > 0 && of < enough[name] ? `of ${text.count(of)}` : '';
-  const words = text.time(micros), plural = ` ${what}${of === 1 ? '' : 's'}`;
+  const words = text.below(micros), plural = ` ${what}${of === 1 ? '' : 's'}`;
   if (node.dataset.shown === words + few) return;
   node.dataset.shown = words + few;
   node.replaceChildren(words, ...few ? [' ', el('span', {class: 'few'}, few, el('span', {}, plural))] : []);
@@ -93,8 +93,8 @@ function details(id) {
     list(why, r.outcomes, 'Nothing failed in the last 5 minutes.');
     list(retried, r.retried, 'Nothing was retried in the last 5 minutes.');
     const all = [...r.history.p99, ...r.history.attempt_p99].filter((v) => v > 0);
-    slow.show([r.history.p99, r.history.attempt_p99].map((row) => row.map((v) => v || null)), all.length ? `from ${text.time(Math.min(...all))} to ${text.time(Math.max(...all))}` : 'nothing measured');
-    setText(scale, all.length ? `${text.time(Math.min(...all))} to ${text.time(Math.max(...all))}, logarithmic` : 'nothing measured yet');
+    slow.show([r.history.p99, r.history.attempt_p99].map((row) => row.map((v) => v || null)), all.length ? `from ${text.below(Math.min(...all))} to ${text.below(Math.max(...all))}` : 'nothing measured');
+    setText(scale, all.length ? `${text.below(Math.min(...all))} to ${text.below(Math.max(...all))}, logarithmic` : 'nothing measured yet');
     if (rule !== (rule = JSON.stringify(r.rule))) waits.replaceChildren(...settings(r.rule));
   }};
 }

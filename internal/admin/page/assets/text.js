@@ -30,6 +30,11 @@ export function time(micros) {
   return Math.round(micros / 1e6) + thin + 's';
 }
 
+// below is a quantile, of which only the upper edge of its bucket is known.
+export function below(micros) {
+  return (micros ? '<' : '') + time(micros);
+}
+
 export function size(bytes) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let i = 0;
