@@ -325,7 +325,11 @@ func TestALimitWaitsForTheResponsesUnderIt(t *testing.T) {
 		b := newBench(10, 20*time.Second, always(20*time.Second))
 		b.bad = func(int) bool { return bad }
 		b.even = bad
-		b.l.bind(0, 30)
+		b.now = 20 * time.Second
+		for i := range 30 {
+			b.out = append(b.out, time.Duration(i)*667*time.Millisecond)
+		}
+		b.l.bind(b.now, 30)
 		least := 3 * b.u.Mean
 		if bad {
 			least = 20 * time.Second
