@@ -92,7 +92,7 @@ const (
 func (g *breaker) trip(now time.Duration, why OpenedBy, r backoff.Rand) {
 	g.why, g.openedAt = why, now
 	g.opened[why]++
-	g.probe, g.clientLeft, g.unfinishedAt = 0, false, now
+	g.clientLeft, g.unfinishedAt = false, now
 	g.state, g.dueAt = Open, now+g.probeWait(r)
 	switch why {
 	case OpenedByStall:
@@ -142,17 +142,15 @@ func (g *breaker) beginProbe(now time.Duration, r backoff.Rand) uint32 {
 // probeTimeout returns how long a probe may be in flight before it counts as hung.
 func (g *breaker) probeTimeout(r backoff.Rand) time.Duration {
 	switch {
+	case g.why == OpenedByStall && !g.clientLeft:
+		return equalJitter(backoff.Grow(stallProbeTimeout, hungMin, 2, g.hung), r)
 	case g.activeProbe:
 	case g.why.connecting():
 		return equalJitter(backoff.Grow(connectFirst, connectMax, 2, g.hung), r)
 	case g.why == OpenedByFailing && g.hung < maxFailingProbes:
 		return equalJitter(failedMax, r)
 	}
-	long := hungMin + backoff.UpTo(r, hungJitter)
-	if g.why == OpenedByStall && !g.clientLeft {
-		return min(long, equalJitter(backoff.Grow(stallProbeTimeout, hungMin, 2, g.hung), r))
-	}
-	return long
+	return hungMin + backoff.UpTo(r, hungJitter)
 }
 
 // clientLeftLate records that a client left late while the breaker was not closed.

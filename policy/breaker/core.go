@@ -176,7 +176,7 @@ func (g *core) recordEndNotClosed(p Permit, now time.Duration, e AttemptEnd) {
 func (g *core) tripBreaker(now time.Duration, why OpenedBy) {
 	if g.options.NoBreaker {
 		if g.limiter.mayBind() && (why == OpenedByFailing || why == OpenedByStall) {
-			g.bindLimit(now, g.counters.inFlight())
+			g.limiter.bind(now, g.counters.inFlight())
 		}
 		return
 	}
@@ -186,13 +186,6 @@ func (g *core) tripBreaker(now time.Duration, why OpenedBy) {
 	g.breaker.trip(now, why, g.options.Rand)
 	g.lossBurst = lossBurst{}
 	g.limiter.release()
-	g.publish(now)
-}
-
-// bindLimit makes the limit bind at atOnce requests in flight.
-func (g *core) bindLimit(now time.Duration, atOnce int64) {
-	g.counters.mode.Store(modeSlow)
-	g.limiter.bind(now, atOnce)
 }
 
 // beginSlowStart starts the slow start.

@@ -35,8 +35,7 @@ const (
 	modeRecentFailures             // there were recent failures: Release takes the lock
 )
 
-// inFlight returns the number of permits taken. It may briefly include a permit that
-// AcquireFast undoes, so it is never too low.
+// inFlight returns the number of permits taken. It is never too low.
 func (c *counters) inFlight() int64 {
 	left := c.released.Load() // read first: a permit taken in between is then counted, never missed
 	return c.acquired.Load() - left
@@ -54,13 +53,6 @@ func (c *counters) releasedFast() int64 { return c.released.Load() - c.slowRelea
 // responses and sent return the number of attempts answered and sent so far.
 func (c *counters) responses() int64 { return c.releasedFast() + c.slowResponded }
 func (c *counters) sent() int64      { return c.acquired.Load() - c.unsent - c.sending.Load() }
-
-// undoAcquire keeps the counters consistent after AcquireFast undoes a permit.
-func (c *counters) undoAcquire() {
-	c.slowReleased++
-	c.unsent++
-	c.released.Add(1)
-}
 
 // neverAnswered counts an attempt as not sent, because its response cannot be received.
 func (c *counters) neverAnswered() { c.unsent++ }

@@ -112,12 +112,6 @@ func (g *Guard) AcquireFast(now time.Duration) (Permit, bool) {
 		return Permit{}, false
 	}
 	g.counters.acquired.Add(1)
-	// Check again: a goroutine that opens the breaker sets the mode first and counts the
-	// permits after it. So a permit is either counted or not taken.
-	if g.counters.mode.Load()&modeSlow != 0 {
-		g.undoAcquire()
-		return Permit{}, false
-	}
 	return Permit{at: now, kind: permitTaken}, true
 }
 
@@ -144,13 +138,6 @@ func (g *Guard) Release(p Permit, now time.Duration, e AttemptEnd) Signal {
 		g.tick(now)
 	}
 	return 0
-}
-
-// undoAcquire reverts what AcquireFast counted.
-func (g *Guard) undoAcquire() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.counters.undoAcquire()
 }
 
 // acquire is Acquire under the lock.

@@ -71,7 +71,7 @@ func (g *core) learn(now, dt time.Duration) {
 	case overloaded(&g.baseline, w, o.atOnce), g.limiter.overload.seen && w.Total < latency.EstablishedSamples && g.counters.awaitingResponse() >= minInFlightToBind:
 		g.baseline.FoldedAt = now
 		if g.limiter.overload.grows(o.sent, o.responded, 0.5*g.baseline.Rate*dt.Seconds()) && g.limiter.mayBind() {
-			g.bindLimit(now, o.peak)
+			g.limiter.bind(now, o.peak)
 		}
 	default:
 		g.limiter.overload = overload{}
