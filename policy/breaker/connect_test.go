@@ -157,3 +157,20 @@ func TestASlowDialBesideConnectionsThatWorkOpensNothing(t *testing.T) {
 	d.end(0, AttemptEnd{Kind: DialFailed})
 	d.want(Closed, OpenedByNothing)
 }
+
+// A failing upstream was restarted and refuses connections. Then the first one that it accepts is its
+// recovery, however long a response takes.
+func TestTheLastEvidenceIsWhatClosesTheBreaker(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	for range evidenceVolume {
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
+	}
+	d.advance(failedFirst)
+	d.acquire()
+	d.end(0, AttemptEnd{Kind: Refused})
+	d.want(Open, OpenedByRefused)
+	d.advance(failedMax)
+	d.endDial(Connected)
+	d.want(SlowStart, OpenedByRefused)
+}

@@ -47,3 +47,67 @@ func TestFailuresInsteadOfGoodResponsesOpenTheBreakerSoon(t *testing.T) {
 		}
 	}
 }
+
+// Time may go back a little between two calls.
+func TestEvidenceOutOfOrderCounts(t *testing.T) {
+	var e evidence
+	for i := range 2 * evidenceVolume {
+		e.good(20*time.Second-time.Duration(i%2)*150*time.Millisecond, 1)
+	}
+	for range 2 * evidenceVolume {
+		if e.bad(20*time.Second, AttemptEnd{Kind: Reset}); e.upstreamFails() {
+			t.Fatal("condemned with half of the attempts good")
+		}
+	}
+}
+
+// Which failures have the same key in nearly all cases, whatever comes in between.
+func TestOneKey(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		keys []int // key 1 so often, then key 2, then key 1, and so on; the last of all are key 3
+		want bool
+	}{
+		{"one only", []int{20}, true},
+		{"another one first", []int{1, 1, 20}, true},
+		{"a few in between", []int{10, 3, 10}, true},
+		{"another one began", []int{0, 2, 20}, true},
+		{"two", []int{10, 10, 10, 10}, false},
+	} {
+		var e evidence
+		for i, n := range tc.keys {
+			for range n {
+				e.bad(0, AttemptEnd{Kind: Reset, Key: uint32(1 + i%2)})
+			}
+		}
+		if e.oneKey() != tc.want {
+			t.Errorf("%s: %v", tc.name, !tc.want)
+		}
+	}
+	var e evidence
+	for i := range 20 {
+		e.bad(0, AttemptEnd{Kind: Reset, Key: uint32(1 + i)})
+	}
+	if e.oneKey() {
+		t.Error("twenty keys are one")
+	}
+}
+
+// What failed before a pause does not decide what opens the breaker after it.
+func TestFailuresBeforeAPauseAreForgotten(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	for i := range 100 {
+		d.acquire()
+		e := AttemptEnd{Status: 200}
+		if i%2 == 0 {
+			e = AttemptEnd{Kind: TimedOut}
+		}
+		d.end(0, e)
+	}
+	d.advance(longWindow + time.Second)
+	for range evidenceVolume {
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
+	}
+	d.want(Open, OpenedByFailing)
+}

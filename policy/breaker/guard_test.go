@@ -78,7 +78,18 @@ func (d *guardHarness) end(i int, e AttemptEnd) {
 	d.t.Helper()
 	p := d.out[i]
 	d.out = append(d.out[:i], d.out[i+1:]...)
-	d.handleSignal(d.g.Release(p, d.now, e))
+	d.call(func() Signal { return d.g.Release(p, d.now, e) })
+}
+
+// call does what a call of the Guard asks for, and checks that a change of the next event is one of it.
+func (d *guardHarness) call(f func() Signal) {
+	d.t.Helper()
+	before := d.g.NextEvent()
+	s := f()
+	if at := d.g.NextEvent(); at != before && s&SignalEvent == 0 {
+		d.t.Fatalf("the next event moved from %v to %v, and no signal says so", before, at)
+	}
+	d.handleSignal(s)
 }
 
 // endDial ends the oldest probe by connecting.
@@ -86,7 +97,7 @@ func (d *guardHarness) endDial(kind EndKind) {
 	d.t.Helper()
 	p := d.dial[0]
 	d.dial = d.dial[1:]
-	d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Kind: kind}))
+	d.call(func() Signal { return d.g.Release(p, d.now, AttemptEnd{Kind: kind}) })
 }
 
 // advance moves the clock, runs the events that come due, and begins to connect when a probe is due.
@@ -99,7 +110,7 @@ func (d *guardHarness) advance(t time.Duration) {
 			return
 		}
 		d.now = max(d.now, at)
-		d.handleSignal(d.g.Expire(d.now))
+		d.call(func() Signal { return d.g.Expire(d.now) })
 		if p, due := d.g.Probe(d.now); due {
 			d.dial = append(d.dial, p)
 		}
@@ -184,8 +195,8 @@ func TestOneRefusalOpensAndAConnectionCloses(t *testing.T) {
 	if !ok || !p.Probe() {
 		t.Fatal("no probe when it is due")
 	}
-	if _, again := d.g.Probe(d.now); again {
-		t.Fatal("two probes at once")
+	if _, again := d.g.Probe(d.now); again || d.g.NextEvent() <= d.now {
+		t.Fatalf("two probes at once: %v, the next event is at %v", again, d.g.NextEvent())
 	}
 	if v := d.acquire(); v != VerdictBreakerOpen {
 		t.Fatalf("verdict %d beside a probe", v)
@@ -336,6 +347,7 @@ func TestAProbeThatIsGivenUpMakesRoomForAnother(t *testing.T) {
 // Late responses of an upstream that refuses connections prove nothing: they may be the last.
 func TestLateResponsesDoNotCloseTheBreakerWhileRefused(t *testing.T) {
 	d := newGuardHarness(t, Options{})
+	d.now = time.Second
 	d.acquire()
 	d.acquire()
 	d.end(0, AttemptEnd{Kind: Refused})
@@ -384,25 +396,34 @@ func TestAFixedLimitDoesNotCountWhatWasAbandoned(t *testing.T) {
 
 // Nobody reads the connection any more: a bound frees the permit.
 func TestAnAbandonedPermitIsFreedByABound(t *testing.T) {
-	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 30, NoBreaker: true})
-	d.serve(10*time.Second, 100, 100*time.Millisecond)
-	for range 30 {
-		d.acquire()
-	}
-	for _, p := range d.out {
-		d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Closed: true})))
-	}
-	d.out = nil
-	if v := d.acquire(); v != VerdictAtLimit {
-		t.Fatalf("verdict %d", v)
-	}
-	d.advance(time.Second)
-	if len(d.out) != 0 {
-		t.Error("freed within a second")
-	}
-	d.advance(2 * time.Second)
-	if len(d.out) != 1 {
-		t.Error("not freed within three seconds, where answers take 100 ms")
+	for _, tc := range []struct{ latency, least time.Duration }{
+		{0, 15 * time.Second}, // not known
+		{100 * time.Millisecond, time.Second},
+		{time.Second, 5 * time.Second},
+		{10 * time.Second, 15 * time.Second},
+	} {
+		d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 30, NoBreaker: true})
+		if tc.latency > 0 {
+			d.serve(100*time.Second, 2, tc.latency)
+		}
+		for range 30 {
+			d.acquire()
+		}
+		for _, p := range d.out {
+			d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Closed: true})))
+		}
+		d.out = nil
+		if v := d.acquire(); v != VerdictAtLimit {
+			t.Fatalf("verdict %d", v)
+		}
+		d.advance(tc.least * 8 / 10)
+		if len(d.out) != 0 {
+			t.Errorf("latency %v: freed within %v", tc.latency, tc.least)
+		}
+		d.advance(tc.least * 15 / 10)
+		if len(d.out) != 1 {
+			t.Errorf("latency %v: not freed within %v", tc.latency, 2*tc.least)
+		}
 	}
 }
 
@@ -508,6 +529,9 @@ func TestZeroPermitIsNone(t *testing.T) {
 	}
 	if p, s := g.Abandon(Permit{}, 0, AttemptEnd{}); s != 0 || p.Taken() {
 		t.Errorf("signal %d, taken %v", s, p.Taken())
+	}
+	if p, v := g.Next(0, Request{}); p.Taken() || v != VerdictBreakerOpen {
+		t.Errorf("taken %v, verdict %d, and nobody waits", p.Taken(), v)
 	}
 	if n := g.State().InFlight; n != 0 {
 		t.Errorf("%d in flight", n)

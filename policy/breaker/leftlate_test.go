@@ -94,3 +94,41 @@ func TestClientsInAHurryAreNoEvidence(t *testing.T) {
 		}
 	}
 }
+
+// Nearly all attempts time out, and the few responses in between show that the upstream is not silent.
+func TestAbandonedAttemptsAreFailuresBesideAFewResponses(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(10*time.Second, 50, 10*time.Millisecond)
+	for i := 0; d.g.State().Breaker == Closed; i++ {
+		d.now += 10 * time.Millisecond
+		d.acquire()
+		if i%20 == 0 {
+			d.end(len(d.out)-1, AttemptEnd{Status: 200})
+			continue
+		}
+		if i > 1000 {
+			t.Fatal("not opened within 10 s")
+		}
+		p := d.out[len(d.out)-1]
+		d.out = d.out[:len(d.out)-1]
+		d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: TimedOut, Closed: true})))
+	}
+}
+
+// While a probe hangs, a client that leaves late shows that clients do not wait for ever. Another probe
+// would only be one more request to work off.
+func TestAClientThatLeavesLateDelaysTheNextProbe(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*time.Millisecond)
+	d.untilOpen()
+	d.acquire() // it waits
+	d.advance(time.Second)
+	d.handleSignal(second(d.g.Abandon(d.out[0], d.now, AttemptEnd{Kind: Abandoned})))
+	before := d.g.State()
+	d.advance(hungMin - 2*time.Second)
+	if s := d.g.State(); s.Probes != before.Probes {
+		t.Errorf("%d probes after %v, %d before", s.Probes, hungMin-time.Second, before.Probes)
+	} else if s.Abandoned != 1 { // a stopped upstream does not work it off
+		t.Errorf("%d abandoned", s.Abandoned)
+	}
+}

@@ -25,7 +25,7 @@ func TestTheBreakerOpensWhenAllInFlightIsLostAtOnce(t *testing.T) {
 	for _, n := range []int{lossBurstMin, 30, 1000} {
 		g, permits, now := guardInFlight(n)
 		for i, p := range permits {
-			if s := g.State(); s.Breaker != Closed && i < lossBurstMin {
+			if s := g.State(); s.Breaker != Closed && i < lossBurstMin || s.Breaker == Closed && i >= lossBurstMax {
 				t.Errorf("%d in flight: %v after %d were lost", n, s.Breaker, i)
 			}
 			g.Release(p, now, AttemptEnd{Kind: Reset, Key: 1})
@@ -79,6 +79,26 @@ func TestRequestsThatAreLostOneAfterAnotherAreNoBurst(t *testing.T) {
 		g.Release(p, now, AttemptEnd{Kind: Reset, Key: 1})
 	}
 	if s := g.State(); s.Breaker != Closed || s.Opened[OpenedByLost] != 0 {
+		t.Errorf("%v by %v", s.Breaker, s.OpenedBy)
+	}
+}
+
+// What is lost after the breaker opened belongs to the burst that opened it. In slow start the upstream
+// is another process, which one late loss does not blame.
+func TestALateLossOfABurstDoesNotOpenTheBreakerAgain(t *testing.T) {
+	g, permits, now := guardInFlight(30)
+	for _, p := range permits[:27] {
+		g.Release(p, now, AttemptEnd{Kind: Reset, Key: 1})
+	}
+	g.Expire(now)
+	g.Accepted(now)
+	if s := g.State(); s.Breaker != SlowStart || s.OpenedBy != OpenedByLost || s.SlowStarts != 1 {
+		t.Fatalf("%+v", s)
+	}
+	for _, p := range permits[27:] {
+		g.Release(p, now, AttemptEnd{Kind: Reset, Key: 1})
+	}
+	if s := g.State(); s.Breaker != SlowStart {
 		t.Errorf("%v by %v", s.Breaker, s.OpenedBy)
 	}
 }

@@ -197,3 +197,14 @@ func TestAClosedProbeDelaysTheRecoveryOfAFailingUpstreamLittle(t *testing.T) {
 		}
 	}
 }
+
+// A silent upstream that resets the probe's connection may still answer what it got before.
+func TestAResetProbeDoesNotEndASilence(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*time.Millisecond)
+	d.untilOpen()
+	d.end(len(d.out)-1, AttemptEnd{Kind: Reset})
+	d.want(Open, OpenedByStall)
+	d.end(0, AttemptEnd{Status: 200})
+	d.want(SlowStart, OpenedByStall)
+}

@@ -188,3 +188,33 @@ func TestAfterSlowStartSlowResponsesAreNoRecovery(t *testing.T) {
 	}
 	about(t, "usual", d.g.State().MedianLatency, 10*time.Millisecond)
 }
+
+// Failures from before an outage ended are no evidence that it has not.
+func TestOneFailureAfterAnOutageDoesNotOpenTheBreakerAgain(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	for range evidenceVolume {
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
+	}
+	d.advance(failedFirst)
+	d.acquire()
+	d.end(0, AttemptEnd{Status: 200})
+	d.want(SlowStart, OpenedByFailing)
+	d.acquire()
+	d.end(0, AttemptEnd{Status: 503})
+	d.want(SlowStart, OpenedByFailing)
+}
+
+// Once there is a response, a slow start grows with responses, no longer with time.
+func TestAResponseEndsTheGrowthOfASlowStartWithTime(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(30*time.Second, 25, 800*time.Millisecond)
+	d.refuseOnce(500)
+	d.advance(blindGrowthInterval)
+	d.end(0, AttemptEnd{Status: 200})
+	before := d.g.State().ConcurrencyLimit
+	d.advance(3 * blindGrowthInterval)
+	if s := d.g.State(); s.Breaker != SlowStart || s.ConcurrencyLimit != before {
+		t.Errorf("limit %d, %d at the response: %+v", s.ConcurrencyLimit, before, s)
+	}
+}

@@ -131,3 +131,24 @@ func TestSuspectStateKeepsAFixedLimit(t *testing.T) {
 		t.Errorf("%d in flight", len(d.out))
 	}
 }
+
+// Queued requests are admitted while suspect, and the breaker opens, by events alone.
+func TestWhileSuspectEventsAreEnough(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*ms)
+	began := d.now
+	d.silent()
+	for range 50 {
+		d.acquire()
+	}
+	sent, at := len(d.out), d.now
+	d.advance(350 * ms)
+	if n := len(d.out) - sent; n != 3 {
+		t.Errorf("%d admitted within %v", n, d.now-at)
+	}
+	d.advance(began + downFrom + 100*ms - d.now)
+	d.want(HalfOpen, OpenedByStall)
+	if d.g.State().Suspect {
+		t.Error("still suspect")
+	}
+}

@@ -42,7 +42,6 @@ func TestRequestsThatAreNotSentWholeAreNoEvidence(t *testing.T) {
 // The latency of a request begins when it is sent completely; from then on it can be missing.
 func TestARequestCountsFromWhenItIsSentWhole(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	d.serve(10*time.Second, 50, 10*time.Millisecond)
 	for range 200 {
 		p := d.sending()
 		d.now += 2 * time.Second
@@ -62,11 +61,13 @@ func TestARequestCountsFromWhenItIsSentWhole(t *testing.T) {
 
 // A failed connection is evidence whatever the request.
 func TestARefusedConnectionCountsWhateverItIsFor(t *testing.T) {
-	d := newGuardHarness(t, Options{})
-	d.handleSignal(d.g.Release(d.sending(), d.now, AttemptEnd{Kind: Refused}))
-	d.want(Open, OpenedByRefused)
-	if n := d.g.counters.sending.Load(); n != 0 {
-		t.Errorf("%d are sent", n)
+	for kind, why := range map[EndKind]OpenedBy{Refused: OpenedByRefused, DialFailed: OpenedByDial} {
+		d := newGuardHarness(t, Options{})
+		d.handleSignal(d.g.Release(d.sending(), d.now, AttemptEnd{Kind: kind}))
+		d.want(Open, why)
+		if n := d.g.counters.sending.Load(); n != 0 {
+			t.Errorf("%d are sent", n)
+		}
 	}
 }
 
@@ -99,4 +100,81 @@ func TestUnfinishedRequestsAloneAreAdmittedNowAndThen(t *testing.T) {
 	d.line--
 	d.handleSignal(d.g.Release(d.g.Sent(first, d.now), d.now+time.Millisecond, AttemptEnd{Status: 200}))
 	d.want(SlowStart, OpenedByFailing)
+}
+
+// An outage that ended, and its long waits, say nothing about the next one.
+func TestEachOutageHasItsOwnWaitOfUnfinishedRequests(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*time.Millisecond)
+	d.untilOpen()
+	cancelAll := func() {
+		for ; d.line > 0; d.line-- {
+			d.g.CancelWait(d.now, Request{})
+		}
+	}
+	cancelAll()
+	d.end(len(d.out)-1, AttemptEnd{Kind: Unsent})
+	d.sending()
+	d.end(0, AttemptEnd{Status: 200})
+	d.want(SlowStart, OpenedByStall)
+	for d.g.State().Breaker == SlowStart {
+		d.acquire()
+		d.end(len(d.out)-1, AttemptEnd{Status: 503})
+	}
+	d.want(Open, OpenedByFailing)
+	cancelAll()
+	d.advance(failedMax)
+	d.sending()
+}
+
+// Requests that were not sent do not take the place of long polls that are still in flight: the upstream
+// is not silent because of them.
+func TestRequestsThatAreNotSentAreNotMissing(t *testing.T) {
+	for name, end := range map[string]func(d *guardHarness){
+		"unfinished, reset": func(d *guardHarness) {
+			d.handleSignal(d.g.Release(d.sending(), d.now, AttemptEnd{Kind: Reset}))
+		},
+		"unsent": func(d *guardHarness) {
+			d.acquire()
+			d.end(len(d.out)-1, AttemptEnd{Kind: Unsent})
+		},
+		"unsent, seen in flight": func(d *guardHarness) {
+			d.acquire()
+			d.advance(40 * time.Millisecond)
+			d.handleSignal(d.g.Expire(d.now))
+			d.end(len(d.out)-1, AttemptEnd{Kind: Unsent})
+		},
+	} {
+		d := newGuardHarness(t, Options{})
+		d.serve(15*time.Second, 100, 10*time.Millisecond)
+		for range 10 {
+			d.acquire() // a long poll
+		}
+		d.advance(100 * time.Millisecond)
+		d.acquire()
+		d.now += 10 * time.Millisecond
+		d.end(len(d.out)-1, AttemptEnd{Status: 200})
+		d.advance(100 * time.Millisecond)
+		for until := d.now + 5*time.Second; d.now < until; d.advance(50 * time.Millisecond) {
+			end(d)
+			d.handleSignal(d.g.Expire(d.now))
+			if s := d.g.State(); s.Suspect || s.Breaker != Closed {
+				t.Fatalf("%s: %+v", name, s)
+			}
+		}
+	}
+}
+
+// A response to a request whose client still sends is a response like any other: the upstream is not
+// silent.
+func TestAResponseToAnUnfinishedRequestEndsASilence(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*time.Millisecond)
+	p := d.sending()
+	d.silent()
+	d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 200}))
+	d.handleSignal(d.g.Expire(d.now))
+	if s := d.g.State(); s.Suspect || s.Breaker != Closed {
+		t.Errorf("%+v", s)
+	}
 }
