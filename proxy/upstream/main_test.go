@@ -213,3 +213,23 @@ func inMemory(t *testing.T, made *[]*memoryConn) Target {
 			return m, nil
 		}}
 }
+
+// watchedConn is a memoryConn that calls onCheck before each check of its socket.
+type watchedConn struct {
+	*memoryConn
+	onCheck func()
+}
+
+func (w watchedConn) SyscallConn() (syscall.RawConn, error) {
+	return watchedRaw{memoryRaw(w.fd), w.onCheck}, nil
+}
+
+type watchedRaw struct {
+	memoryRaw
+	onCheck func()
+}
+
+func (r watchedRaw) Control(f func(uintptr)) error {
+	r.onCheck()
+	return r.memoryRaw.Control(f)
+}

@@ -114,6 +114,7 @@ type Pool struct {
 
 	dialing    atomic.Int64
 	dials      atomic.Uint64
+	reuses     atomic.Uint64
 	dialErrors [NumDialKinds]atomic.Uint64
 	peerExpiry atomic.Int64 // Unix seconds; 0 = none seen
 	endpoint   *Endpoint    // of a group with several; nil: the pool stands alone
@@ -127,7 +128,6 @@ type Pool struct {
 	sweepAfter  time.Duration // the duration that timer was set to
 	timer       *time.Timer
 	latest      time.Duration // the latest pool time seen
-	reuses      uint64
 	idleCloses  uint64
 	unsolicited uint64
 }
@@ -203,6 +203,7 @@ func (p *Pool) TryPooled(o *GetOptions) *Conn {
 		case expired:
 			_ = c.Close()
 		case o.Unchecked && c.CanSendChecked(), p.usable(c):
+			p.reuses.Add(1) // only now is it certain
 			c.Reused = true
 			c.Uses++
 			return c
@@ -242,7 +243,6 @@ func (p *Pool) takeOne(o *GetOptions) (c *Conn, expired bool) {
 	if idle > p.idleLimit(c) {
 		return c, true
 	}
-	p.reuses++
 	return c, false
 }
 
@@ -271,7 +271,6 @@ func (p *Pool) usable(c *Conn) bool {
 	p.mu.Lock()
 	p.recordIdleState(f)
 	p.addActive(-1)
-	p.reuses--
 	c.state = connClosed
 	p.mu.Unlock()
 	c.closeSocket(false)
@@ -344,9 +343,10 @@ func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	s := Stats{
 		Idle: len(p.idle), Active: p.active,
-		Reuses: p.reuses, IdleCloses: p.idleCloses, Unsolicited: p.unsolicited,
+		IdleCloses: p.idleCloses, Unsolicited: p.unsolicited,
 	}
 	p.mu.Unlock()
+	s.Reuses = p.reuses.Load()
 	if p.http2 != nil {
 		p.http2.addStats(&s)
 	}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -130,6 +131,52 @@ func TestIdleConnectionIsCheckedBeforeUse(t *testing.T) {
 				t.Fatalf("the discarded connection is still open: %v", err)
 			}
 		})
+	}
+}
+
+// A scrape may come at any time: no counter falls, also if the connection that was taken turns out
+// to be closed.
+func TestCountersNeverFall(t *testing.T) {
+	var g *Group
+	var made []*memoryConn
+	last := map[string]uint64{}
+	scrape := func() {
+		if g == nil {
+			return
+		}
+		now := map[string]uint64{"reuses": g.Stats().Reuses}
+		for _, e := range g.Endpoints().Each {
+			now["attempts at "+e.Addr] = e.Attempts
+		}
+		for name, n := range now {
+			if n < last[name] {
+				t.Errorf("%s fell from %d to %d", name, last[name], n)
+			}
+			last[name] = n
+		}
+	}
+	target := resolving(80, "10.0.0.1", "10.0.0.2")
+	target.Dial = func(context.Context, string, string) (net.Conn, error) {
+		made = append(made, newMemoryConn(t))
+		return watchedConn{made[len(made)-1], scrape}, nil
+	}
+	g = makeGroup(t, target, Options{})
+	for range 3 {
+		get(t, g, GetOptions{Fresh: true}).Release(0)
+	}
+	for _, c := range made {
+		if got := get(t, g, alwaysChecked); !got.Reused {
+			t.Error("no connection was reused")
+		} else {
+			got.Release(0)
+		}
+		c.hangUp()
+		scrape()
+	}
+	get(t, g, alwaysChecked).Release(0)
+	scrape()
+	if s := g.Stats(); s.IdleCloses != 3 || s.Reuses != 3 || s.Dials != 4 {
+		t.Errorf("%+v", s)
 	}
 }
 
