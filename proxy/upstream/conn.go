@@ -170,13 +170,41 @@ func (c *Conn) deadlinesKnown() bool {
 	return c.SetDeadline(time.Time{}) == nil
 }
 
+// closeNotifyTime bounds the wait for a peer that does not read to take close_notify.
+const closeNotifyTime = 100 * time.Millisecond
+
 // Close ends the connection. With TLS it sends close_notify first, for which a peer that
-// does not read can delay it by up to 5 s; Abort never waits. Closing twice does nothing.
+// does not read can delay it by closeNotifyTime; Abort never waits. Closing twice does nothing.
 func (c *Conn) Close() error {
 	if !c.pool.endUse(c) {
 		return nil
 	}
+	if c.tls != nil {
+		defer closeSocketsLater(c).Stop()
+	}
 	return c.Conn.Close()
+}
+
+// closeIdle closes connections that nobody uses, as Close does. Their peers together can delay it
+// by closeNotifyTime.
+func closeIdle(conns []*Conn) {
+	if len(conns) == 0 {
+		return
+	}
+	defer closeSocketsLater(conns...).Stop()
+	for _, c := range conns {
+		_ = c.Conn.Close()
+	}
+}
+
+// closeSocketsLater closes the sockets of conns after closeNotifyTime, which ends a write that waits
+// for the peer. crypto/tls itself would wait for 5 s.
+func closeSocketsLater(conns ...*Conn) *time.Timer {
+	return time.AfterFunc(closeNotifyTime, func() {
+		for _, c := range conns {
+			c.closeSocket(false)
+		}
+	})
 }
 
 // Abort ends the connection so that the upstream notices at once and cannot mistake it for

@@ -201,7 +201,9 @@ func (p *Pool) TryPooled(o *GetOptions) *Conn {
 		case c == nil:
 			return nil
 		case expired:
-			_ = c.Close()
+			if p.endUse(c) {
+				c.closeSocket(false) // no close_notify, which could block
+			}
 		case o.Unchecked && c.CanSendChecked(), p.usable(c):
 			p.reuses.Add(1) // only now is it certain
 			c.Reused = true
@@ -376,9 +378,7 @@ func (p *Pool) Close() {
 		c.state = connClosed
 	}
 	p.mu.Unlock()
-	for _, c := range idle {
-		_ = c.Conn.Close()
-	}
+	closeIdle(idle)
 	if p.http2 != nil {
 		p.http2.close()
 	}

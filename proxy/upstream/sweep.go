@@ -35,12 +35,10 @@ func (p *Pool) sweepSoon() {
 // reschedules itself as long as some remain. So they do not hold descriptors until a request
 // needs one.
 func (p *Pool) sweep() {
-	var removed []*Conn
 	for i, more := 0, true; more; {
-		i, more, removed = p.sweepSome(i, removed[:0])
-		for _, c := range removed {
-			_ = c.Conn.Close()
-		}
+		var removed []*Conn
+		i, more, removed = p.sweepSome(i)
+		closeIdle(removed)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,10 +64,10 @@ func (p *Pool) closeOldest() bool {
 	return true
 }
 
-// sweepSome checks sweepStep connections from index i on and moves those to close to
-// removed. It returns the index to continue with. Meanwhile other calls only take from the
-// end, or close the oldest; then one connection may be missed until the next sweep.
-func (p *Pool) sweepSome(i int, removed []*Conn) (next int, more bool, _ []*Conn) {
+// sweepSome checks sweepStep connections from index i on and removes those to close. It
+// returns the index to continue with. Meanwhile other calls only take from the end, or close
+// the oldest; then one connection may be missed until the next sweep.
+func (p *Pool) sweepSome(i int) (next int, more bool, removed []*Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()

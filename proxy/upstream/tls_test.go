@@ -22,6 +22,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -506,6 +507,68 @@ func TestTLSCloseSaysCloseNotify(t *testing.T) {
 
 // Taking a connection allocates nothing. Giving it back asks crypto/tls for
 // unread bytes, and that is one small allocation of its own, as in every read.
+// A peer that reads nothing, so that close_notify cannot be written, delays nobody for long: neither
+// the request that meets its idle connection, nor the end of many.
+func TestTLSCloseDoesNotWaitForAPeerThatDoesNotRead(t *testing.T) {
+	const conns = 20
+	for name, c := range map[string]struct {
+		end func(p *Pool, all []*Conn)
+		max time.Duration
+	}{
+		"an expired connection is met": {end: func(p *Pool, all []*Conn) {
+			for _, c := range all {
+				c.Release(0)
+			}
+			time.Sleep(sweepPeriod / 2)
+			if p.TryPooled(&GetOptions{}) != nil {
+				t.Error("an expired connection was reused")
+			}
+		}, max: sweepPeriod / 2},
+		"the pool is closed": {end: func(p *Pool, all []*Conn) {
+			for _, c := range all {
+				c.Release(0)
+			}
+			p.Close()
+		}, max: closeNotifyTime},
+		"expired connections are swept": {end: func(p *Pool, all []*Conn) {
+			for _, c := range all {
+				c.Release(0)
+			}
+			for sweeping := true; sweeping; {
+				time.Sleep(time.Millisecond)
+				p.mu.Lock()
+				sweeping = p.sweeping
+				p.mu.Unlock()
+			}
+		}, max: sweepPeriod + 2*closeNotifyTime + time.Millisecond}, // in two steps
+		"the request closes it": {end: func(p *Pool, all []*Conn) { _ = all[0].Close() }, max: closeNotifyTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAuthority(t)
+				config := &tls.Config{Certificates: []tls.Certificate{a.issue("app", time.Hour, "app.test")}, SessionTicketsDisabled: true}
+				target := Target{Network: "tcp", Address: "10.0.0.1:443", TLS: &tls.Config{RootCAs: a.pool(), ServerName: "app.test"}}
+				target.Dial = func(context.Context, string, string) (net.Conn, error) {
+					near, far := net.Pipe()
+					t.Cleanup(func() { _ = far.Close() })
+					go func() { _ = tls.Server(far, config).Handshake() }()
+					return near, nil
+				}
+				p := makePool(t, target, Options{IdleAge: sweepPeriod / 4})
+				var all []*Conn
+				for range conns {
+					all = append(all, get(t, p, GetOptions{Fresh: true}))
+				}
+				began := time.Now()
+				c.end(p, all)
+				if took := time.Since(began); took > c.max {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
 func TestTLSPooledPathAllocatesOnceAtMost(t *testing.T) {
 	versions(t, func(t *testing.T, version uint16) {
 		p, c, far := tlsPair(t, version)
