@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -135,10 +134,7 @@ func outOfDescriptors(err error) bool {
 // dial opens a connection and gives up when the client leaves. It dials in a goroutine of its own:
 // package net needs 8 KiB of stack for that, which this goroutine would keep through every wait.
 func (s *sender) dial(o upstream.GetOptions) (up *upstream.Conn, err error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if !s.r.Time.Deadline.IsZero() {
-		ctx, cancel = context.WithDeadline(context.Background(), s.r.Process.Clock.At(s.r.Time.Deadline))
-	}
+	ctx, cancel := s.r.Process.Clock.Context(s.r.Time.Deadline)
 	defer cancel()
 	o.Fresh = true
 	s.upload.StartWatch(cancel)

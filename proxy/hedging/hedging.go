@@ -65,10 +65,7 @@ func New(r *request.Request, first *upstream.Conn, permit breaker.Permit, thrott
 	if t := r.Time.AttemptTimeout(); t > 0 {
 		h.until = request.Earliest(r.Time.Deadline, r.Time.Clock.Add(t))
 	}
-	h.ctx, h.cancel = context.WithCancel(context.Background())
-	if !h.until.IsZero() {
-		h.ctx, h.cancel = context.WithDeadline(context.Background(), r.Process.Clock.At(h.until))
-	}
+	h.ctx, h.cancel = r.Process.Clock.Context(h.until)
 	return h
 }
 

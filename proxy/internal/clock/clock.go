@@ -2,6 +2,7 @@
 package clock
 
 import (
+	"context"
 	"math"
 	"time"
 )
@@ -62,6 +63,14 @@ func (k *Clock) At(t Instant) time.Time {
 		return time.Time{}
 	}
 	return k.started.Add(k.Since(t))
+}
+
+// Context returns a context that ends at t; zero means never.
+func (k *Clock) Context(t Instant) (context.Context, context.CancelFunc) {
+	if t.IsZero() {
+		return context.WithCancel(context.Background())
+	}
+	return context.WithDeadline(context.Background(), k.At(t))
 }
 
 // UnixNano converts t to Unix time in nanoseconds, by the wall clock at the server's start.
