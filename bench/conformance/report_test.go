@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/retryproxy/retryproxy/internal/text"
 )
 
 // reasons explain how retryproxy and another proxy, named by %s, differ.
@@ -107,8 +109,8 @@ configurations have a few lines; everything else is at its default.
 - *Refused*: no whole message did. If a message turns out to be wrong or too short after its headers
   were forwarded, the connection is closed, so that the other side can see it.
 - *Two readings*: two parsers could read what reached the other side differently. A message with
-  one reading has only CRLF, single spaces, no folded line, one Host, one framing header, a length in
-  plain decimal digits, and chunks without extensions. Go's net/http can read it.
+  one reading has only CRLF, single spaces, no folded line, one Host, one framing header, a length
+  in plain decimal digits, and chunks without extensions. Go's net/http can read it.
 
 **retryproxy never forwards a message with two readings.** `+"`make conformance`"+` checks that.
 
@@ -195,7 +197,8 @@ func writeDifferences(b *strings.Builder, name string, list []testCase, ours, th
 	fmt.Fprintf(b, "\n%d cases end differently with %s and with retryproxy:\n\n", len(list)-counts[""], name)
 	for _, kind := range []string{"stricter", "laxer", "ambiguous", "status"} {
 		if counts[kind] > 0 {
-			fmt.Fprintf(b, "- **%d**: %s\n  They are cases of these rules: *%s*.\n", counts[kind], fmt.Sprintf(reasons[kind], name), strings.Join(where[kind], "*; *"))
+			about := fmt.Sprintf("**%d**: %s They are cases of these rules: *%s*.", counts[kind], fmt.Sprintf(reasons[kind], name), strings.Join(where[kind], "*; *"))
+			fmt.Fprintf(b, "- %s\n", text.Paragraph(about, len("- "), 100))
 		}
 	}
 }
