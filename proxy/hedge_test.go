@@ -592,3 +592,40 @@ func TestFaultInjectionIntoAHedge(t *testing.T) {
 		})
 	}
 }
+
+// A slow response shows that the upstream responds, whichever attempt gets it: the other attempt is no evidence.
+func TestARaceIsNoSilence(t *testing.T) {
+	for name, slowest := range map[string]string{"the first wins": "2", "the hedge wins": "1"} {
+		t.Run(name, func(t *testing.T) {
+			handle := func(c *upConn) {
+				for headers := c.head(); headers != ""; headers = c.head() {
+					d := 5 * time.Millisecond
+					if strings.HasPrefix(headers, "GET /slow ") {
+						d = 3 * time.Second
+						if fieldOf(headers, "X-Retryproxy-Attempt") == slowest {
+							d = time.Minute
+						}
+					}
+					if !c.stays(d) {
+						return
+					}
+					c.say(ok200)
+				}
+			}
+			inMemory(t, handle, func(c *Config) {
+				withBreaker(c)
+				c.Default.HedgeAfter = hedgeAfter(t, "300ms")
+			}, func(t *testing.T, m *memory) {
+				c := m.client()
+				for range 600 {
+					c.send(get("/")).want(200, "ok")
+				}
+				time.Sleep(time.Second) // all other responses are seen before the race begins
+				c.send(get("/slow")).want(200, "ok")
+				if g := m.guard(); m.seen.hedged != 1 || g.Breaker != breaker.Closed || g.Opened != [breaker.NumOpenedBy]uint64{} {
+					t.Errorf("%d hedges, breaker %v, opened %v", m.seen.hedged, g.Breaker, g.Opened)
+				}
+			})
+		})
+	}
+}

@@ -205,7 +205,7 @@ func (at *attempts) raceHedge(res *policy.Attempt, cause policy.Cause) {
 		at.holdHedgesStream(res)
 		return
 	}
-	at.hedge.drop()
+	at.hedge.drop(res)
 }
 
 // holdHedgesStream does for a winning hedge what received does at its end.

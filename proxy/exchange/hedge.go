@@ -177,7 +177,6 @@ func (ra *race) takeOver(res *policy.Attempt, from attempt.Reader) bool {
 		return false
 	}
 	ra.s.r.Time.Tick()
-	ra.s.abandonPermit(breaker.Abandoned)
 	ra.s.att.Throttled = false // client-side throttling does not count its result
 	if ra.s.r.Route.HedgeAfter.Slow() {
 		// The endpoint counts it like an attempt timeout, in whose place it comes.
@@ -218,10 +217,18 @@ func (ra *race) await(res *policy.Attempt, from attempt.Reader) bool {
 }
 
 // adopt reports the first attempt with its result res, makes the hedge the running attempt, and
-// sets res to its result. from reads the response of the hedge from now on.
+// sets res to its result. from reads the response of the hedge from now on. The Guard sees that
+// response first: without it, two attempts would be silent, which may open the breaker.
 func (ra *race) adopt(res *policy.Attempt, class policy.Class, from attempt.Reader) {
 	h := ra.running
-	ra.s.abandonPermit(breaker.TimedOut) // no effect if the permit was released
+	if h.Result.Cause == policy.CauseStatus {
+		ra.s.admit.Release(&h.Att, &h.Result)
+	}
+	kind := breaker.TimedOut
+	if class == policy.Overtaken {
+		kind = breaker.Abandoned
+	}
+	ra.s.abandonPermit(kind) // no effect if the permit was released
 	ra.s.r.StartPause(res)
 	if class != policy.Overtaken {
 		reportToEndpoint(ra.s.att.Endpoint, res)
@@ -243,9 +250,13 @@ func (ra *race) adopt(res *policy.Attempt, class policy.Class, from attempt.Read
 	*res = h.Result
 }
 
-// drop ends a hedge that lost and reports it. A hedge that sent nothing does not count.
-func (ra *race) drop() {
+// drop ends a hedge that lost to res and reports it. A hedge that sent nothing does not count. See
+// adopt for the order in which the Guard sees the results.
+func (ra *race) drop(res *policy.Attempt) {
 	h := ra.running
+	if res.Cause == policy.CauseStatus {
+		ra.s.admit.Release(ra.s.att, res)
+	}
 	ended := h.IsOver() && !h.IsStopped() // on its own, not because the client left
 	h.Stop()
 	h.Await(ra.s.r)
