@@ -109,6 +109,8 @@ func (e *Engine) options(query string, secure bool) error {
 		switch field := fields[name]; {
 		case name == "password":
 			return errPassword
+		case field == nil && value[0] == "":
+			return errOption
 		case field == nil:
 			return fmt.Errorf("the option %q is unknown; there are scope, password_file, ca and cert", name)
 		case len(value) > 1 || value[0] == "":
@@ -121,6 +123,9 @@ func (e *Engine) options(query string, secure bool) error {
 	}
 	return nil
 }
+
+// errOption does not repeat the name, which may be a password without a name.
+var errOption = errors.New("an option is none of scope, password_file, ca and cert")
 
 var errPassword = errors.New("a password would be visible here; put it into a file and add ?password_file=FILE")
 

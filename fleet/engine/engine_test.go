@@ -49,6 +49,7 @@ func TestParseRefuses(t *testing.T) {
 		"redis://a b":                    "no host",
 		"redis://a?db=1":                 `"db" is unknown`,
 		"redis://a?password=secret":      "password_file",
+		"redis://a?secret":               "an option is none of scope, password_file",
 		"redis://a?scope=":               "needs one value",
 		"redis://a?scope=a&scope=b":      "needs one value",
 		"redis://a?ca=/ca.pem":           "needs TLS",

@@ -32,7 +32,7 @@ func (b *builder) note(r *Route, key string, err error) {
 		case errors.As(each, &field):
 			key = forwarding[field.Setting]
 		}
-		b.problems = append(b.problems, Problem{Variable: r.Blame(key), Value: value, Message: each.Error()})
+		b.problems.add(Problem{Variable: r.Blame(key), Value: value, Message: each.Error()})
 	}
 }
 
@@ -43,5 +43,5 @@ func (b *builder) listenerTLS(err error) {
 	if errors.As(err, &file) {
 		key, value = listenerFiles[file.Field], file.File
 	}
-	b.problems = append(b.problems, Problem{Variable: Prefix + key, Value: value, Message: err.Error()})
+	b.problems.add(Problem{Variable: Prefix + key, Value: value, Message: err.Error()})
 }

@@ -192,7 +192,7 @@ func (b *builder) secretHeaders(r *Route) []http1.Header {
 	if !known {
 		fields, err := readHeaders(file)
 		if err != nil {
-			b.problems = append(b.problems, Problem{Variable: r.Blame("REQUEST_HEADERS_FILE"), Value: file, Message: err.Error()})
+			b.problems.add(Problem{Variable: r.Blame("REQUEST_HEADERS_FILE"), Value: file, Message: err.Error()})
 		}
 		headers = http1Headers(fields)
 		b.secrets[file] = headers

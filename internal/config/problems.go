@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -89,9 +90,13 @@ func ProblemsOf(err error) Problems {
 }
 
 // add adds a problem once: an invalid global value is invalid for every route that inherits
-// it, but reported only once.
+// it, but reported only once. The message may repeat the value, or quote parts of it.
 func (ps *Problems) add(p Problem) {
-	p.Value = Mask(p.Value)
+	value := Mask(p.Value)
+	if value != p.Value {
+		p.Message = strings.ReplaceAll(p.Message, p.Value, value)
+	}
+	p.Value, p.Message = value, quotedText.ReplaceAllStringFunc(p.Message, maskQuoted)
 	for _, have := range *ps {
 		if have == p {
 			return
@@ -123,12 +128,27 @@ func joined(err error) []error {
 // oneLine joins the lines of a joined error.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// Mask hides the user name and password of every URL in s, and of URLs without scheme. If
-// in doubt it hides more: it also hides a password with an unescaped slash.
+// quotedText matches what %q writes.
+var quotedText = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+func maskQuoted(s string) string { return `"` + Mask(s[1:len(s)-1]) + `"` }
+
+// Mask hides the user name and password of every URL in s, and of URLs without scheme, and
+// everything after a question mark. If in doubt it hides more: it also hides a password with an
+// unescaped slash.
 func Mask(s string) string {
+	s, _, query := strings.Cut(maskUsers(s), "?")
+	if query {
+		s += "?***"
+	}
+	return s
+}
+
+// maskUsers hides what Mask hides, except what follows a question mark.
+func maskUsers(s string) string {
 	parts := strings.Split(s, "://")
 	for i, part := range parts {
-		if at := strings.LastIndexByte(part, '@'); at >= 0 && (i > 0 || len(parts) == 1) {
+		if at := strings.LastIndexByte(part, '@'); at >= 0 {
 			parts[i] = "***" + part[at:]
 		}
 	}

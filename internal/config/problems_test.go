@@ -422,9 +422,29 @@ func TestMask(t *testing.T) {
 		"redis://:p@ss@h":           "redis://***@h",
 		"me:pw@example.com":         "***@example.com",
 		"retriable-header:X=1":      "retriable-header:X=1",
+		"u:p@a,http://b":            "***@a,http://b",
+		"http://a/b?key=pw":         "http://a/b?***",
 	} {
 		if got := Mask(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// A reason quotes a part of the value, or repeats the path of a file.
+func TestNoProblemShowsAPassword(t *testing.T) {
+	for _, setting := range Reference() {
+		for _, value := range []string{"http://u:geheim@h", "u:geheim@h", "a, u:geheim@h,http://b", "https://u:ge heim@h:1/p?k=geheim", "http://h?geheim", "http://u:\"geheim@h"} {
+			s, problems := Load([]string{minimal, setting.Variable() + "=" + value})
+			if problems.Err() == nil {
+				_, err := Build(s)
+				problems = append(problems, ProblemsOf(err)...)
+			}
+			for _, p := range problems {
+				if strings.Contains(p.String(), "heim") {
+					t.Errorf("%s=%s: %s", setting.Variable(), value, p)
+				}
+			}
 		}
 	}
 }

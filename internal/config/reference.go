@@ -188,12 +188,13 @@ func values(list []Setting, v reflect.Value, variable func(string) string) []Val
 	return out
 }
 
-// shownText returns a field with secrets masked.
+// shownText returns a valid field with secrets masked. What follows a question mark is kept: no
+// valid field has a secret there.
 func shownText(v reflect.Value) string {
 	if h, is := v.Interface().(HeaderFields); is {
 		v = reflect.ValueOf(h.masked())
 	}
-	return Mask(text(v))
+	return maskUsers(text(v))
 }
 
 // text returns a field in the syntax of the setting. It is the opposite of parsers.
