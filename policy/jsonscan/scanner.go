@@ -47,10 +47,10 @@ const (
 
 // Value is a member that the user asked for.
 type Value struct {
-	ID, Parent ID
-	Kind       Kind
-	True       bool   // of Bool
-	Text       []byte // of String, with escapes decoded, and of Number; valid until the next call
+	ID   ID
+	Kind Kind
+	True bool   // of Bool
+	Text []byte // of String, with escapes decoded, and of Number; valid until the next call
 }
 
 // Int returns the number n. ok is false if it is not an integer from 0 to 1e12.
@@ -154,11 +154,11 @@ func (s *Scanner) Next(piece []byte) (n int, v Value, found bool) {
 }
 
 // emit reports a value if the user asked for it.
-func (s *Scanner) emit(parent ID, k Kind) {
+func (s *Scanner) emit(k Kind) {
 	if s.key == 0 || s.tooLong {
 		return
 	}
-	s.found, s.out = true, Value{ID: s.key, Parent: parent, Kind: k}
+	s.found, s.out = true, Value{ID: s.key, Kind: k}
 	switch k {
 	case String, Number:
 		s.out.Text = s.text[:s.n]
@@ -285,7 +285,7 @@ func (s *Scanner) beginKey() {
 
 // endScalar ends the value being read.
 func (s *Scanner) endScalar() {
-	s.emit(s.idAt(s.depth), s.reading)
+	s.emit(s.reading)
 	s.afterOne()
 }
 
@@ -294,14 +294,12 @@ func (s *Scanner) open(array bool) bool {
 	if s.depth == MaxDepth {
 		return s.fail()
 	}
-	parent := s.idAt(s.depth)
 	s.depth++
 	bit := uint64(1) << (s.depth % 64)
 	if array {
 		s.arrays[s.depth/64] |= bit
-		s.setID(s.depth, 0)
 		s.step = beforeFirstItem
-		s.emit(parent, Array)
+		s.emit(Array)
 		s.key = 0
 		return false
 	}
@@ -311,7 +309,7 @@ func (s *Scanner) open(array bool) bool {
 	if s.depth == 1 {
 		s.path[1] = Root
 	}
-	s.emit(parent, Object)
+	s.emit(Object)
 	s.key = 0
 	return false
 }

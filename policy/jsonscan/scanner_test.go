@@ -15,6 +15,7 @@ const (
 	idB
 	idUsage
 	idN
+	idInner // usage in usage
 )
 
 func names(parent ID, key []byte) ID {
@@ -25,10 +26,10 @@ func names(parent ID, key []byte) ID {
 		return idB
 	case parent == Root && string(key) == "usage":
 		return idUsage
-	case parent == idUsage && string(key) == "n":
+	case (parent == idUsage || parent == idInner) && string(key) == "n":
 		return idN
-	case parent == idUsage && string(key) == "usage":
-		return idUsage
+	case (parent == idUsage || parent == idInner) && string(key) == "usage":
+		return idInner
 	}
 	return 0
 }
@@ -45,7 +46,7 @@ func scan(text []byte, size int) (found []string, state State) {
 			if !ok {
 				break
 			}
-			found = append(found, fmt.Sprintf("%d.%d:%d:%v:%s", v.Parent, v.ID, v.Kind, v.True, v.Text))
+			found = append(found, fmt.Sprintf("%d:%d:%v:%s", v.ID, v.Kind, v.True, v.Text))
 		}
 	}
 	if s.State() == StateOpen && s.depth == 0 {
@@ -56,14 +57,14 @@ func scan(text []byte, size int) (found []string, state State) {
 
 func TestFindsTheMembersThatAreAskedFor(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"a":"x","b":12}`: "[255.1:3:false:x 255.2:2:false:12]",
-		" {\n\"c\" : [ {\"a\" : 1} ] , \"a\" : true } ": "[255.1:1:true:]",
-		`{"usage":{"n":3,"x":{"n":4},"usage":{"n":5}}}`: "[255.3:4:false: 3.4:2:false:3 3.3:4:false: 3.4:2:false:5]",
-		`{"\u0061":"\ud83d\ude00\n\ud83dx","b":null}`:   "[255.1:3:false:\U0001f600\n\ufffdx 255.2:0:false:]",
+		`{"a":"x","b":12}`: "[1:3:false:x 2:2:false:12]",
+		" {\n\"c\" : [ {\"a\" : 1} ] , \"a\" : true } ": "[1:1:true:]",
+		`{"usage":{"n":3,"x":{"n":4},"usage":{"n":5}}}`: "[3:4:false: 4:2:false:3 5:4:false: 4:2:false:5]",
+		`{"\u0061":"\ud83d\ude00\n\ud83dx","b":null}`:   "[1:3:false:\U0001f600\n\ufffdx 2:0:false:]",
 		`[{"a":1}]`:           "[]",
-		`{"usage":[{"n":1}]}`: "[255.3:5:false:]",
-		`{"a":"` + strings.Repeat("x", MaxText) + `"}`:             "[255.1:3:false:" + strings.Repeat("x", MaxText) + "]",
-		`{"a":"` + strings.Repeat("x", MaxText+1) + `","b":false}`: "[255.2:1:false:]",
+		`{"usage":[{"n":1}]}`: "[3:5:false:]",
+		`{"a":"` + strings.Repeat("x", MaxText) + `"}`:             "[1:3:false:" + strings.Repeat("x", MaxText) + "]",
+		`{"a":"` + strings.Repeat("x", MaxText+1) + `","b":false}`: "[2:1:false:]",
 	} {
 		for _, size := range []int{1, 2, 3, 1000} {
 			if got, state := scan([]byte(text), size); fmt.Sprint(got) != want || state != StateWhole {
@@ -154,10 +155,10 @@ func deep(text []byte) bool {
 	return bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > MaxDepth
 }
 
-// top removes the members of usage.
+// top returns the members a and b, without usage and its own.
 func top(found []string) (all []string) {
 	for _, f := range found {
-		if strings.HasPrefix(f, "255.") && !strings.HasPrefix(f, "255.3:") {
+		if strings.HasPrefix(f, "1:") || strings.HasPrefix(f, "2:") {
 			all = append(all, f)
 		}
 	}
@@ -210,7 +211,7 @@ func members(d *json.Decoder) (all []string, err error) {
 		if len(text) > MaxText {
 			continue
 		}
-		all = append(all, fmt.Sprintf("255.%d:%d:%v:%s", id, kind, v[0] == 't', text))
+		all = append(all, fmt.Sprintf("%d:%d:%v:%s", id, kind, v[0] == 't', text))
 	}
 	return all, nil
 }

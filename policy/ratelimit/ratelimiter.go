@@ -378,7 +378,7 @@ func (q *Limiter) MakeRequest(now time.Duration, waiting int) LeaseRequest {
 	for q.reserved.n > 0 {
 		q.expireReserved() // the response includes those that are needed
 	}
-	a := LeaseRequest{Gap: q.gap, Want: q.want(now, waiting), Share: q.share, Rate: q.rate, Owed: q.owed}
+	a := LeaseRequest{Gap: q.gap, Want: q.want(waiting), Share: q.share, Rate: q.rate, Owed: q.owed}
 	if first && waiting > 0 {
 		a.Rate = float64(time.Second) / float64(q.share) // not known yet
 	}
@@ -408,7 +408,7 @@ func (q *Limiter) measure(now time.Duration) {
 
 // want returns how many more slots are needed for waiting attempts and those that arrive
 // before the response to the next request.
-func (q *Limiter) want(now time.Duration, waiting int) int {
+func (q *Limiter) want(waiting int) int {
 	const ahead = 2 * RateLimitRequestInterval
 	need := float64(waiting) + q.rate*ahead.Seconds()
 	if q.mayUseOwn() {

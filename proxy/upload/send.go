@@ -88,7 +88,7 @@ func (u *Upload) SendInline(total int) {
 			return
 		}
 		end := err == io.EOF || u.r.Body.AtEnd()
-		if _, err := u.write(piece, end); err != nil {
+		if err := u.write(piece, end); err != nil {
 			u.att.Progress.Store(attempt.WriteFailed)
 			return
 		}
@@ -102,15 +102,16 @@ func (u *Upload) SendInline(total int) {
 }
 
 // write writes piece and end in the framing of the body.
-func (u *Upload) write(piece []byte, end bool) (int, error) {
+func (u *Upload) write(piece []byte, end bool) error {
 	parts := u.appendPiece(u.vec[:0], piece, end)
 	if len(parts) == 0 {
-		return 0, nil
+		return nil
 	}
 	if end {
 		u.att.NoteEarly()
 	}
-	return u.WriteUp(parts)
+	_, err := u.WriteUp(parts)
+	return err
 }
 
 // appendPiece appends piece and end in the framing of the body.
@@ -179,7 +180,7 @@ func (u *Upload) sendRest() bool {
 		}
 		end := err == io.EOF || u.r.Body.AtEnd()
 		u.lastPiece.Store(end)
-		if _, err := u.write(piece, end); err != nil {
+		if err := u.write(piece, end); err != nil {
 			return u.failed()
 		}
 		if end {
