@@ -3,14 +3,21 @@ package proxy
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
+	"fmt"
 	"io"
 	stdlog "log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
@@ -154,5 +161,52 @@ func TestAFailingUpstreamThatBecomesUntrustedEndsTheQueue(t *testing.T) {
 	}
 	if g := p.guard(); g.OpenedBy != breaker.OpenedByFailing || g.SlowStarts != 1 {
 		t.Errorf("%+v", g)
+	}
+}
+
+// Names in a certificate are the upstream's text. They forge no line of the log and no header, and
+// steer no terminal.
+func TestNamesInACertificateForgeNothing(t *testing.T) {
+	a := newAuthority(t)
+	pair, err := tls.LoadX509KeyPair(a.issue(t, "a.test\n{\"level\":\"error\",\"msg\":\"forged\"}\r\nX-Forged: 1\r\n\x1b[2J\x7f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var urls []string
+	for range 2 { // a single endpoint's health is not checked
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls = append(urls, "https://"+l.Addr().String())
+		serveListener(t, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}}), script(ok200))
+	}
+	log, lines := logLines()
+	columns := &syncBuffer{}
+	p := startProxyTo(t, strings.Join(urls, ","), func(c *Config) {
+		c.Log = zap.New(zapcore.NewTee(log.Core(), zapcore.NewCore(zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "msg"}), columns, zap.InfoLevel)))
+		c.AccessLog = true
+		c.Default.HealthCheck = upstream.HealthCheck{Path: "/healthz", Interval: 10 * time.Millisecond}
+		if err := c.Default.Upstream.UseTLS(upstream.TLSFiles{CA: a.dir + "/ca.pem", ServerName: "wanted.test"}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	res, body, err := p.dial().send(get("/")).response("GET")
+	if err != nil || res.StatusCode != 502 || !json.Valid([]byte(body)) || res.Header.Get("X-Forged") != "" || strings.Contains(body, "forged") {
+		t.Errorf("%v %q, %v", res, body, err)
+	}
+	soon(t, "failed health checks", func() bool { return p.addresses().Unhealthy == 2 })
+	p.stop()
+	if text := columns.String(); strings.Contains(text, "\n{") || strings.ContainsFunc(strings.ReplaceAll(strings.ReplaceAll(text, "\n", ""), "\t", ""), unicode.IsControl) {
+		t.Errorf("columns: %q", text)
+	}
+	for line := range strings.Lines(lines.String()) {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["msg"] == "forged" {
+			t.Errorf("line %q: %v", line, err)
+		}
+		if text := fmt.Sprint(fields); strings.ContainsFunc(text, unicode.IsControl) {
+			t.Errorf("%q", text)
+		}
 	}
 }

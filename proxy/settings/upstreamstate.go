@@ -11,6 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/printable"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -85,6 +86,9 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 	return known[key]
 }
 
+// maxErrorText bounds the text of an error in the log, in bytes.
+const maxErrorText = 300
+
 // logHealth returns a function that logs when an endpoint of the upstream becomes unhealthy or
 // healthy.
 func (n *Settings) logHealth(upstream string) func(addr string, err error) {
@@ -94,7 +98,8 @@ func (n *Settings) logHealth(upstream string) func(addr string, err error) {
 			log.Info("the endpoint passes its health checks again")
 			return
 		}
-		log.Warn("the endpoint fails its health checks; requests go to others", zap.Error(err))
+		// Some of the error's text comes from the endpoint, such as the names in its certificate.
+		log.Warn("the endpoint fails its health checks; requests go to others", zap.String("error", printable.Text(err.Error(), maxErrorText)))
 	}
 }
 
