@@ -67,8 +67,7 @@ func (u *urls) recordPending(since, sent, from time.Duration, key uint32) {
 	for i := range u.stalled {
 		switch s := &u.stalled[i]; {
 		case s.key == key && s.at >= since && key != 0:
-			s.from = min(s.from, from)
-			return
+			return // the first request is the oldest
 		case s.key == 0 || s.at < since:
 			free = s
 		}
