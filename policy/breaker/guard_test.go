@@ -159,8 +159,12 @@ func (d *guardHarness) untilOpen() {
 
 func (d *guardHarness) want(state State, why OpenedBy) {
 	d.t.Helper()
-	if s := d.g.State(); s.Breaker != state || s.OpenedBy != why {
+	s := d.g.State()
+	if s.Breaker != state || s.OpenedBy != why {
 		d.t.Fatalf("at %v: breaker %v by %v, want %v by %v", d.now, s.Breaker, s.OpenedBy, state, why)
+	}
+	if (state == Open || state == HalfOpen) && (s.Suspect || d.g.core.limiter.bound) {
+		d.t.Fatalf("at %v: breaker %v, and it is suspect or limited: %+v", d.now, state, s)
 	}
 }
 
@@ -176,6 +180,9 @@ func TestHealthyUpstreamIsLeftAlone(t *testing.T) {
 		t.Errorf("remembered %v, want 10", s.LearnedConcurrency)
 	}
 	about(t, "usual", s.MedianLatency, 100*time.Millisecond)
+	if n := d.g.core.baseline.Pending; n > 0 {
+		t.Errorf("%v requests are overdue", n)
+	}
 }
 
 func TestOneRefusalOpensAndAConnectionCloses(t *testing.T) {

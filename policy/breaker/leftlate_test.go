@@ -132,3 +132,22 @@ func TestAClientThatLeavesLateDelaysTheNextProbe(t *testing.T) {
 		t.Errorf("%d abandoned", s.Abandoned)
 	}
 }
+
+// Clients that left late in an earlier silence do not count in this one.
+func TestEachSilenceHasItsOwnClientsThatLeftLate(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	for i := range leftLateUnknown {
+		d.acquire()
+		d.advance(20 * time.Second)
+		p := d.out[0]
+		d.out = d.out[1:]
+		d.handleSignal(second(d.g.Abandon(p, d.now, AttemptEnd{Kind: TimedOut})))
+		d.handleSignal(d.g.Expire(d.now))
+		if i == 0 {
+			d.acquire()
+			d.end(0, AttemptEnd{Status: 200})
+			d.handleSignal(d.g.Expire(d.now))
+		}
+	}
+	d.want(Closed, OpenedByNothing)
+}

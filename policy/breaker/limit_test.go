@@ -377,3 +377,186 @@ func TestAFewQuickFailuresDoNotLowerTheLimitOfASlowUpstream(t *testing.T) {
 		}
 	}
 }
+
+// How the limit of a slow upstream moves, where the usual latency is 100 ms.
+func TestSeek(t *testing.T) {
+	const more = 1000
+	measured := func(limit float64, good int) round {
+		return round{limit: limit, good: good, took: time.Second, full: true, measured: true}
+	}
+	for _, tc := range []struct {
+		name       string
+		sustained  float64
+		last, this round
+		bound      bool // by overload
+		want       float64
+		shifted    bool
+	}{
+		{"down to what the goodput needs, and a quarter more", 10, measured(100, 500), measured(80, 500), true, 62.5, false},
+		{"by a fifth at least", 10, measured(100, 1000), measured(80, 1000), true, 64, false},
+		{"by half at most", 10, measured(100, 100), measured(80, 100), true, 40, false},
+		{"not below what was sustained", 50, measured(100, 100), measured(80, 100), true, 50, false},
+		{"not below the least", 0, measured(6, 10), measured(4, 10), true, minConcurrencyLimit, false},
+		{"first down", 10, round{}, measured(80, 500), true, 64, false},
+		{"first down, but not below what was sustained", 70, round{}, measured(80, 500), true, 70, false},
+		{"first up after a slow start", 10, round{}, measured(80, 500), false, more, false},
+		{"goodput follows it down", 10, measured(100, 1000), measured(80, 800), true, more, true},
+		{"goodput follows it up", 10, measured(80, 800), measured(100, 1000), true, more, false},
+		{"goodput follows it by half", 10, measured(100, 1000), measured(80, 895), true, 80, false},
+		{"it did not move", 10, measured(80, 500), measured(80, 400), true, 64, false},
+	} {
+		b := newBench(tc.sustained, 100*time.Millisecond, nil)
+		b.u.Mean = 100 * time.Millisecond
+		b.l = concurrencyLimiter{bound: true, overloaded: tc.bound, last: tc.last, round: tc.this}
+		if got := b.l.seek(&b.u, more); math.Abs(got-tc.want) > 0.01 || b.l.baselineShifted != tc.shifted {
+			t.Errorf("%s: %v, shifted %v; want %v, %v", tc.name, got, b.l.baselineShifted, tc.want, tc.shifted)
+		}
+	}
+	b := newBench(10, 100*time.Millisecond, nil)
+	for n := 1; n <= maxSlowRounds; n++ {
+		b.l.round = measured(8, 10)
+		if got := b.l.seek(&b.u, more); got != 10 || b.l.baselineShifted != (n == maxSlowRounds) {
+			t.Errorf("%d slow rounds at a sustained limit: %v, shifted %v", n, got, b.l.baselineShifted)
+		}
+	}
+}
+
+// Twice as much comes as is answered: a limit binds, at what was in flight.
+func TestOverloadBindsTheLimit(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 100*time.Millisecond)
+	for range 10 {
+		d.acquire()
+	}
+	for began := d.now; d.g.State().LimitBound == 0; d.advance(10 * time.Millisecond) {
+		if d.now > began+10*time.Second {
+			t.Fatalf("not bound with %d in flight", len(d.out))
+		}
+		d.acquire()
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 200})
+	}
+	if n, s := len(d.out), d.g.State(); n > 800 || s.ConcurrencyLimit < n*9/10 || s.ConcurrencyLimit > n {
+		t.Errorf("%d in flight, limit %d", n, s.ConcurrencyLimit)
+	}
+	d.want(Closed, OpenedByNothing)
+}
+
+// A burst, and a long poll that ends, count with their share of time, and no more than was in flight.
+func TestLearnedConcurrency(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	for range 5 {
+		for range 10 {
+			d.acquire()
+		}
+		d.handleSignal(d.g.Expire(d.now))
+		d.now += 10 * time.Millisecond
+		for len(d.out) > 0 {
+			d.end(0, AttemptEnd{Status: 200})
+		}
+		d.advance(2 * time.Second)
+		d.handleSignal(d.g.Expire(d.now))
+	}
+	if c := d.g.State().LearnedConcurrency; c > 1 {
+		t.Errorf("%v after bursts of 10 ms", c)
+	}
+	d.acquire()
+	for range 60 {
+		d.advance(time.Second)
+		d.handleSignal(d.g.Expire(d.now))
+	}
+	d.end(0, AttemptEnd{Status: 200})
+	for range 3 { // so that the window is no slower than usual
+		d.acquire()
+		d.now += 10 * time.Millisecond
+		d.end(0, AttemptEnd{Status: 200})
+	}
+	d.advance(time.Second)
+	d.handleSignal(d.g.Expire(d.now))
+	if c := d.g.State().LearnedConcurrency; c > 1.1 {
+		t.Errorf("%v after a long poll", c)
+	}
+}
+
+// Without a breaker, failing responses bind the limit, once. Refused connections do not.
+func TestWithoutABreakerFailuresBindTheLimit(t *testing.T) {
+	for e, want := range map[AttemptEnd]uint64{{Status: 503}: 1, {Kind: Refused}: 0} {
+		d := newGuardHarness(t, Options{NoBreaker: true})
+		for range 2 * evidenceVolume {
+			d.acquire()
+			d.end(0, e)
+		}
+		if n := d.g.State().LimitBound; n != want {
+			t.Errorf("%+v: bound %d times, want %d", e, n, want)
+		}
+	}
+}
+
+// Who comes now does not overtake who waits, even if a permit is free.
+func TestNobodyOvertakesTheQueue(t *testing.T) {
+	g := New(Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 1})
+	p, _ := g.Acquire(0, Request{})
+	g.Acquire(0, Request{})
+	if s := g.Release(p, 0, AttemptEnd{Status: 200}); s&SignalWake == 0 {
+		t.Fatal("nobody is woken")
+	}
+	if _, v := g.Acquire(0, Request{}); v != VerdictAtLimit {
+		t.Errorf("verdict %d behind one who waits", v)
+	}
+}
+
+// Long polls in flight keep their permits in an outage. The limit of a slow start is higher by those that
+// can be told from requests that were just sent.
+func TestASlowStartHasRoomForLongPolls(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	for range 20 {
+		d.acquire() // a long poll
+	}
+	d.serve(15*time.Second, 5, 10*time.Millisecond)
+	d.acquire()
+	d.end(len(d.out)-1, AttemptEnd{Kind: Refused})
+	d.advance(50 * time.Millisecond)
+	d.endDial(Connected)
+	d.want(SlowStart, OpenedByRefused)
+	if n := d.g.State().ConcurrencyLimit; n < 15 || n > 20 {
+		t.Errorf("limit %d beside 20 long polls", n)
+	}
+}
+
+// An upstream that takes longer, and answers all the same, is not overloaded.
+func TestSlowerResponsesAreNoOverload(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 100*time.Millisecond)
+	d.serve(15*time.Second, 100, 250*time.Millisecond)
+	if s := d.g.State(); s.LimitBound > 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What was learned does not fade while the breaker is open.
+func TestAnOutageIsNotLearned(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 100*time.Millisecond)
+	before := d.g.State().LearnedConcurrency
+	d.acquire()
+	d.end(0, AttemptEnd{Kind: Refused})
+	for end := d.now + 10*time.Minute; d.now < end; d.advance(time.Second) {
+		for len(d.dial) > 0 {
+			d.endDial(Refused)
+		}
+	}
+	for len(d.dial) == 0 {
+		d.advance(time.Second)
+	}
+	d.endDial(Connected)
+	d.advance(3 * time.Second)
+	d.want(Closed, OpenedByRefused)
+	for range 3 {
+		d.acquire()
+		d.advance(2 * time.Second)
+		d.end(0, AttemptEnd{Status: 200})
+	}
+	if after := d.g.State().LearnedConcurrency; after < 0.9*before {
+		t.Errorf("%v after an outage, %v before", after, before)
+	}
+}

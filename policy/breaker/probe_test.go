@@ -208,3 +208,64 @@ func TestAResetProbeDoesNotEndASilence(t *testing.T) {
 	d.end(0, AttemptEnd{Status: 200})
 	d.want(SlowStart, OpenedByStall)
 }
+
+// A hung probe whose connection ends without a result says nothing: another one is in flight.
+func TestTheConnectionOfAHungActiveProbeEndsNothing(t *testing.T) {
+	d := newGuardHarness(t, Options{ActiveProbe: true})
+	for range evidenceVolume {
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
+	}
+	d.now += failedFirst
+	first, _ := d.g.Probe(d.now)
+	d.now += hungMin + hungJitter
+	second, due := d.g.Probe(d.now)
+	if !due {
+		t.Fatal("a hung probe is not replaced")
+	}
+	d.handleSignal(d.g.Release(first, d.now, AttemptEnd{Kind: Connected}))
+	if s := d.g.State().Breaker; s != HalfOpen || !d.g.ProbePending(second) {
+		t.Errorf("breaker %v", s)
+	}
+}
+
+// Only the current probe ends as a failure, or with its connection. One whose client left is still read.
+func TestWhatEndsTheCurrentProbe(t *testing.T) {
+	for name, tc := range map[string]struct {
+		current bool
+		end     func(d *guardHarness, p Permit) Signal
+		pending bool
+	}{
+		"a hung one fails": {false, func(d *guardHarness, p Permit) Signal {
+			return d.g.Release(p, d.now, AttemptEnd{Status: 503})
+		}, true},
+		"a hung one is closed": {false, func(d *guardHarness, p Permit) Signal {
+			return second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Closed: true}))
+		}, true},
+		"its client leaves": {true, func(d *guardHarness, p Permit) Signal {
+			return second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned}))
+		}, true},
+		"it fails": {true, func(d *guardHarness, p Permit) Signal {
+			return d.g.Release(p, d.now, AttemptEnd{Status: 503})
+		}, false},
+	} {
+		d := newGuardHarness(t, Options{})
+		for range evidenceVolume {
+			d.acquire()
+			d.end(0, AttemptEnd{Status: 503})
+		}
+		d.acquire()
+		d.acquire()
+		for len(d.out) < 2 {
+			d.advance(10 * time.Millisecond)
+		}
+		p := d.out[0]
+		if tc.current {
+			p = d.out[1]
+		}
+		d.handleSignal(tc.end(d, p))
+		if got := d.g.ProbePending(d.out[1]); got != tc.pending {
+			t.Errorf("%s: the current one is pending: %v", name, got)
+		}
+	}
+}

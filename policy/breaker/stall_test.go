@@ -121,13 +121,24 @@ func TestWhatWeHungUpOn(t *testing.T) {
 		var s stallDetector
 		s.update(0, 0, 1)
 		noticed := false
-		for now := tc.patience; now < 5*time.Second; now += 10 * time.Millisecond {
+		for now := time.Second; now < 5*time.Second; now += 10 * time.Millisecond {
 			s.update(now, 0, 1)
 			s.closed(now-tc.patience, tc.patience, &u)
 			noticed = noticed || s.suspicion(now, &u, 50) >= suspicionThreshold
 		}
 		if noticed != tc.noticed {
 			t.Errorf("patience %v: noticed %v", tc.patience, noticed)
+		}
+		if began := s.first(); tc.noticed && began != time.Second-tc.patience {
+			t.Errorf("patience %v: the silence began at %v", tc.patience, began)
+		}
+		s.update(6*time.Second, 0, 2) // a response
+		for range 10 {
+			s.closed(5*time.Second, 3*time.Second, &u)
+		}
+		s.update(7*time.Second, 0, 2)
+		if s.suspicion(7*time.Second, &u, 50) > 0 {
+			t.Errorf("patience %v: requests from before a response count", tc.patience)
 		}
 	}
 }

@@ -139,10 +139,14 @@ func TestRequestsThatAreNotSentAreNotMissing(t *testing.T) {
 			d.end(len(d.out)-1, AttemptEnd{Kind: Unsent})
 		},
 		"unsent, seen in flight": func(d *guardHarness) {
-			d.acquire()
+			for range 5 {
+				d.acquire()
+			}
 			d.advance(40 * time.Millisecond)
 			d.handleSignal(d.g.Expire(d.now))
-			d.end(len(d.out)-1, AttemptEnd{Kind: Unsent})
+			for range 5 {
+				d.end(len(d.out)-1, AttemptEnd{Kind: Unsent})
+			}
 		},
 	} {
 		d := newGuardHarness(t, Options{})

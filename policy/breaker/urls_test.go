@@ -121,3 +121,24 @@ func TestAResponseCountsForAWhile(t *testing.T) {
 	}
 	d.want(Open, OpenedByFailing)
 }
+
+// A URL is silent from when the first request for it is overdue. One that is answered often takes one
+// place in the memory.
+func TestURLsAreRememberedOnce(t *testing.T) {
+	var u urls
+	u.recordPending(0, time.Second, 2*time.Second, 7)
+	u.recordPending(0, 1500*time.Millisecond, 2500*time.Millisecond, 7)
+	if u.isStalled(0, 1900*time.Millisecond, 7) || !u.isStalled(0, 2*time.Second, 7) {
+		t.Error("not silent from 2s on")
+	}
+	u.recordResponse(0, 1)
+	for range 20 {
+		u.recordResponse(time.Second, 2)
+	}
+	if !u.respondedLately(time.Second, 1) || !u.respondedLately(time.Second, 2) {
+		t.Error("one of two URLs was forgotten")
+	}
+	if at := u.sampleAt.Load(); at != int64(time.Second+sampleEvery) {
+		t.Errorf("the next one is recorded at %v", time.Duration(at))
+	}
+}
