@@ -14,8 +14,8 @@ func (a *app) reload(why string) {
 	old := a.inForce.Load()
 	s, problems := config.Load(a.options.Env)
 	kept := s.KeepFrom(old.settings)
-	if err := problems.Err(); err != nil {
-		a.refuse(why, err)
+	if problems.Err() != nil {
+		a.refuse(why, append(problems, fileProblems(s, problems)...).Err())
 		return
 	}
 	c, err := a.configure(s)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 
 	"go.uber.org/zap"
@@ -38,8 +39,7 @@ func IsEnd(s os.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGIN
 // Run serves until ctx ends or a signal arrives, then drains. If the settings are invalid,
 // the error matches config.ErrInvalid, and config.ProblemsOf returns the problems.
 func Run(ctx context.Context, o Options) error {
-	s, problems := config.Load(o.Env)
-	problems = append(problems, traceProblems(o.Getenv)...)
+	s, problems := Check(o.Env, o.Getenv)
 	if err := problems.Err(); err != nil {
 		return err
 	}
@@ -57,17 +57,25 @@ func Run(ctx context.Context, o Options) error {
 	return a.run(ctx, signals, memory)
 }
 
-// Check reads the settings as Run would, and opens no listener.
+// Check reads the settings and the files that they name as Run does, and opens no listener.
 func Check(env []string, getenv func(string) string) (*config.Settings, config.Problems) {
 	s, problems := config.Load(env)
 	problems = append(problems, traceProblems(getenv)...)
-	if problems.Err() != nil {
-		return s, problems // a failed build would add nothing new
-	}
+	return s, append(problems, fileProblems(s, problems)...)
+}
+
+// fileProblems returns the problems of files that the settings name, except for those of a variable that
+// has an error already.
+func fileProblems(s *config.Settings, known config.Problems) (more config.Problems) {
 	_, err := config.Build(s)
-	problems = append(problems, config.ProblemsOf(err)...)
+	all := config.ProblemsOf(err)
 	if _, err := newFleet(s, zap.NewNop()); err != nil {
-		problems = append(problems, config.Problem{Variable: config.Prefix + "SHARED", Message: err.Error()})
+		all = append(all, config.Problem{Variable: config.Prefix + "SHARED", Message: err.Error()})
 	}
-	return s, problems
+	for _, p := range all {
+		if !slices.ContainsFunc(known.Errors(), func(k config.Problem) bool { return k.Variable == p.Variable }) {
+			more = append(more, p)
+		}
+	}
+	return more
 }
