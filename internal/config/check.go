@@ -266,7 +266,7 @@ func (c *checker) matcher() {
 	m := &c.r.Matcher
 	prefix := routePrefix(c.r.Name)
 	if !c.r.hasMatcher() && !c.s.fallsBackTo(c.r) {
-		c.problems.errorf(prefix+"PATH", "", "the route has no matcher; set at least one of %[1]sPATH, %[1]sHOST, %[1]sMETHODS, %[1]sHEADER, %[1]sMODEL and %[1]sLISTEN, or make it the FALLBACK of another route", prefix)
+		c.problems.errorf(prefix+"PATH", "", "route %[2]s has no matcher; set at least one of %[1]sPATH, %[1]sHOST, %[1]sMETHODS, %[1]sHEADER, %[1]sMODEL and %[1]sLISTEN, or make it the FALLBACK of another route", prefix, c.r.Name)
 	}
 	if m.StripPrefix == "" {
 		return

@@ -26,6 +26,8 @@ var useless = []struct {
 		"BUDGET_RATIO", "sets no budget"},
 	{"HEDGE_AFTER", func(r *Route) bool { return !r.HedgeAfter.Off() && r.MaxRetries == 0 },
 		"MAX_RETRIES", "allows no second attempt"},
+	{"HEDGE_AFTER FALLBACK", func(r *Route) bool { return r.DryRun && (!r.HedgeAfter.Off() || len(r.Fallback.list) > 0) },
+		"DRY_RUN", "sends every request once"},
 	{"HEDGE_AFTER", func(r *Route) bool { return isBound(r.AttemptTimeout.Value(), r.HedgeAfter.Fixed) },
 		"ATTEMPT_TIMEOUT", "ends the wait before"},
 	{"HEDGE_AFTER", func(r *Route) bool { return isBound(r.RequestTimeout, r.HedgeAfter.Fixed) },
@@ -38,6 +40,8 @@ var useless = []struct {
 		"RATE_LIMIT_PAUSE_KEY", "lets every request pause for itself"},
 	{"RATE_LIMIT_WAIT", func(r *Route) bool { return !r.isRateLimited() },
 		"RATE_LIMIT", "limits nothing"},
+	{"RATE_LIMIT_WAIT", func(r *Route) bool { return r.isRateLimited() && isBound(r.RequestTimeout, r.RateLimitWait) },
+		"REQUEST_TIMEOUT", "ends the request earlier"},
 	{"RATE_LIMIT_KEY", func(r *Route) bool { return !r.isRateLimited() && r.RateLimitKey.text != "upstream" },
 		"RATE_LIMIT", "limits nothing"},
 	{"BALANCE", func(r *Route) bool { return r.hasOneAddress() && r.Balance != leastRequests },
@@ -160,6 +164,9 @@ func (c *checker) retries() {
 	r := c.r
 	if unsafe := unsafeMethods(r.RetryMethods); unsafe != "" && c.set("RETRY_METHODS") {
 		c.warnf("RETRY_METHODS", r.RetryMethods.String(), "retries %s after it was sent, with or without an Idempotency-Key", unsafe)
+	}
+	if c.own("RETRY_ON") && r.RetryOn.Code(200) {
+		c.warnf("RETRY_ON", c.text("RETRY_ON"), "retries good responses too, such as 200")
 	}
 	for _, status := range r.RetryOn.NoFailures(r.RetryRejected) {
 		if c.set("RETRY_REJECTED") && r.MaxRetries > 0 {

@@ -42,7 +42,7 @@ func TestEverySettingExistsInBothForms(t *testing.T) {
 	}
 	got := variables{}
 	for _, p := range pairs {
-		got[p.Name] = p.Value
+		got.set(p.Name, p.Value)
 	}
 	if !maps.Equal(got, want) {
 		for name, value := range want {
@@ -80,7 +80,18 @@ func TestAProblemOfYAMLNamesSettingsAsTheFileDoes(t *testing.T) {
 		file+`:1: attempt_timeout: "20s": must be less than RETRYPROXY_REQUEST_TIMEOUT=10s,`,
 		file+`:1: attempt_timeout: "20s": must be less than routes[0].request_timeout=5s,`,
 		file+`:6: routes[0].strip_prefix: "/x": routes[0].path="/y" does not begin with it`,
-		file+`:3: routes[1].path: the route has no matcher; set at least one of path, host, methods, header, model and listen, or make it the FALLBACK of another route`)
+		file+`:9: routes[1].path: route none has no matcher; set at least one of path, host, methods, header, model and listen, or make it the FALLBACK of another route`)
+}
+
+func TestSettingsOfARouteWithoutANameAreChecked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "retryproxy.yaml")
+	if err := os.WriteFile(file, []byte("upstream: http://a\nroutes:\n  - path: /a\n    max_retries: many\n  - name: b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, problemsOf("RETRYPROXY_CONFIG_FILE="+file),
+		file+`:3: expected a route with a name`,
+		file+`:4: routes[0].max_retries: "many": expected a whole number, from 0 to 100`,
+		file+`:5: routes[1].path: route b has no matcher`)
 }
 
 // A setting that is missing is one of the YAML file, unless the environment sets it wrongly.

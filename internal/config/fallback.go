@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,6 +153,9 @@ func (c *checker) fallback() {
 	}
 }
 
+// urlAfterComma matches what may have been meant as an entry after a fixed response.
+var urlAfterComma = regexp.MustCompile(`,\s*(https?://|unix:/|route:)`)
+
 func (c *checker) fallbackEntry(e *FallbackEntry) {
 	of := c.s.Find(e.route)
 	switch {
@@ -161,6 +165,8 @@ func (c *checker) fallbackEntry(e *FallbackEntry) {
 	case of == c.r && c.own("FALLBACK"):
 		c.errorf("FALLBACK", e.String(), "is the route itself")
 		return
+	case e.status != 0 && urlAfterComma.MatchString(e.body):
+		c.warnf("FALLBACK", e.String(), "the body is everything after %d:, so what follows the comma is no further fallback; a response is the last entry", e.status)
 	case of == c.r:
 		return // inherited: routes in the list do not fall back to themselves
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,14 +29,7 @@ func (o *origins) add(p configfile.Pair, path string) {
 	if o.files == nil {
 		o.files = map[string]origin{}
 	}
-	place := placeOf(path, p.Line)
-	o.files[p.Name] = origin{place, cmp.Or(p.Key, p.Name)}
-	if p.Name != Prefix+"ROUTES" || !configfile.IsYAML(path) {
-		return
-	}
-	for i, name := range strings.Split(p.Value, ",") {
-		o.files[routePrefix(name)] = origin{place, fmt.Sprintf("routes[%d]", i)}
-	}
+	o.files[p.Name] = origin{placeOf(path, p.Line), cmp.Or(p.Key, p.Name)}
 }
 
 // find returns the origin of a variable. For a variable of a route that is not set, it is that of the

@@ -56,11 +56,11 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 		"RATE_LIMIT_KEY=header:X-Key:":     "expected upstream, route, header:Name, json:model",
 		"RATE_LIMIT_KEY=Route":             "expected upstream, route, header:Name, json:model",
 		"RATE_LIMIT_KEY=none":              "expected upstream, route, header:Name, json:model",
-		"RATE_LIMIT=100":                   "expected a number a second, minute or hour, such as 100/s, 600/m or 5000/h, auto, or off",
 		"TOKEN_LIMIT=5":                    `"" is none of s, m and h`,
 		"TOKEN_LIMIT=0/m":                  `"0" is not a number from 1 to 1000000000000`,
 		"RATE_LIMIT_KEY=json:user":         "expected upstream, route, header:Name, json:model",
 		"RATE_LIMIT=0/s":                   `"0" is not a number from 1 to 1000000`,
+		"RATE_LIMIT=100":                   "the unit is missing: 100/s, 100/m or 100/h",
 		"RATE_LIMIT=10/d":                  `"d" is none of s, m and h`,
 		"RATE_LIMIT=20000/s":               "more than 10000 a second",
 		"LISTEN=8080":                      "expected host:port, :port or unix:/path",
@@ -137,7 +137,7 @@ func TestAllProblemsAreToldAtOnce(t *testing.T) {
 		`RETRYPROXY_ROUTE_A_BACKOFF_BASE="1"`,
 		`RETRYPROXY_UPSTREAM: must be set`,
 		`RETRYPROXY_ATTEMPT_TIMEOUT="31s": must be less than`,
-		`RETRYPROXY_ROUTE_A_PATH: the route has no matcher`,
+		`RETRYPROXY_ROUTE_A_PATH: route a has no matcher`,
 	)
 }
 
@@ -293,13 +293,20 @@ func TestContradictions(t *testing.T) {
 		{"QUEUE_TIMEOUT=29s", nil},
 		{"QUEUE_TIMEOUT=5s BREAKER=off", []string{"warning: RETRYPROXY_QUEUE_TIMEOUT=\"5s\": has no effect: RETRYPROXY_BREAKER=off queues no request"}},
 		{"QUEUE_TIMEOUT=5s BREAKER=fail-fast", []string{"warning: RETRYPROXY_QUEUE_TIMEOUT=\"5s\": has no effect: RETRYPROXY_BREAKER=fail-fast queues no request"}},
+		{"RETRY_ON=200-599", []string{"warning: RETRYPROXY_RETRY_ON=\"5xx,200-499,501,505,511\": retries good responses too, such as 200"}},
+		{"RETRY_ON=404", nil},
+		{"RATE_LIMIT=9/s RATE_LIMIT_WAIT=30s", []string{"warning: RETRYPROXY_RATE_LIMIT_WAIT=\"30s\": has no effect: RETRYPROXY_REQUEST_TIMEOUT=30s ends the request earlier"}},
+		{"DRY_RUN=true HEDGE_AFTER=p95 FALLBACK=503:busy", []string{"warning: RETRYPROXY_HEDGE_AFTER=\"p95\": has no effect: RETRYPROXY_DRY_RUN=true sends every request once",
+			"warning: RETRYPROXY_FALLBACK=\"503:busy\": has no effect: RETRYPROXY_DRY_RUN=true sends every request once"}},
+		{"FALLBACK=503:busy,http://x", []string{"warning: RETRYPROXY_FALLBACK=\"503:busy,http://x\": the body is everything after 503:, so what follows the comma is no further fallback"}},
+		{"FALLBACK=503:see http://x,y", nil},
 		{"BUDGET_RATIO=off", nil},
 		{"BUDGET_RATIO=off MAX_RETRIES=4", []string{"warning: RETRYPROXY_BUDGET_RATIO=\"off\": lets an upstream that fails get up to 5 times its requests (RETRYPROXY_MAX_RETRIES=4)"}},
 		{"FALLBACK=route:b", []string{"RETRYPROXY_FALLBACK=\"route:b\": there is no route b; RETRYPROXY_ROUTES lists them"}},
 		{"FALLBACK=route:default", []string{"RETRYPROXY_FALLBACK=\"route:default\": is the route itself"}},
 		{"FALLBACK=route:b ROUTES=b ROUTE_B_UPSTREAM=http://b", nil},
 		{"FALLBACK=route:b ROUTES=b ROUTE_B_REQUEST_HEADERS_SET=A:1", []string{"warning: RETRYPROXY_FALLBACK=\"http://example.com:80\": is the upstream itself"}},
-		{"FALLBACK=route:b ROUTES=b,c ROUTE_C_UPSTREAM=http://c ROUTE_B_UPSTREAM=http://b", []string{"RETRYPROXY_ROUTE_C_PATH: the route has no matcher"}},
+		{"FALLBACK=route:b ROUTES=b,c ROUTE_C_UPSTREAM=http://c ROUTE_B_UPSTREAM=http://b", []string{"RETRYPROXY_ROUTE_C_PATH: route c has no matcher"}},
 		{"REQUEST_HEADERS_FILE=/f", []string{"warning: RETRYPROXY_REQUEST_HEADERS_FILE=\"/f\": is sent to http://example.com:80 without TLS"}},
 		{"REQUEST_HEADERS_FILE=/f UPSTREAM=http://localhost:1", nil},
 		{"TRUSTED_PROXIES=0.0.0.0/0", []string{"warning: RETRYPROXY_TRUSTED_PROXIES"}},
@@ -314,9 +321,10 @@ func TestContradictions(t *testing.T) {
 		{"UPSTREAM=http://127.0.0.1:8080 LISTEN=127.0.0.2:8080", nil},
 		{"UPSTREAM=unix:/a LISTEN=unix:/a", []string{"own listener unix:/a"}},
 		{"UPSTREAM=http://example.com:8080", nil},
-		{"ROUTES=a", []string{"RETRYPROXY_ROUTE_A_PATH: the route has no matcher"}},
+		{"ROUTES=a", []string{"RETRYPROXY_ROUTE_A_PATH: route a has no matcher"}},
 		{"ROUTES=a ROUTE_A_LISTEN=:81", nil},
-		{"ROUTES=a ROUTE_A_METHODS=get", []string{`"get" is not in upper case`, "the route has no matcher"}},
+		{"ROUTES=a ROUTE_A_METHODS=get", []string{`"get" is not in upper case`, "route a has no matcher"}},
+		{"ROUTES=a ROUTE_A_HOST=http://foo", []string{`RETRYPROXY_ROUTE_A_HOST="http://foo": route a: host "http://foo": is a URL; expected a host name`}},
 		{"ROUTES=a ROUTE_A_PATH=a", []string{`RETRYPROXY_ROUTE_A_PATH="a": route a: path`}},
 		{"ROUTES=a,b ROUTE_A_PATH=/x ROUTE_B_PATH=/x", []string{`RETRYPROXY_ROUTE_B_PATH="/x": route b: the same match as route a`}},
 		{"ROUTES=a ROUTE_A_PATH=/x ROUTE_A_HEADER=:=", []string{`RETRYPROXY_ROUTE_A_HEADER=":=": route a: header`}},
@@ -463,6 +471,17 @@ func writeFile(t *testing.T, content string) string {
 		t.Fatal(err)
 	}
 	return name
+}
+
+// The mistake is the name of the file, not each of its lines.
+func TestYAMLUnderAnotherNameIsOneError(t *testing.T) {
+	for _, content := range []string{"upstream: http://a\nretry_on: [5xx]\n", `{"upstream": "http://a",` + "\n" + `"via": "a=b"}`} {
+		if got := problemsOf("RETRYPROXY_CONFIG_FILE=" + writeFile(t, content)); len(got) != 1 {
+			t.Errorf("%v", got)
+		} else {
+			wantLines(t, got, "expected lines NAME=VALUE; the name of a YAML file ends in .yaml or .yml")
+		}
+	}
 }
 
 func TestAWaitForNoRateLimit(t *testing.T) {

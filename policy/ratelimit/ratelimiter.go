@@ -35,10 +35,13 @@ const (
 
 // ParseRate parses a number, a slash and s, m or h: 100/s, 5000/h.
 func ParseRate(text string) (Rate, error) {
-	number, period, _ := strings.Cut(text, "/")
+	number, period, hasPeriod := strings.Cut(text, "/")
 	n, err := strconv.ParseUint(number, 10, 31)
 	if err != nil || n < 1 || n > maxRateLimitAttempts {
 		return Rate{}, fmt.Errorf("%q is not a number from 1 to %d", number, maxRateLimitAttempts)
+	}
+	if !hasPeriod {
+		return Rate{}, fmt.Errorf("the unit is missing: %[1]s/s, %[1]s/m or %[1]s/h", number)
 	}
 	for _, p := range rateLimitPeriods {
 		if p.name != period {

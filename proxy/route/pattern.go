@@ -128,6 +128,9 @@ func (p *pattern) setHost(host string) error {
 		return nil
 	}
 	bad := func(why string) error { return fmt.Errorf("host %q: %s", host, why) }
+	if strings.Contains(host, "://") {
+		return bad("is a URL; expected a host name")
+	}
 	name, wild := strings.CutPrefix(host, "*.")
 	full, n, ok := foldHost(nil, []byte(name))
 	if !ok {

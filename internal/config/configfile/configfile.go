@@ -24,7 +24,7 @@ const Prefix = "RETRYPROXY_"
 // small enough to detect a device file or a log.
 const MaxBytes = 16 << 20
 
-// Pair is a variable that the file sets.
+// Pair is a variable that the file sets, or the prefix of the variables of a route in YAML, without a value.
 type Pair struct {
 	Name, Value string
 	Line        int    // where it is set, from 1

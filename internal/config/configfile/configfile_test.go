@@ -69,8 +69,10 @@ routes:
 		{"RETRYPROXY_REQUEST_HEADERS_SET", "X-Env: prod, X-Team: search", 8, "request_headers_set"},
 		{"RETRYPROXY_FALLBACK", "503:busy", 11, "fallback"},
 		{"RETRYPROXY_BACKOFF_BASE", "", 12, "backoff_base"},
+		{"RETRYPROXY_ROUTE_USER_API_", "", 14, "routes[0]"},
 		{"RETRYPROXY_ROUTE_USER_API_PATH", "/users/*,/accounts/*", 15, "routes[0].path"},
 		{"RETRYPROXY_ROUTE_USER_API_MAX_RETRIES", "0", 18, "routes[0].max_retries"},
+		{"RETRYPROXY_ROUTE_PLAIN_", "", 19, "routes[1]"},
 		{"RETRYPROXY_ROUTES", "user-api,plain", 13, "routes"},
 	}
 	got, err := Read(write(t, "retryproxy.yaml", content))

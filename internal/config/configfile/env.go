@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // addLines parses lines of NAME=VALUE.
@@ -25,6 +27,15 @@ func (p *pairs) addLines(content []byte) {
 			p.add(name, value, name, number)
 		}
 	}
+	if len(p.pairs) == 0 && len(p.errs) > 0 && isYAMLMapping(content) {
+		p.errs = []error{errors.New("expected lines NAME=VALUE; the name of a YAML file ends in .yaml or .yml")}
+	}
+}
+
+// isYAMLMapping reports whether content is a YAML file under another name, or JSON.
+func isYAMLMapping(content []byte) bool {
+	var document yaml.Node
+	return yaml.Unmarshal(content, &document) == nil && len(document.Content) > 0 && document.Content[0].Kind == yaml.MappingNode
 }
 
 // variableForm is the form of the name of a variable.

@@ -118,19 +118,22 @@ func (p *pairs) addValue(name, key string, line int, value *yaml.Node) {
 	p.add(name, text, key, line)
 }
 
-// addRoutes adds the names of the routes as one variable, then the settings of each.
+// addRoutes adds for each route its settings, and before them its place: a pair with the prefix of its
+// variables as the name and without a value. Last are the names of the routes, as one variable.
 func (p *pairs) addRoutes(key, list *yaml.Node) {
 	var names []string
 	for i, entry := range list.Content {
 		route := deref(entry)
-		name := routeName(route)
+		key, name := fmt.Sprintf("routes[%d]", i), routeName(route)
 		if name == "" {
 			p.wrong(entry.Line, "expected a route with a name, such as - name: search")
-			continue
+			name = fmt.Sprintf("unnamed-%d", i) // so that its settings are checked too
 		}
 		names = append(names, name)
+		prefix := Prefix + "ROUTE_" + RouteWord(name) + "_"
+		p.pairs = append(p.pairs, Pair{prefix, "", entry.Line, key})
 		if route.Kind == yaml.MappingNode {
-			p.addSettings(Prefix+"ROUTE_"+RouteWord(name)+"_", fmt.Sprintf("routes[%d].", i), route)
+			p.addSettings(prefix, key+".", route)
 		}
 	}
 	p.add(Prefix+"ROUTES", strings.Join(names, ","), key.Value, key.Line)
