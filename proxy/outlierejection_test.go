@@ -107,6 +107,34 @@ func TestWhatEjectsAnAddress(t *testing.T) {
 	}
 }
 
+// A client's short deadlines and slow uploads, which applications close, show nothing about an address.
+func TestAClientEjectsNoAddress(t *testing.T) {
+	for name, tc := range map[string]struct {
+		request string
+		handle  func(c *upConn)
+	}{
+		"short deadlines": {"GET / HTTP/1.1\r\nHost: x\r\nX-Request-Timeout: 0.01\r\n\r\n", neverResponds},
+		"slow uploads":    {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc", func(c *upConn) { c.head(); c.reset() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port, l := listenAt(t, "127.0.0.1", "127.0.0.2")
+			ups := []*fakeUpstream{serveListener(t, l[0], tc.handle), serveListener(t, l[1], tc.handle)}
+			p := startProxyTo(t, "http://name.test:"+port, func(c *Config) {
+				named(c, "127.0.0.1", "127.0.0.2")
+				c.Default.Policy.MaxRetries = 0
+			})
+			for range 8 * upstream.DefaultEjectAfter {
+				if got, body, err := p.dial().send(tc.request).response("GET"); err != nil || got.StatusCode < 500 {
+					t.Fatalf("got %v, %q, %v", got, body, err)
+				}
+			}
+			if a := p.addresses(); a.Ejected != 0 || ups[0].sends() < upstream.DefaultEjectAfter || ups[1].sends() < upstream.DefaultEjectAfter {
+				t.Errorf("%d and %d sent: %+v", ups[0].sends(), ups[1].sends(), a)
+			}
+		})
+	}
+}
+
 func TestWhenEveryAddressRefusesTheBreakerClosesAndOneOpensIt(t *testing.T) {
 	port, l := listenAt(t, "127.0.0.1", "127.0.0.2", "127.0.0.3")
 	for _, l := range l {

@@ -180,7 +180,7 @@ func (ra *race) takeOver(res *policy.Attempt, from attempt.Reader) bool {
 	ra.s.att.Throttled = false // client-side throttling does not count its result
 	if ra.s.r.Route.HedgeAfter.Slow() {
 		// The endpoint counts it like an attempt timeout, in whose place it comes.
-		reportToEndpoint(ra.s.att.Endpoint, &policy.Attempt{Cause: policy.CauseAttemptTimeout})
+		ra.s.reportToEndpoint(ra.s.att, &policy.Attempt{Cause: policy.CauseAttemptTimeout})
 	}
 	*res = policy.Attempt{Cause: policy.CauseReset}
 	ra.adopt(res, policy.Overtaken, from)
@@ -231,7 +231,7 @@ func (ra *race) adopt(res *policy.Attempt, class policy.Class, from attempt.Read
 	ra.s.abandonPermit(kind) // no effect if the permit was released
 	ra.s.r.StartPause(res)
 	if class != policy.Overtaken {
-		reportToEndpoint(ra.s.att.Endpoint, res)
+		ra.s.reportToEndpoint(ra.s.att, res)
 	}
 	ra.attemptDone(res, class)
 	ra.s.discard()
@@ -279,7 +279,7 @@ func (ra *race) drop(res *policy.Attempt) {
 		}
 	} else {
 		h.ReleasePermit(ra.s.r, breaker.TimedOut)
-		reportToEndpoint(h.Att.Endpoint, &h.Result)
+		ra.s.reportToEndpoint(&h.Att, &h.Result)
 	}
 	ra.s.r.StartPause(&h.Result)
 	ra.report.Record(&h.Att, &h.Result, class)

@@ -8,6 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/tokens"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/permit"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -66,9 +67,7 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	if x.sender.att.Permit.Taken() { // otherwise it was returned already
 		x.sender.abandonPermit(x.r.Time.TimeoutEndKind())
 	}
-	if x.sender.att.Endpoint != nil {
-		reportToEndpoint(x.sender.att.Endpoint, a)
-	}
+	x.sender.reportToEndpoint(x.sender.att, a)
 	if x.attempts.hedge.learns {
 		x.attempts.hedge.learnLatency(a, d.Class)
 	}
@@ -95,18 +94,22 @@ func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
 	}
 }
 
-// reportToEndpoint records the result a of an attempt with the endpoint m. m is nil if there is
-// only one endpoint. Dials are counted where they are made.
-func reportToEndpoint(m *upstream.Endpoint, a *policy.Attempt) {
+// reportToEndpoint records the result res of an attempt with its endpoint. There is none if the
+// upstream has one address. Dials are counted where they are made. What a client can cause by itself
+// is no evidence: it could eject every healthy endpoint.
+func (s *sender) reportToEndpoint(a *attempt.Attempt, res *policy.Attempt) {
 	switch {
-	case m == nil:
-	case a.Cause == policy.CauseIdleClose, a.Cause == policy.CauseRefusedStream:
+	case a.Endpoint == nil:
+	case res.Cause == policy.CauseIdleClose, res.Cause == policy.CauseRefusedStream:
 		// A restart closes all idle connections at once, and REFUSED_STREAM only means that there
 		// was no room.
-	case a.Cause != policy.CauseStatus, countsAgainstEndpoint(a.JudgedStatus()):
-		m.ReportFailure()
+	case res.Cause == policy.CauseAttemptTimeout && s.r.CutShort(a):
+	case res.Cause == policy.CauseReset && a.Progress.Load() != attempt.Sent:
+		// Applications give up slow uploads.
+	case res.Cause != policy.CauseStatus, countsAgainstEndpoint(res.JudgedStatus()):
+		a.Endpoint.ReportFailure()
 	default:
-		m.ReportSuccess()
+		a.Endpoint.ReportSuccess()
 	}
 }
 

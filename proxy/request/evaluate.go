@@ -112,11 +112,14 @@ func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.A
 	return e
 }
 
-// CutDialShort reports whether the client's own deadline ended the dial of the attempt before it had
-// lasted long enough to show anything about the upstream. Such a client must not stop others.
-func (cr *Request) CutDialShort(a *attempt.Attempt) bool {
-	return a.DialErr != nil && cr.Time.Clock.Sub(a.Began) < upstream.MinDialEvidence && cr.Time.TimeoutEndKind() == breaker.Abandoned
+// CutShort reports whether the client's own deadline ended the attempt before it had lasted long
+// enough to show anything about the upstream. Such a client must not stop others.
+func (cr *Request) CutShort(a *attempt.Attempt) bool {
+	return cr.Time.Clock.Sub(a.Began) < upstream.MinEvidence && cr.Time.TimeoutEndKind() == breaker.Abandoned
 }
+
+// CutDialShort reports whether a failed dial was cut short.
+func (cr *Request) CutDialShort(a *attempt.Attempt) bool { return a.DialErr != nil && cr.CutShort(a) }
 
 var urlSeed = maphash.MakeSeed()
 

@@ -101,7 +101,7 @@ func (d *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialE
 	if !errors.As(err, &dial) {
 		dial = &DialError{Addr: m.addr, Err: err}
 	}
-	shortShare := share < minShare || d.hurried && share < MinDialEvidence
+	shortShare := share < minShare || d.hurried && share < MinEvidence
 	switch {
 	case dial.Kind == KindTimeout && shortShare, dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // no evidence about the address
 	default:

@@ -20,9 +20,10 @@ import (
 // still fits the usual request timeout of 30 s.
 const DefaultDialTimeout = 3 * time.Second
 
-// MinDialEvidence is how long a dial must have lasted to show anything about the upstream if its
-// caller's own deadline ended it: until then one lost SYN explains the silence (RFC 6298 section 2.1).
-const MinDialEvidence = time.Second
+// MinEvidence is how long a dial or an attempt must have lasted to show anything about the upstream
+// if its caller's own deadline ended it: until then one lost SYN explains the silence (RFC 6298
+// section 2.1).
+const MinEvidence = time.Second
 
 // maxUnixPath is the maximum length of a unix socket's path in bytes: sun_path has 108 on
 // Linux, including the terminating zero.
