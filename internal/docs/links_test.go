@@ -5,16 +5,21 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/retryproxy/retryproxy/internal/config"
 )
 
 var (
-	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
-	link    = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
-	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
-	source  = regexp.MustCompile("`([a-z0-9]+/[A-Za-z0-9_./-]*\\.go)`")
-	dropped = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	fence    = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	link     = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	source   = regexp.MustCompile("`([a-z0-9]+/[A-Za-z0-9_./-]*\\.go)`")
+	variable = regexp.MustCompile(`RETRYPROXY(?:_[A-Z0-9]+)+`)
+	counter  = regexp.MustCompile(`\b(retryproxy_[a-z0-9_]+?)(?:_bucket|_sum|_count)?\b`)
+	dropped  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
 // Every relative link of a page points to a file, and its fragment to a heading.
@@ -54,6 +59,44 @@ func TestPagesNameFilesThatExist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Every setting and metric that a page names exists. Decision notes and the changelog name former
+// ones too.
+func TestPagesNameSettingsAndMetricsThatExist(t *testing.T) {
+	names := 0
+	for page, text := range pages(t) {
+		if filepath.Base(filepath.Dir(page)) == "decisions" || filepath.Base(page) == "CHANGELOG.md" {
+			continue
+		}
+		for _, name := range variable.FindAllString(text, -1) {
+			names++
+			if !isVariable(name) {
+				t.Errorf("%s: no setting %s", page, name)
+			}
+		}
+		for _, m := range counter.FindAllStringSubmatch(text, -1) {
+			names++
+			if !strings.Contains(Metrics(), m[1]) {
+				t.Errorf("%s: no metric %s", page, m[1])
+			}
+		}
+	}
+	if names < 100 {
+		t.Errorf("only %d names found", names)
+	}
+}
+
+// isVariable reports whether name is an environment variable of ours, or the beginning of some.
+func isVariable(name string) bool {
+	switch name {
+	case "RETRYPROXY_TEST_ENGINE", "RETRYPROXY_IMAGE", "RETRYPROXY_ROUTE": // of tests, of deploy/compose, and the beginning of all of a route
+		return true
+	}
+	return slices.ContainsFunc(config.Reference(), func(s config.Setting) bool {
+		ofRoute := strings.HasPrefix(name, "RETRYPROXY_ROUTE_") && strings.HasSuffix(name, "_"+s.Key)
+		return ofRoute || strings.HasPrefix(s.Variable()+"_", name+"_")
+	})
 }
 
 // pages returns the text of every Markdown page of the tree by its path.
