@@ -69,7 +69,7 @@ func (s *silence) littleTraffic(now time.Duration, u *latency.Baseline) bool {
 // admitsTrial reports whether a request is admitted while suspect, once. Its URL was
 // answered recently, so its response shows whether the upstream works.
 func (s *silence) admitsTrial(now time.Duration, u *latency.Baseline, r Request) bool {
-	return s.suspect.on && !s.suspect.trialUsed && s.littleTraffic(now, u) && s.urls.respondedLately(now, r.Key) &&
+	return !s.suspect.trialUsed && s.littleTraffic(now, u) && s.urls.respondedLately(now, r.Key) &&
 		!r.Unfinished && !s.urls.isStalled(s.stall.lastResponseAt, now, r.Key)
 }
 
