@@ -174,3 +174,32 @@ func TestTheLastEvidenceIsWhatClosesTheBreaker(t *testing.T) {
 	d.endDial(Connected)
 	d.want(SlowStart, OpenedByRefused)
 }
+
+// An accepted connection ends an outage of failed connections only, and only where a probe is to connect.
+func TestWhereAnAcceptedConnectionSaysNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		options Options
+		end     AttemptEnd
+		after   time.Duration
+		want    State
+	}{
+		"failing":         {Options{}, AttemptEnd{Status: 503}, 0, Open},
+		"an active probe": {Options{ActiveProbe: true}, AttemptEnd{Kind: Refused}, 0, Open},
+		"closed again":    {Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 5}, AttemptEnd{Kind: Refused}, time.Minute, Closed},
+	} {
+		d := newGuardHarness(t, tc.options)
+		for d.g.State().Breaker == Closed {
+			d.acquire()
+			d.end(0, tc.end)
+		}
+		for end := d.now + tc.after; d.now < end; d.advance(time.Second) {
+			for len(d.dial) > 0 {
+				d.endDial(Connected)
+			}
+		}
+		d.handleSignal(d.g.Accepted(d.now))
+		if s := d.g.State(); s.Breaker != tc.want {
+			t.Errorf("%s: %v", name, s.Breaker)
+		}
+	}
+}

@@ -560,3 +560,25 @@ func TestAnOutageIsNotLearned(t *testing.T) {
 		t.Errorf("%v after an outage, %v before", after, before)
 	}
 }
+
+// Two rounds that did not both measure a goodput under demand cannot be compared.
+func TestElasticityNeedsTwoMeasuredRounds(t *testing.T) {
+	a := round{limit: 100, good: 100, took: time.Second, full: true, measured: true}
+	b := round{limit: 80, good: 100, took: time.Second, full: true}
+	if e, known := elasticity(&a, &b); !known || e != 0 {
+		t.Errorf("%v, %v", e, known)
+	}
+	for name, change := range map[string]func(a, b *round){
+		"not measured":           func(a, _ *round) { a.measured = false },
+		"nobody waited":          func(a, _ *round) { a.full = false },
+		"nothing good before":    func(a, _ *round) { a.good = 0 },
+		"nothing good":           func(_, b *round) { b.good = 0 },
+		"the limit did not move": func(_, b *round) { b.limit = 100.5 },
+	} {
+		a, b := a, b
+		change(&a, &b)
+		if e, known := elasticity(&a, &b); known {
+			t.Errorf("%s: %v", name, e)
+		}
+	}
+}

@@ -102,3 +102,15 @@ func TestALateLossOfABurstDoesNotOpenTheBreakerAgain(t *testing.T) {
 		t.Errorf("%v by %v", s.Breaker, s.OpenedBy)
 	}
 }
+
+// Without a breaker nobody waits for it to open.
+func TestWithoutABreakerNothingIsAwaitedAfterALoss(t *testing.T) {
+	g := New(Options{NoBreaker: true})
+	for range 5 {
+		p, _ := g.Acquire(0, Request{})
+		g.Release(p, time.Millisecond, AttemptEnd{Kind: Reset})
+	}
+	if g.LosingInFlight(time.Millisecond) {
+		t.Error("losing")
+	}
+}

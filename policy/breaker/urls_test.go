@@ -142,3 +142,84 @@ func TestURLsAreRememberedOnce(t *testing.T) {
 		t.Errorf("the next one is recorded at %v", time.Duration(at))
 	}
 }
+
+// While suspect, one request for a URL that was answered lately passes at once. Others wait, also a
+// second one, one that is not complete, and one for a URL that was never answered.
+func TestWhileSuspectOneTrialPasses(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.lightly(1)
+	for range 20 {
+		d.askFor(2)
+		d.advance(100 * time.Millisecond)
+	}
+	for _, tc := range []struct {
+		r    Request
+		want Verdict
+	}{
+		{Request{Key: 3}, VerdictSuspect},
+		{Request{}, VerdictSuspect},
+		{Request{Key: 1, Unfinished: true}, VerdictSuspect},
+		{Request{Key: 1}, VerdictGo},
+		{Request{Key: 1}, VerdictSuspect},
+	} {
+		if _, v := d.g.Acquire(d.now, tc.r); v != tc.want {
+			t.Errorf("%+v: verdict %d, want %d", tc.r, v, tc.want)
+		}
+	}
+}
+
+// A trial takes a permit, so it does not exceed a fixed limit.
+func TestATrialKeepsAFixedLimit(t *testing.T) {
+	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 2})
+	d.lightly(1)
+	for range 2 {
+		d.handleSignal(d.g.Expire(d.now))
+		d.askFor(2)
+		d.advance(400 * time.Millisecond)
+	}
+	d.handleSignal(d.g.Expire(d.now))
+	if !d.g.State().Suspect {
+		t.Fatalf("not suspect: %+v", d.g.State())
+	}
+	if _, v := d.g.Acquire(d.now, Request{Key: 1}); v != VerdictSuspect {
+		t.Errorf("verdict %d at the limit", v)
+	}
+}
+
+// The eight URLs that were answered last are remembered, for a while each.
+func TestTheLatestURLsAreRemembered(t *testing.T) {
+	var u urls
+	for i := range 20 {
+		u.recordResponse(time.Duration(i)*time.Second, uint32(1+i%10))
+	}
+	for key := uint32(1); key <= 10; key++ {
+		if got, want := u.respondedLately(20*time.Second, key), key > 2; got != want {
+			t.Errorf("URL %d: %v", key, got)
+		}
+	}
+	if u.respondedLately(30*time.Second, 10) || !u.respondedLately(29*time.Second, 10) || u.respondedLately(19*time.Second, 0) {
+		t.Error("a response counts for ten seconds")
+	}
+}
+
+// A URL is known to be silent in its silence only, from when its request is overdue.
+func TestSilentURLs(t *testing.T) {
+	var u urls
+	for i := range uint32(4) {
+		u.recordPending(0, time.Second, 2*time.Second, 1+i)
+	}
+	u.recordPending(0, time.Second, 2*time.Second, 9) // no more room
+	if n := u.stalledSince(0, time.Second); n != 0 {
+		t.Errorf("%d before they are overdue", n)
+	}
+	if n := u.stalledSince(0, 2*time.Second); n != 4 || u.isStalled(0, 2*time.Second, 9) {
+		t.Errorf("%d, want 4", n)
+	}
+	if n := u.stalledSince(3*time.Second, 4*time.Second); n != 0 || u.isStalled(3*time.Second, 4*time.Second, 1) {
+		t.Errorf("%d after a response", n)
+	}
+	u.recordPending(3*time.Second, 3*time.Second, 4*time.Second, 1) // the places of the earlier ones are free
+	if n := u.stalledSince(3*time.Second, 4*time.Second); n != 1 || u.isStalled(3*time.Second, 3*time.Second, 1) {
+		t.Errorf("%d in the next silence, want 1", n)
+	}
+}
