@@ -84,6 +84,51 @@ func TestTheScriptIsTheBuckets(t *testing.T) {
 	}
 }
 
+// So it does with a configured limit: what attempts used instead of the expected cost is the same in
+// both, and no process gets more than that.
+func TestTheScriptSettlesAsTheBucketsDo(t *testing.T) {
+	p := joined(t, enginetest.Start(t))
+	r := rand.New(rand.NewPCG(5, 6))
+	fixed := ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}
+	var mirror ratelimit.Buckets
+	mirror.Limit(fixed, 0)
+	var inFlight []ratelimit.Cost
+	granted, used := 0, int64(0)
+	for step := range 150 {
+		a := ratelimit.Account{Fixed: fixed, Wants: true, Next: ratelimit.Cost{Input: int64(r.IntN(30)), Output: int64(r.IntN(1500))}.AtMost(fixed.Tokens)}
+		if len(inFlight) > 0 && r.IntN(2) == 0 {
+			c := inFlight[0]
+			inFlight = inFlight[1:]
+			if r.IntN(3) == 0 {
+				a.Sent.Add(-1, c)
+				mirror.GiveBack(0, c)
+			} else {
+				u := ratelimit.Cost{Output: r.Int64N(min(c.Input+c.Output, 20) + 1)}
+				a.Settled = u.Minus(c)
+				mirror.Settle(0, c, u)
+				used += u.Output
+			}
+		}
+		const near = 5 // replenished since the last step, at 0.3 a second
+		left, _, _ := mirror.Level(0, 255)
+		spare := left - min(float64(a.Next.Input+a.Next.Output)+20, 1000)
+		b := p.tell(7, a)
+		if b.Granted {
+			granted++
+			inFlight = append(inFlight, a.Next)
+			mirror.Take(0, a.Next)
+		}
+		want, _, _ := mirror.Level(0, 255)
+		if got := b.Buckets[0].Level; math.Abs(got-want) > near || b.Granted != (spare >= 0) && math.Abs(spare) > near {
+			t.Fatalf("step %d: the engine has %v, Buckets %v, %v more than needed; granted %v", step, got, want, spare, b.Granted)
+		}
+		mirror.Import(0, b)
+	}
+	if granted < 10 || used > fixed.Tokens {
+		t.Errorf("%d granted, %d tokens used", granted, used)
+	}
+}
+
 // All processes together get no more than a configured limit has.
 func TestAnAccountIsThatOfAll(t *testing.T) {
 	s := enginetest.Start(t)

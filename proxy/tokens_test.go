@@ -238,6 +238,20 @@ func TestALimitOfTokensIsSettledWithTheUsage(t *testing.T) {
 	p.dial().send(postJSON(`{"max_tokens":800}`)).want(200, usage)
 }
 
+// A request that allows more than the whole limit takes the whole limit, and gets back what it did not
+// use of that.
+func TestARequestForMoreThanTheLimitTakesTheLimit(t *testing.T) {
+	usage := `{"usage":{"prompt_tokens":10,"completion_tokens":890}}`
+	p := startProxy(t, startUpstream(t, script(rawBody(200, usage, "Content-Type: application/json"))), func(c *Config) {
+		c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}}
+		c.Default.CountTokens = true
+	})
+	c := p.dial()
+	c.send(postJSON(`{"max_tokens":2000}`)).want(200, usage) // which leaves 100
+	c.send(postJSON(`{"max_tokens":2000}`)).want(429, "*")
+	p.dial().send(postJSON(`{"max_tokens":60}`)).want(200, usage)
+}
+
 // A usage that lies does no more than use up the limit that was set: a negative one gives nothing back,
 // and a huge one is no debt. The responses are relayed as they are, and none is retried.
 func TestALyingUsageDoesNoHarm(t *testing.T) {

@@ -50,6 +50,13 @@ func (c Cost) Plus(d Cost) Cost { return Cost{c.Input + d.Input, c.Output + d.Ou
 // Minus returns the difference of c and d.
 func (c Cost) Minus(d Cost) Cost { return Cost{c.Input - d.Input, c.Output - d.Output} }
 
+// AtMost returns c with no more than n tokens in all.
+func (c Cost) AtMost(n int64) Cost {
+	c.Input = min(c.Input, n)
+	c.Output = min(c.Output, n-c.Input)
+	return c
+}
+
 // Reading is what the headers of one response say about one rate limit.
 type Reading struct {
 	Row       uint8 // row of the headers; the same for each response
@@ -285,7 +292,8 @@ func (b *bucket) add(now time.Duration, n float64) {
 }
 
 // Settle replaces the expected cost of an attempt with what it used. For learned limits the headers
-// do that.
+// do that. The expected cost must not exceed a configured limit (Cost.AtMost): Take subtracts no
+// more than that, and Settle would return more than was taken.
 func (q *Buckets) Settle(now time.Duration, expected, used Cost) {
 	if used.Output > 0 {
 		q.seen += (float64(used.Output) - q.seen) / 8

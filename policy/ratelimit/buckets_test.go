@@ -208,3 +208,54 @@ func TestBucketsUseTheLimitAndMeetNo429(t *testing.T) {
 		})
 	}
 }
+
+// Whatever requests announce and use, and in whatever order they end: what is given back was taken
+// before. So a window lets through what the limit has, and what was taken for attempts in flight.
+func TestNoMoreIsGivenBackThanWasTaken(t *testing.T) {
+	type attempt struct {
+		at             time.Duration
+		cost           Cost
+		used, inFlight float64
+	}
+	limit := TokenRate{Tokens: 1000, Per: time.Minute}
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		var q Buckets
+		q.Limit(limit, 0)
+		var all []attempt
+		var running []int
+		for now := time.Duration(0); now < 5*time.Minute; now += time.Duration(r.ExpFloat64() * float64(time.Second)) {
+			if c := (Cost{Input: int64(r.IntN(100)), Output: int64(r.ExpFloat64() * 900)}).AtMost(limit.Tokens); q.Ready(now, c) {
+				a := attempt{at: now, cost: c, used: c.of(Tokens)}
+				for _, i := range running {
+					a.inFlight += all[i].cost.of(Tokens)
+				}
+				q.Take(now, c)
+				running = append(running, len(all))
+				all = append(all, a)
+			}
+			if len(running) == 0 || r.IntN(3) == 0 {
+				continue
+			}
+			n := r.IntN(len(running))
+			a := &all[running[n]]
+			running = append(running[:n], running[n+1:]...)
+			if r.IntN(4) == 0 {
+				q.GiveBack(now, a.cost)
+				a.used = 0
+				continue
+			}
+			used := Cost{Input: int64(r.Float64() * float64(a.cost.Input)), Output: int64(r.Float64() * float64(a.cost.Output))}
+			q.Settle(now, a.cost, used)
+			a.used = used.of(Tokens)
+		}
+		for i := range all {
+			most, sum := float64(limit.Tokens)+all[i].inFlight, 0.0
+			for _, b := range all[i:] {
+				if sum += b.used; sum > most+limit.PerSecond()*(b.at-all[i].at).Seconds()+1e-6 {
+					t.Fatalf("seed %d: %v used from %v to %v", seed, sum, all[i].at, b.at)
+				}
+			}
+		}
+	}
+}

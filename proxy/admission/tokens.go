@@ -91,6 +91,14 @@ func (a *tokenAccount) idle(now time.Duration) bool {
 	return a.buckets.Idle(now) && (a.shared == nil || a.shared.askedAt == 0)
 }
 
+// Expected returns what an attempt that may use c takes of the limits.
+func (s *RateLimits) Expected(c ratelimit.Cost) ratelimit.Cost {
+	if !s.limit.Tokens.Limited() {
+		return c
+	}
+	return c.AtMost(s.limit.Tokens.Tokens)
+}
+
 // TypicalOutput returns the output of requests that do not bound theirs.
 func (q *RateLimitQueue) TypicalOutput() int64 {
 	q.mu.Lock()

@@ -58,10 +58,11 @@ func (t *Tokens) Expect(s *admission.RateLimits, key uint64, now time.Duration) 
 	if body.Empty() {
 		return &t.use
 	}
-	t.use.Cost = ratelimit.Cost{Input: tokens.Estimate(max(body.Length, 0)), Output: t.look.Output}
-	if t.use.Cost.Output == 0 {
-		t.use.Cost.Output = s.QueueOf(key, now).TypicalOutput()
+	c := ratelimit.Cost{Input: tokens.Estimate(max(body.Length, 0)), Output: t.look.Output}
+	if c.Output == 0 {
+		c.Output = s.QueueOf(key, now).TypicalOutput()
 	}
+	t.use.Cost = s.Expected(c)
 	return &t.use
 }
 
