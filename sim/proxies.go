@@ -114,7 +114,7 @@ func (p *proxies) enqueue(c int32, x *proxy, v breaker.Verdict) {
 // dequeue admits requests from the queue while there are permits.
 func (p *proxies) dequeue(x *proxy) {
 	for x.queue.Len() > 0 {
-		permit, v := x.guard.Next(p.now, breaker.Request{Key: 1})
+		permit, v, _ := x.guard.Next(p.now, breaker.Request{Key: 1})
 		if v > breaker.VerdictProbe {
 			break
 		}

@@ -52,7 +52,8 @@ func (g *core) verdict(now time.Duration, head, whole bool) Verdict {
 		}
 		return VerdictSuspect
 	}
-	if first && g.limiter.allows(g.counters) || !g.limiter.limited() {
+	first = first || whole && !g.waiting.anyWhole() // incomplete ones may wait for what it does not need
+	if first && g.limiter.allows(g.counters, whole) || !g.limiter.limited() {
 		return VerdictGo
 	}
 	if g.breaker.state == SlowStart {
@@ -61,10 +62,14 @@ func (g *core) verdict(now time.Duration, head, whole bool) Verdict {
 	return VerdictAtLimit
 }
 
-// issuePermit takes a permit after VerdictGo or VerdictProbe.
-func (g *core) issuePermit(now time.Duration, v Verdict) Permit {
+// issuePermit takes a permit for a request, complete or not, after VerdictGo or
+// VerdictProbe.
+func (g *core) issuePermit(now time.Duration, v Verdict, whole bool) Permit {
 	g.counters.acquired.Add(1)
 	p := Permit{at: now, kind: permitTaken}
+	if !whole {
+		p = g.counters.addSending(p)
+	}
 	switch {
 	case v == VerdictProbe:
 		p.probe = g.breaker.beginProbe(now, g.options.Rand)
@@ -176,7 +181,7 @@ func (g *core) recordEndNotClosed(p Permit, now time.Duration, e AttemptEnd) {
 func (g *core) tripBreaker(now time.Duration, why OpenedBy) {
 	if g.options.NoBreaker {
 		if g.limiter.mayBind() && (why == OpenedByFailing || why == OpenedByStall) {
-			g.limiter.bind(now, g.counters.inFlight())
+			g.bindLimit(now, g.counters.awaitingResponse())
 		}
 		return
 	}
@@ -188,6 +193,12 @@ func (g *core) tripBreaker(now time.Duration, why OpenedBy) {
 	g.limiter.release()
 }
 
+// bindLimit makes the limit bind at atOnce requests in flight.
+func (g *core) bindLimit(now time.Duration, atOnce int64) {
+	g.limiter.bind(now, atOnce)
+	g.limiter.unfinished = g.counters.sending.Load()
+}
+
 // beginSlowStart starts the slow start.
 func (g *core) beginSlowStart(now time.Duration) {
 	noResponseYet := g.breaker.why != OpenedByStall
@@ -197,6 +208,7 @@ func (g *core) beginSlowStart(now time.Duration) {
 	g.evidence = evidence{}
 	g.limiter.start(now, &g.baseline)
 	g.limiter.noResponseYet = noResponseYet
+	g.limiter.unfinished = g.counters.sending.Load()
 	g.silence.stall.reset(now, g.counters.sent(), g.counters.responses())
 }
 
@@ -247,14 +259,14 @@ func (g *core) abandonedPeriod() time.Duration {
 // the state to the fast paths, and returns what the caller has to do.
 func (g *core) finish(now, eventBefore time.Duration) Signal {
 	g.expire(now)
-	if g.limiter.bound && g.limiter.mayEnd(now, g.waiting.any() || !g.limiter.allows(g.counters)) {
+	if g.limiter.bound && g.limiter.mayEnd(now, g.waiting.any() || !g.limiter.allows(g.counters, true)) {
 		g.limiter.release()
 	}
 	if g.breaker.state == SlowStart && (!g.limiter.bound || !g.limiter.starting && now >= g.breaker.slowStartAt+slowStartMax) {
 		g.breaker.close()
 	}
-	if g.limiter.bound && g.waiting.any() && g.breaker.allowsRequests() && !g.silence.suspect.on && !g.limiter.allows(g.counters) {
-		g.limiter.trickle(now, g.silence.stall.lastResponseAt, overdue(&g.baseline), g.counters.inFlight())
+	if g.limiter.bound && g.waiting.any() && g.breaker.allowsRequests() && !g.silence.suspect.on && g.verdictHead(now) > VerdictProbe {
+		g.limiter.trickle(now, g.silence.stall.lastResponseAt, overdue(&g.baseline), g.counters.awaitingResponse(), g.counters.sending.Load())
 	}
 	g.publish(now)
 	var s Signal
@@ -271,8 +283,9 @@ func (g *core) finish(now, eventBefore time.Duration) Signal {
 // it, requests wait for an upstream that is up and busy.
 const slowStartMax = 5 * time.Second
 
-// expire applies what is due by time alone.
+// expire applies what is due by time alone, and forgets uploads that ended.
 func (g *core) expire(now time.Duration) {
+	g.limiter.unfinished = min(g.limiter.unfinished, g.counters.sending.Load())
 	g.breaker.expire(now)
 	g.limiter.growBlindly(now, &g.baseline)
 }

@@ -47,6 +47,22 @@ func (c *counters) awaited() int64 { return c.inFlight() - c.abandoned.count() }
 // awaitingResponse returns the number of requests in flight that the upstream can answer.
 func (c *counters) awaitingResponse() int64 { return c.inFlight() - c.sending.Load() }
 
+// addSending records that the request of p, just taken, is not complete.
+func (c *counters) addSending(p Permit) Permit {
+	c.sending.Add(1)
+	p.kind = permitSending
+	return p
+}
+
+// sentWhole records that the request of p was sent completely at the time at.
+func (c *counters) sentWhole(p Permit, at time.Duration) Permit {
+	if p.kind == permitSending {
+		c.sending.Add(-1)
+		p.kind, p.at = permitTaken, max(p.at, at)
+	}
+	return p
+}
+
 // releasedFast returns the number of permits released by the fast path.
 func (c *counters) releasedFast() int64 { return c.released.Load() - c.slowReleased }
 

@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 // FuzzGuard drives a Guard by bytes. Each byte is one call that a user may make. It checks these
 // promises:
 //
-//   - while the breaker is not closed, only a probe is admitted;
+//   - while the breaker is not closed, only a probe or an incomplete request is admitted;
 //   - there is one probe at a time; another one follows only if the last one ended, was lost, was
 //     given up, or has hung for leastHang;
 //   - only a probe exceeds a fixed limit;
@@ -29,6 +30,7 @@ func FuzzGuard(f *testing.F) {
 	f.Add(byte(3), []byte("eLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeLeeeeeeee----eeee--eeee--eeee--aaaaTTTT"))
 	f.Add(byte('1'), []byte("0000A007A07A\xe100*09#XX07\xb1"))
 	f.Add(byte('4'), []byte("0000AA07A\xe100*09#90000")) // refused connections, and a probe that hangs
+	f.Add(byte(1), []byte("\xe4\xe4\xe4\xe4eee\x94\x94LL\x94RRtttttt"))
 	f.Add(byte(3), []byte{0x10, 0x20, 0xff, 0x83, 0x00, 0x41, 0x9c})
 	f.Fuzz(func(t *testing.T, kind byte, acts []byte) {
 		o := [5]Options{{}, {ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 3}, {ConcurrencyLimit: ConcurrencyLimitOff}, {NoBreaker: true}, {ActiveProbe: true}}[kind%5]
@@ -47,9 +49,9 @@ type fuzzed struct {
 	fixed int
 	own   bool // ActiveProbe
 	now   time.Duration
-	out   []Permit // their clients wait
-	late  []Permit // abandoned, with open connections
-	line  int
+	out   []Permit  // their clients wait
+	late  []Permit  // abandoned, with open connections
+	line  []Request // the newest last
 
 	doubted time.Duration // when a request passed while suspect
 	probe   Permit        // the last one taken, while it is in flight
@@ -75,16 +77,21 @@ func (w *fuzzed) act(act byte, i int) {
 	case 0, 1, 2, 3:
 		w.now += time.Duration(act) * 100 * time.Microsecond
 		state := w.g.State().Breaker
-		p, v := w.g.Acquire(w.now, Request{})
+		r := Request{Unfinished: act >= 192}
+		p, v := w.g.Acquire(w.now, r)
 		if v > VerdictProbe {
-			w.line++
+			w.line = append(w.line, r)
 		} else {
 			w.notOurs(v)
 			w.taken(p, v, state)
 		}
 	case 4, 5:
-		if len(w.out) > 0 {
-			w.release(pick(len(w.out)), AttemptEnd{Status: 200, Key: uint32(act)})
+		if n := len(w.out); n > 0 && act >= 128 {
+			p, s := w.g.Sent(w.out[pick(n)], w.now)
+			w.out[pick(n)] = p
+			w.handleSignal(s)
+		} else if n > 0 {
+			w.release(pick(n), AttemptEnd{Status: 200, Key: uint32(act)})
 		}
 	case 6:
 		if len(w.out) > 0 {
@@ -110,9 +117,8 @@ func (w *fuzzed) act(act byte, i int) {
 			w.t.Fatalf("at %v, the next event is one of %v: its timer never rests", w.now, at)
 		}
 	case 10:
-		if w.line > 0 {
-			w.line--
-			w.g.CancelWait(w.now, Request{})
+		if n := len(w.line); n > 0 {
+			w.g.CancelWait(w.now, w.remove(n-1))
 		}
 	case 11:
 		state := w.g.State().Breaker
@@ -130,7 +136,7 @@ func (w *fuzzed) act(act byte, i int) {
 func (w *fuzzed) taken(p Permit, v Verdict, before State) {
 	w.t.Helper()
 	state := w.g.State()
-	if v == VerdictGo && state.Breaker != Closed && state.Breaker != SlowStart {
+	if v == VerdictGo && !p.Sending() && state.Breaker != Closed && state.Breaker != SlowStart {
 		w.t.Fatalf("let through while the breaker is %v (before: %v)", state.Breaker, before)
 	}
 	if v == VerdictGo && state.Suspect {
@@ -175,10 +181,10 @@ func (w *fuzzed) abandon(i int, closed bool) {
 	p := w.out[i]
 	w.out = append(w.out[:i], w.out[i+1:]...)
 	q, s := w.g.Abandon(p, w.now, AttemptEnd{Kind: Abandoned, Closed: closed})
-	if q.Taken() == closed {
+	if q.Taken() == (closed || p.Sending()) {
 		w.t.Fatalf("closed %v, and the place is taken %v", closed, q.Taken())
 	}
-	if closed {
+	if !q.Taken() {
 		w.ended(p)
 	} else {
 		w.late = append(w.late, q)
@@ -200,16 +206,29 @@ func (w *fuzzed) handleSignal(s Signal) {
 	if s&SignalWake == 0 {
 		return
 	}
-	for w.line > 0 {
+	for len(w.line) > 0 {
 		state := w.g.State().Breaker
-		p, v := w.g.Next(w.now, Request{})
+		i := len(w.line) - 1
+		p, v, whole := w.g.Next(w.now, w.line[i])
 		if v > VerdictProbe {
 			return
 		}
-		w.line--
+		for whole && w.line[i].Unfinished {
+			i--
+		}
+		if w.remove(i).Unfinished != p.Sending() {
+			w.t.Fatal("a permit for another request")
+		}
 		w.notOurs(v)
 		w.taken(p, v, state)
 	}
+}
+
+// remove removes a request from the queue.
+func (w *fuzzed) remove(i int) Request {
+	r := w.line[i]
+	w.line = slices.Delete(w.line, i, i+1)
+	return r
 }
 
 // notOurs checks the verdict for an attempt that is not admitted.
@@ -223,35 +242,35 @@ func (w *fuzzed) notOurs(v Verdict) {
 func (w *fuzzed) check() {
 	w.t.Helper()
 	s := w.g.State()
-	if s.Queued != w.line {
-		w.t.Fatalf("%d wait, counted %d", w.line, s.Queued)
+	if s.Queued != len(w.line) {
+		w.t.Fatalf("%d wait, counted %d", len(w.line), s.Queued)
 	}
 	if least := len(w.out); s.InFlight < least || s.Abandoned < 0 {
 		w.t.Fatalf("%d in flight and %d abandoned, with %d waited for", s.InFlight, s.Abandoned, least)
 	}
 	w.g.mu.Lock()
 	defer w.g.mu.Unlock()
-	if w.line > 0 && w.g.core.verdictHead(w.now) <= VerdictProbe && w.g.core.eventAt > 0 {
+	if len(w.line) > 0 && w.g.core.verdictHead(w.now) <= VerdictProbe && w.g.core.eventAt > 0 {
 		w.t.Fatal("somebody waits who could be let in, and no event says so")
 	}
 	if w.g.core.breaker.probesSeparately() && w.g.core.breaker.due() && w.g.core.eventAt > w.now {
 		w.t.Fatal("a probe is due, and no event says so")
 	}
-	if w.line > 0 && len(w.out)+len(w.late) == 0 && w.g.core.eventAt == backoff.Forever {
+	if len(w.line) > 0 && len(w.out)+len(w.late) == 0 && w.g.core.eventAt == backoff.Forever {
 		w.t.Fatal("somebody waits, nothing is in flight, and no event will come")
 	}
 }
 
 func (w *fuzzed) finish() {
 	w.t.Helper()
-	for turn := 0; len(w.out) > 0 || w.line > 0; turn++ {
-		if turn > 10_000+4*w.line {
-			w.t.Fatalf("%d wait for ever: %+v, next event %v, now %v", w.line, w.g.State(), w.g.NextEvent(), w.now)
+	for turn := 0; len(w.out)+len(w.line) > 0; turn++ {
+		if turn > 10_000+4*len(w.line) {
+			w.t.Fatalf("%d wait for ever: %+v, next event %v, now %v", len(w.line), w.g.State(), w.g.NextEvent(), w.now)
 		}
 		for len(w.out) > 0 {
 			w.release(0, AttemptEnd{Status: 200})
 		}
-		if w.line > 0 {
+		if len(w.line) > 0 {
 			w.now = max(w.now, min(w.g.NextEvent(), w.now+time.Hour)) + time.Millisecond
 			w.handleSignal(w.g.Expire(w.now))
 			if p, due := w.g.Probe(w.now); due {

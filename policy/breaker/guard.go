@@ -122,7 +122,7 @@ func (g *Guard) Release(p Permit, now time.Duration, e AttemptEnd) Signal {
 	switch {
 	case p.kind != permitSending:
 	case e.Kind == Refused, e.Kind == DialFailed: // not caused by the request
-		p = g.Sent(p, p.at)
+		p = g.counters.sentWhole(p, p.at)
 	default:
 		return g.releaseUnfinished(now, e)
 	}
@@ -154,7 +154,7 @@ func (g *Guard) acquire(now time.Duration, r Request) (Permit, Verdict) {
 		g.core.silence.admitted(now, &g.core.baseline, r.Key)
 	}
 	if v <= VerdictProbe {
-		return g.core.issuePermit(now, v), v
+		return g.core.issuePermit(now, v, !r.Unfinished), v
 	}
 	g.core.waiting.add(1, r)
 	if v != VerdictSuspect {
@@ -181,28 +181,32 @@ func (g *Guard) release(p Permit, now time.Duration, e AttemptEnd) Signal {
 }
 
 // Next takes a permit for the first request in the queue, whose Request is r, if there is
-// one. The verdict is VerdictGo, or VerdictProbe, which is for the next request that is
-// complete. That request then leaves the queue. VerdictBreakerOpen and VerdictAtLimit
-// change nothing, and asking again before the next SignalWake is useless. If the queue is
-// empty, Next returns VerdictBreakerOpen.
-func (g *Guard) Next(now time.Duration, r Request) (Permit, Verdict) {
+// one. The verdict is VerdictGo or VerdictProbe. With whole, the permit is for the first
+// complete request instead. That request then leaves the queue. VerdictBreakerOpen and
+// VerdictAtLimit change nothing, and asking again before the next SignalWake is useless. If
+// the queue is empty, Next returns VerdictBreakerOpen.
+func (g *Guard) Next(now time.Duration, r Request) (p Permit, v Verdict, whole bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.core.waiting.any() {
-		return Permit{}, VerdictBreakerOpen
+		return Permit{}, VerdictBreakerOpen, false
 	}
 	g.core.refreshIfDue(now)
 	g.core.expire(now)
-	v := g.core.verdictHead(now)
+	v = g.core.verdictHead(now)
 	if v > VerdictProbe {
 		g.core.publish(now)
-		return Permit{}, v
+		return Permit{}, v, false
 	}
-	g.core.waiting.add(-1, Request{Unfinished: v == VerdictGo && r.Unfinished})
+	whole = v == VerdictProbe || r.Unfinished && g.core.waiting.anyWhole() && g.core.verdict(now, true, false) != VerdictGo
+	if whole {
+		r = Request{} // its key is not known
+	}
+	g.core.waiting.add(-1, r)
 	if v == VerdictGo {
 		g.core.silence.admitted(now, &g.core.baseline, r.Key)
 	}
-	return g.core.issuePermit(now, v), v
+	return g.core.issuePermit(now, v, !r.Unfinished), v, whole
 }
 
 // CancelWait ends the wait of a request without a permit. The client left, its time was up,
@@ -300,7 +304,7 @@ func (g *Guard) tick(now time.Duration) {
 // An incomplete request cannot be answered, and its duration depends on its client. So it
 // is no evidence: it is not missing in a silence, its failure does not count, and its
 // latency begins when it is sent completely. It keeps its permit all the time, since it
-// occupies the upstream.
+// occupies the upstream. A limit counts it apart from complete ones, see limits.allows.
 //
 // It is not the probe either, since other requests would wait for its client. If no
 // complete request waits, one is admitted now and then. Once it is sent completely, it is
@@ -310,20 +314,21 @@ func (g *Guard) tick(now time.Duration) {
 // complete. The returned Permit replaces p.
 func (g *Guard) Sending(p Permit) Permit {
 	if p.kind == permitTaken {
-		g.counters.sending.Add(1)
-		p.kind = permitSending
+		p = g.counters.addSending(p)
 	}
 	return p
 }
 
 // Sent records that the request of the attempt with permit p was sent completely at the
 // time at. The returned Permit replaces p.
-func (g *Guard) Sent(p Permit, at time.Duration) Permit {
-	if p.kind == permitSending {
-		g.counters.sending.Add(-1)
-		p.kind, p.at = permitTaken, max(p.at, at)
+func (g *Guard) Sent(p Permit, at time.Duration) (Permit, Signal) {
+	p = g.counters.sentWhole(p, at)
+	if g.counters.mode.Load()&modeSlow == 0 {
+		return p, 0
 	}
-	return p
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return p, g.core.finish(at, g.core.eventAt)
 }
 
 // Sending reports whether the request of the attempt is not known to be sent completely.

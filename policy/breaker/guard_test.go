@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ type guardHarness struct {
 	dial []Permit // probes by connecting
 	line int
 	keys []uint32 // of queued requests with a known URL, the newest last
+
+	waiting []Request // queued with queue, the newest last
 }
 
 func newGuardHarness(t *testing.T, o Options) *guardHarness {
@@ -40,17 +43,26 @@ func (d *guardHarness) acquire() Verdict {
 
 func (d *guardHarness) dequeue() {
 	for d.line > 0 {
-		p, v := d.g.Next(d.now, d.head())
+		p, v, whole := d.g.Next(d.now, d.head())
 		if v > VerdictProbe {
 			return
 		}
 		d.line--
+		if i := len(d.waiting) - 1; i >= 0 {
+			for whole && d.waiting[i].Unfinished {
+				i--
+			}
+			d.waiting = slices.Delete(d.waiting, i, i+1)
+		}
 		d.keys = d.keys[:max(len(d.keys)-1, 0)]
 		d.out = append(d.out, p)
 	}
 }
 
 func (d *guardHarness) head() (r Request) {
+	if n := len(d.waiting); n > 0 {
+		return d.waiting[n-1]
+	}
 	if n := len(d.keys); n > 0 {
 		r.Key = d.keys[n-1]
 	}
@@ -537,7 +549,7 @@ func TestZeroPermitIsNone(t *testing.T) {
 	if p, s := g.Abandon(Permit{}, 0, AttemptEnd{}); s != 0 || p.Taken() {
 		t.Errorf("signal %d, taken %v", s, p.Taken())
 	}
-	if p, v := g.Next(0, Request{}); p.Taken() || v != VerdictBreakerOpen {
+	if p, v, _ := g.Next(0, Request{}); p.Taken() || v != VerdictBreakerOpen {
 		t.Errorf("taken %v, verdict %d, and nobody waits", p.Taken(), v)
 	}
 	if n := g.State().InFlight; n != 0 {
@@ -644,7 +656,7 @@ func (h *concurrentHarness) handleSignal(s Signal) {
 
 func (h *concurrentHarness) dequeue() {
 	for h.line.Len() > 0 {
-		p, v := h.g.Next(h.now, Request{})
+		p, v, _ := h.g.Next(h.now, Request{})
 		if v > VerdictProbe {
 			return
 		}

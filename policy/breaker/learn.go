@@ -11,18 +11,18 @@ type learner struct {
 	counted         int64 // fast releases that evidence has counted
 	foldedSent      int64 // requests sent and answered until the end of the last window
 	foldedResponded int64
-	peak            int64         // most permits taken at any observation since the last window
+	peak            int64         // most requests awaiting a response at any observation since the last window
 	pendingAt       time.Duration // when pending last compared the counters...
 	pendingSent     int64         // ...and the requests sent until then
 	window          latency.Sums  // scratch
 }
 
-// observe observes the permits taken, and returns the number of new fast releases.
+// observe observes the requests in flight, and returns the number of new fast releases.
 func (l *learner) observe(c *counters) (good int64) {
 	if fast := c.releasedFast(); fast > l.counted {
 		good, l.counted = fast-l.counted, fast
 	}
-	l.peak = max(l.peak, c.inFlight())
+	l.peak = max(l.peak, c.awaitingResponse())
 	return good
 }
 
@@ -39,7 +39,7 @@ func (l *learner) next(c *counters, dt time.Duration) observed {
 	// Little's law, capped at the peak: a long poll that ends counts for more than its
 	// window.
 	o := observed{peak: l.peak, atOnce: min(float64(l.window.Sum)/float64(dt), float64(l.peak))}
-	l.peak = c.inFlight()
+	l.peak = c.awaitingResponse()
 	o.sent, o.responded = c.sent()-l.foldedSent, c.responses()-l.foldedResponded
 	l.foldedSent, l.foldedResponded = l.foldedSent+o.sent, l.foldedResponded+o.responded
 	return o
@@ -71,7 +71,7 @@ func (g *core) learn(now, dt time.Duration) {
 	case overloaded(&g.baseline, w, o.atOnce), g.limiter.overload.seen && w.Total < latency.EstablishedSamples && g.counters.awaitingResponse() >= minInFlightToBind:
 		g.baseline.FoldedAt = now
 		if g.limiter.overload.grows(o.sent, o.responded, 0.5*g.baseline.Rate*dt.Seconds()) && g.limiter.mayBind() {
-			g.limiter.bind(now, o.peak)
+			g.bindLimit(now, o.peak)
 		}
 	default:
 		g.limiter.overload = overload{}

@@ -20,9 +20,13 @@ func (l *limits) limited() bool {
 	return l.bound || l.options.ConcurrencyLimit == ConcurrencyLimitFixed
 }
 
-// allows reports whether the limits leave a permit free.
-func (l *limits) allows(c *counters) bool {
-	return !l.atFixed(c) && (!l.bound || l.hasCapacity(c.inFlight()))
+// allows reports whether the limits leave a permit free for a request, complete or not. The
+// concurrency limit counts requests that the upstream can answer. Those that are still sent
+// are limited by a number of their own. So slow uploads do not delay other requests, and
+// the upstream is not flooded if all of them are complete at once.
+func (l *limits) allows(c *counters, whole bool) bool {
+	return !l.atFixed(c) &&
+		(!l.bound || l.hasCapacity(c.awaitingResponse()) && (whole || c.sending.Load() < l.unfinishedLimit()))
 }
 
 // atFixed reports whether a fixed limit is reached. Whoever sets a number means attempts that
@@ -68,6 +72,7 @@ type concurrencyLimiter struct {
 	extra               int64         // admitted above the limit without responses, see trickle
 	extraAt             time.Duration // when the last of these was admitted
 	unreachedSince      time.Duration // since when no request waits; Forever: one does
+	unfinished          int64         // incomplete requests that it does not limit, see unfinishedLimit
 	overload            overload      // while not bound
 	boundCount          uint64        // how often overload bound it
 	awaitsFirstResponse bool          // the first round begins with the first response under the limit
@@ -175,6 +180,14 @@ func (l *concurrencyLimiter) hasCapacity(taken int64) bool {
 	return taken-l.extra < l.wholeLimit()
 }
 
+// half returns half of a limit, rounded up: its share for incomplete requests.
+func half(limit int64) int64 { return (limit + 1) / 2 }
+
+// unfinishedLimit returns how many incomplete requests may be in flight: half of the limit,
+// beside those that were in flight when it began to bind, as long as they are. The upstream
+// has sustained these.
+func (l *concurrencyLimiter) unfinishedLimit() int64 { return l.unfinished + half(l.wholeLimit()) }
+
 // start begins a slow start.
 func (l *concurrencyLimiter) start(now time.Duration, u *latency.Baseline) {
 	*l = concurrencyLimiter{bound: true, starting: true, boundAt: now, unreachedSince: backoff.Forever, boundCount: l.boundCount}
@@ -243,13 +256,18 @@ func (l *concurrencyLimiter) nextEvent() time.Duration {
 }
 
 // trickle admits one more request if there was no response for due, and reports whether it
-// did. Permits may have been lost, or be taken by long polls. If the upstream has stopped,
-// two such requests show it (see silence).
-func (l *concurrencyLimiter) trickle(now, answeredAt, due time.Duration, taken int64) bool {
+// did. Permits may have been lost, or be taken by long polls or slow uploads. If the
+// upstream has stopped, two such requests show it (see silence). awaiting and sending are
+// the complete and incomplete requests in flight.
+func (l *concurrencyLimiter) trickle(now, answeredAt, due time.Duration, awaiting, sending int64) bool {
 	if now < l.trickleAt(answeredAt, due) {
 		return false
 	}
-	l.extra = max(l.extra, taken-l.wholeLimit()) + 1
+	if l.hasCapacity(awaiting) { // an incomplete request waits
+		l.unfinished = max(l.unfinished, sending-half(l.wholeLimit())+1)
+	} else {
+		l.extra = max(l.extra, awaiting-l.wholeLimit()) + 1
+	}
 	l.extraAt = now
 	return true
 }

@@ -243,20 +243,20 @@ func TestTrickle(t *testing.T) {
 	b := newBench(2, 100*time.Millisecond, always(100*time.Millisecond))
 	b.l.start(time.Second, &b.u)
 	due := 300 * time.Millisecond
-	if b.l.trickle(1200*time.Millisecond, 0, due, 2) || b.l.trickle(1400*time.Millisecond, 1300*time.Millisecond, due, 2) {
+	if b.l.trickle(1200*time.Millisecond, 0, due, 2, 0) || b.l.trickle(1400*time.Millisecond, 1300*time.Millisecond, due, 2, 0) {
 		t.Error("lets one through though something was answered lately")
 	}
-	if !b.l.trickle(1600*time.Millisecond, 1300*time.Millisecond, due, 2) || !b.l.hasCapacity(2) {
+	if !b.l.trickle(1600*time.Millisecond, 1300*time.Millisecond, due, 2, 0) || !b.l.hasCapacity(2) {
 		t.Error("lets nothing through in a silence")
 	}
-	if b.l.trickle(1700*time.Millisecond, 0, due, 2) {
+	if b.l.trickle(1700*time.Millisecond, 0, due, 2, 0) {
 		t.Error("lets two through at once")
 	}
 	b.l.recordEnd(1800*time.Millisecond, 1500*time.Millisecond, true, &b.u)
 	if b.l.extra != 0 {
 		t.Error("a response does not end it")
 	}
-	if !b.l.trickle(3*time.Second, 0, due, 700) || !b.l.hasCapacity(700) || b.l.hasCapacity(701) {
+	if !b.l.trickle(3*time.Second, 0, due, 700, 0) || !b.l.hasCapacity(700) || b.l.hasCapacity(701) {
 		t.Error("not one more where the limit was lowered below what is in flight")
 	}
 }

@@ -68,7 +68,7 @@ func (g *Guard) Probe(now time.Duration) (Permit, bool) {
 	if !g.core.breaker.due() || !g.core.breaker.probesSeparately() {
 		return Permit{}, false
 	}
-	return g.core.issuePermit(now, VerdictProbe), true
+	return g.core.issuePermit(now, VerdictProbe, true), true
 }
 
 // ProbePending reports whether the probe p is still the one in flight.

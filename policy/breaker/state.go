@@ -74,7 +74,7 @@ type GuardState struct {
 	SlowStarts         uint64              // how often slow start began
 	Probes             uint64              // permits taken by probes
 	Suspect            bool                // no response for longer than usual while the breaker is closed: few requests pass
-	ConcurrencyLimit   int                 // requests in flight at most; 0 = no limit binds
+	ConcurrencyLimit   int                 // requests in flight at most, see limits.allows; 0 = no limit binds
 	LimitBound         uint64              // how often overload bound the limit
 	InFlight           int                 // permits taken, abandoned ones included
 	Abandoned          int                 // those that no client waits for

@@ -15,6 +15,14 @@ func (d *guardHarness) sending() Permit {
 	return d.g.Sending(p)
 }
 
+// sent records that the request with permit p is sent completely now.
+func (d *guardHarness) sent(p Permit) Permit {
+	d.t.Helper()
+	p, s := d.g.Sent(p, d.now)
+	d.handleSignal(s)
+	return p
+}
+
 // If a request is not sent completely, its client is the reason, not the upstream.
 func TestRequestsThatAreNotSentWholeAreNoEvidence(t *testing.T) {
 	for name, e := range map[string]AttemptEnd{
@@ -45,13 +53,13 @@ func TestARequestCountsFromWhenItIsSentWhole(t *testing.T) {
 	for range 200 {
 		p := d.sending()
 		d.now += 2 * time.Second
-		p = d.g.Sent(p, d.now)
+		p = d.sent(p)
 		d.now += 10 * time.Millisecond
 		d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 200}))
 	}
 	about(t, "usual", d.g.State().MedianLatency, 10*time.Millisecond)
 	for range 5 {
-		d.g.Sent(d.sending(), d.now)
+		d.sent(d.sending())
 	}
 	for end := d.now + 5*time.Second; d.now < end; d.now += 50 * time.Millisecond {
 		d.g.Expire(d.now)
@@ -94,11 +102,11 @@ func TestUnfinishedRequestsAloneAreAdmittedNowAndThen(t *testing.T) {
 		t.Errorf("verdict %d, place %v", v, p)
 	}
 	d.line++
-	if p, v := d.g.Next(d.now, Request{Unfinished: true}); v != VerdictProbe || !p.Probe() { // ...and is the probe
+	if p, v, whole := d.g.Next(d.now, Request{Unfinished: true}); !whole || v != VerdictProbe || !p.Probe() { // ...and is the probe
 		t.Errorf("verdict %d for those who wait", v)
 	}
 	d.line--
-	d.handleSignal(d.g.Release(d.g.Sent(first, d.now), d.now+time.Millisecond, AttemptEnd{Status: 200}))
+	d.handleSignal(d.g.Release(d.sent(first), d.now+time.Millisecond, AttemptEnd{Status: 200}))
 	d.want(SlowStart, OpenedByFailing)
 }
 

@@ -239,20 +239,23 @@ func (d *Queue) drainQueue() {
 	d.setTimer()
 }
 
-// admitQueued admits queued requests for which the Guard has permits, the newest first: it has the most time left. It is called
-// with mu held.
+// admitQueued admits queued requests for which the Guard has permits, the newest first: it has the
+// most time left. It is called with mu held.
 func (d *Queue) admitQueued() {
 	now := d.elapsed()
 	for d.queue.Len() > 0 {
 		next, _ := d.queue.Last()
-		permit, v := d.Guard.Next(now, next.Request)
+		permit, v, whole := d.Guard.Next(now, next.Request)
 		decision, take := Admit, d.queue.Newest
 		switch v {
 		case breaker.VerdictGo:
 		case breaker.VerdictProbe:
-			decision, take = ProbeNow, d.newestComplete
+			decision = ProbeNow
 		default:
 			return
+		}
+		if whole {
+			take = d.newestComplete
 		}
 		if w, ok := take(); ok {
 			w.Permit = permit

@@ -108,7 +108,9 @@ func (ad *Admitter) checkThrottler(now clock.Instant) (asked, pass bool) {
 func (ad *Admitter) NoteSent(a *attempt.Attempt) {
 	if a.Permit.Sending() && a.Progress.Load() == attempt.Sent {
 		q := ad.r.Dest.UpstreamState.Admission
-		a.Permit = q.Guard.Sent(a.Permit, ad.r.Process.Clock.Since(a.SentAt))
+		p, signal := q.Guard.Sent(a.Permit, ad.r.Process.Clock.Since(a.SentAt))
+		a.Permit = p
+		q.HandleSignal(signal)
 	}
 }
 

@@ -1,0 +1,135 @@
+package breaker
+
+import (
+	"testing"
+	"time"
+)
+
+// uploadsInSlowStart returns a guard in slow start, with n incomplete requests in the queue, of which
+// it admits some.
+func uploadsInSlowStart(t *testing.T, n int) *guardHarness {
+	d := inSlowStart(t)
+	for range n {
+		d.queue(Request{Unfinished: true})
+	}
+	return d
+}
+
+// queue takes a permit for r or puts it in the queue.
+func (d *guardHarness) queue(r Request) Verdict {
+	d.t.Helper()
+	p, v := d.g.Acquire(d.now, r)
+	if v <= VerdictProbe {
+		d.out = append(d.out, p)
+	} else {
+		d.waiting = append(d.waiting, r)
+		d.line++
+	}
+	return v
+}
+
+// Slow uploads cannot be answered, so they do not hold the permits of others in slow start.
+func TestSlowUploadsDoNotHoldUpASlowStart(t *testing.T) {
+	d := uploadsInSlowStart(t, 100)
+	uploads, limit := len(d.out), d.g.State().ConcurrencyLimit
+	if uploads == 0 || uploads > limit {
+		t.Fatalf("%d uploads at once, limit %d", uploads, limit)
+	}
+	for i := range limit {
+		if v := d.queue(Request{}); v != VerdictGo {
+			t.Fatalf("verdict %d for complete request %d of %d, with uploads in flight and waiting", v, i, limit)
+		}
+	}
+	if v := d.queue(Request{}); v != VerdictBreakerOpen {
+		t.Fatalf("verdict %d above the limit", v)
+	}
+	d.queue(Request{Unfinished: true}) // the newest
+	d.end(uploads, AttemptEnd{Kind: Unsent})
+	if n := len(d.out) - uploads; n != limit || d.out[len(d.out)-1].Sending() || len(d.waiting) != d.line {
+		t.Errorf("a permit became free, and the complete request did not get it, or %d did", n-limit+1)
+	}
+}
+
+// The bodies of ordinary requests arrive soon, and perhaps at the same moment.
+func TestASlowStartIsNotFloodedByOrdinaryBodies(t *testing.T) {
+	d := uploadsInSlowStart(t, 500)
+	limit := d.g.State().ConcurrencyLimit
+	for range 10 {
+		for i, p := range d.out {
+			d.out[i] = d.sent(p)
+		}
+		if n := len(d.out); n > limit+(limit+1)/2 {
+			t.Fatalf("%d complete requests at once, limit %d", n, limit)
+		}
+	}
+	for range len(d.out) {
+		d.end(0, AttemptEnd{Status: 200})
+	}
+	if len(d.out) == 0 {
+		t.Error("none is admitted after them")
+	}
+}
+
+// Where nothing is answered, slow uploads do not hold up others like them for ever.
+func TestUploadsTrickleBesideSlowOnes(t *testing.T) {
+	d := uploadsInSlowStart(t, 100)
+	d.advance(time.Second) // the slow start reaches its top
+	before := len(d.out)
+	d.advance(3 * time.Second)
+	if n := len(d.out) - before; n < 5 || n > 15 {
+		t.Errorf("%d more uploads within 3 s, want about 10", n)
+	}
+}
+
+// Uploads that were in flight before a limit bound leave room for others.
+func TestUploadsFromBeforeALimitDoNotCount(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 100*time.Millisecond)
+	for range 100 {
+		d.out = append(d.out, d.sending())
+	}
+	d.refuseOnce(0)
+	if v := d.queue(Request{Unfinished: true}); v != VerdictGo {
+		t.Fatalf("verdict %d for another upload", v)
+	}
+	for range 500 {
+		d.queue(Request{Unfinished: true})
+	}
+	for range 100 {
+		d.end(0, AttemptEnd{Kind: Abandoned, Closed: true})
+	}
+	for range 3 {
+		for i, p := range d.out {
+			d.out[i] = d.sent(p)
+		}
+	}
+	for range len(d.out) { // the last uploads from before end here
+		d.end(0, AttemptEnd{Status: 200})
+	}
+	if n, limit := len(d.out), d.g.State().ConcurrencyLimit; n > (limit+1)/2 {
+		t.Errorf("%d uploads at once, limit %d", n, limit)
+	}
+}
+
+// Overload is what the upstream works on, and uploads in flight remain possible.
+func TestALimitBindsWithoutCountingUploads(t *testing.T) {
+	d := newGuardHarness(t, Options{NoBreaker: true})
+	d.serve(15*time.Second, 100, 100*time.Millisecond)
+	for range 100 {
+		d.out = append(d.out, d.sending())
+	}
+	l := &d.g.core.learner
+	if l.observe(&d.g.counters); l.peak > 20 {
+		t.Errorf("a concurrency of %d was seen", l.peak)
+	}
+	if o := l.next(&d.g.counters, time.Second); o.peak > 20 || l.peak > 20 {
+		t.Errorf("a concurrency of %d was seen, then %d", o.peak, l.peak)
+	}
+	for range 500 {
+		d.now += 10 * time.Millisecond
+		d.acquire()
+	}
+	if s := d.g.State(); s.ConcurrencyLimit == 0 || s.ConcurrencyLimit > 80 || d.g.core.limiter.unfinished != 100 {
+		t.Errorf("limit %d, beside %d uploads", s.ConcurrencyLimit, d.g.core.limiter.unfinished)
+	}
+}
