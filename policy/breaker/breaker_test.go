@@ -177,3 +177,29 @@ func TestAnActiveProbeIsNotRepeatedSoon(t *testing.T) {
 		}
 	}
 }
+
+// What opened the breaker, and then what the probe found, says what closes it.
+func TestReason(t *testing.T) {
+	for _, tc := range []struct {
+		state      State
+		why        OpenedBy
+		end        AttemptEnd
+		unanswered bool
+		want       OpenedBy
+	}{
+		{Closed, OpenedByNothing, AttemptEnd{Kind: Refused}, true, OpenedByRefused},
+		{Closed, OpenedByNothing, AttemptEnd{Kind: DialFailed}, true, OpenedByDial},
+		{Closed, OpenedByNothing, AttemptEnd{Kind: Reset}, true, OpenedByStall},
+		{Closed, OpenedByStall, AttemptEnd{Kind: Reset}, false, OpenedByFailing},
+		{SlowStart, OpenedByStall, AttemptEnd{Status: 503}, false, OpenedByFailing},
+		{HalfOpen, OpenedByStall, AttemptEnd{Kind: Refused}, false, OpenedByRefused},
+		{HalfOpen, OpenedByStall, AttemptEnd{Kind: Reset}, false, OpenedByStall},
+		{HalfOpen, OpenedByStall, AttemptEnd{Status: 503}, true, OpenedByFailing},
+		{HalfOpen, OpenedByFailing, AttemptEnd{Kind: Reset}, true, OpenedByFailing},
+	} {
+		g := breaker{state: tc.state, why: tc.why}
+		if got := g.reason(tc.end, tc.unanswered); got != tc.want {
+			t.Errorf("%+v: %v", tc, got)
+		}
+	}
+}

@@ -33,7 +33,7 @@ func (s *silence) judge(now time.Duration, u *latency.Baseline, awaiting int64) 
 
 // responseSeen clears the suspicion after a response.
 func (s *silence) responseSeen(e AttemptEnd) {
-	if e.Kind == Responded && s.suspect.on {
+	if e.Kind == Responded {
 		s.suspect = suspectState{}
 	}
 }

@@ -152,3 +152,14 @@ func TestWhileSuspectEventsAreEnough(t *testing.T) {
 		t.Error("still suspect")
 	}
 }
+
+// A lost connection is no response.
+func TestALossDoesNotEndASuspicion(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*ms)
+	d.silent()
+	d.end(0, AttemptEnd{Kind: Reset})
+	if !d.g.State().Suspect {
+		t.Error("no longer suspect")
+	}
+}

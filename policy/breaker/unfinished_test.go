@@ -3,6 +3,8 @@ package breaker
 import (
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
 // sending takes a permit for a request that is not complete.
@@ -188,5 +190,24 @@ func TestAResponseToAnUnfinishedRequestEndsASilence(t *testing.T) {
 	d.handleSignal(d.g.Expire(d.now))
 	if s := d.g.State(); s.Suspect || s.Breaker != Closed {
 		t.Errorf("%+v", s)
+	}
+}
+
+// Nothing is due for a request that no longer waits.
+func TestAfterTheLastWaitNoEventIsDue(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	for range evidenceVolume {
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
+	}
+	d.advance(time.Second)
+	d.sending()
+	d.g.Acquire(d.now, Request{Unfinished: true})
+	if at := d.g.NextEvent(); at > d.now+failedMax {
+		t.Errorf("the next event is at %v, now it is %v", at, d.now)
+	}
+	d.g.CancelWait(d.now, Request{Unfinished: true})
+	if at := d.g.NextEvent(); at != backoff.Forever {
+		t.Errorf("the next event is at %v, and nobody waits", at)
 	}
 }
