@@ -109,8 +109,8 @@ func adviseRoute(name string, c *Counts, now InForce, seconds float64) Route {
 		r.DryRun = true
 	}
 	l := latencyOf(c)
-	if l.answers < LeastAnswers {
-		r.Notes = append(r.Notes, fmt.Sprintf("too little traffic for advice: %.0f successful responses; at least %d are needed", l.answers, LeastAnswers))
+	if l.answers < leastAnswers {
+		r.Notes = append(r.Notes, fmt.Sprintf("too little traffic for advice: %.0f successful responses; at least %d are needed", l.answers, leastAnswers))
 		return r
 	}
 	r.Enough = true

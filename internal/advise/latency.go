@@ -19,8 +19,8 @@ var tails = []tail{
 	{"p95", 0.95, 200, 2},
 }
 
-// LeastAnswers is the number of responses needed for advice about times.
-const LeastAnswers = 200
+// leastAnswers is the number of responses needed for advice about times.
+const leastAnswers = 200
 
 // latency is how long the responses of an upstream took.
 type latency struct {

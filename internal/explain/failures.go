@@ -23,8 +23,8 @@ type Failure struct {
 	Attempt policy.Attempt
 }
 
-// RetryAfter is the wait that the failure "429 with Retry-After" asks for.
-const RetryAfter = 5 * time.Second
+// retryAfter is the wait that the failure "429 with Retry-After" asks for.
+const retryAfter = 5 * time.Second
 
 // Failures lists the kinds of failures, starting with those that are the safest to retry.
 func Failures() []Failure {
@@ -35,7 +35,7 @@ func Failures() []Failure {
 		{"untrusted_certificate", "the certificate of the upstream cannot be verified", policy.Attempt{Cause: policy.CauseUntrusted}},
 		{"idle_close", "the upstream had closed the pooled connection", policy.Attempt{Cause: policy.CauseIdleClose}},
 		{"status_429", "429 without Retry-After", status(429)},
-		{"status_429_retry_after", "429 with Retry-After: 5", policy.Attempt{Cause: policy.CauseStatus, Status: 429, RetryAfter: RetryAfter, HasRetryAfter: true}},
+		{"status_429_retry_after", "429 with Retry-After: 5", policy.Attempt{Cause: policy.CauseStatus, Status: 429, RetryAfter: retryAfter, HasRetryAfter: true}},
 		{"status_503", "503", status(503)},
 		{"status_529", "529", status(529)},
 		{"status_500", "500", status(500)},

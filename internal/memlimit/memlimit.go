@@ -19,11 +19,11 @@ import (
 	"strings"
 )
 
-// Share is the fraction of the cgroup's limit for the Go runtime. The rest is for memory that the
+// share is the fraction of the cgroup's limit for the Go runtime. The rest is for memory that the
 // runtime does not count, such as socket buffers in the kernel and the binary itself.
-const Share = 0.9
+const share = 0.9
 
-// Apply sets the runtime's soft limit to Share of the cgroup's limit and returns it in bytes. It
+// Apply sets the runtime's soft limit to its share of the cgroup's limit and returns it in bytes. It
 // does nothing and returns 0 if the user set GOMEMLIMIT or there is no limit.
 func Apply(goMemLimit string) int64 {
 	if goMemLimit != "" {
@@ -33,17 +33,17 @@ func Apply(goMemLimit string) int64 {
 	if limit == 0 {
 		return 0
 	}
-	soft := int64(float64(limit) * Share)
+	soft := int64(float64(limit) * share)
 	debug.SetMemoryLimit(soft)
 	return soft
 }
 
-// Soft returns the soft limit in effect, from Apply or GOMEMLIMIT, in bytes, but at most Share of
+// Soft returns the soft limit in effect, from Apply or GOMEMLIMIT, in bytes, but at most that share of
 // the cgroup's limit; 0 without a limit.
 func Soft() int64 {
 	soft := debug.SetMemoryLimit(-1)
 	if limit := Limit("/"); limit > 0 {
-		soft = min(soft, int64(float64(limit)*Share))
+		soft = min(soft, int64(float64(limit)*share))
 	}
 	if soft >= noLimit {
 		return 0

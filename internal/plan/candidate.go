@@ -34,7 +34,7 @@ type Candidate struct {
 // Limits of a plan.
 const (
 	MaxRetries    = 10_000
-	MaxCandidates = 12
+	maxCandidates = 12
 )
 
 // ratio returns the strategy for its closed forms, if it is ratio.
@@ -87,8 +87,8 @@ func Parse(w Wish) ([]Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(specs) > MaxCandidates {
-		return nil, fmt.Errorf("%d strategies, expected at most %d", len(specs), MaxCandidates)
+	if len(specs) > maxCandidates {
+		return nil, fmt.Errorf("%d strategies, expected at most %d", len(specs), maxCandidates)
 	}
 	var errs []error
 	candidates := make([]Candidate, len(specs))

@@ -19,7 +19,7 @@ func (a *app) work(ctx context.Context, signals <-chan os.Signal, served, adminE
 	for {
 		select {
 		case s := <-signals:
-			if IsEnd(s) {
+			if isEnd(s) {
 				return a.end(s.String(), a.drainDelay(), signals, 1, served)
 			}
 			if s == syscall.SIGHUP {
@@ -95,7 +95,7 @@ func (a *app) watchForce(signals <-chan os.Signal, seen int, force func(), done 
 	for {
 		select {
 		case s := <-signals:
-			if !IsEnd(s) {
+			if !isEnd(s) {
 				continue
 			}
 			if seen++; seen > 1 {

@@ -33,8 +33,8 @@ var ErrReported = errors.New("reported already")
 
 var errForce = errors.New("ended by a signal") // by a second one
 
-// IsEnd reports whether a signal ends the process.
-func IsEnd(s os.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGINT }
+// isEnd reports whether a signal ends the process.
+func isEnd(s os.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGINT }
 
 // Run serves until ctx ends or a signal arrives, then drains. If the settings are invalid,
 // the error matches config.ErrInvalid, and config.ProblemsOf returns the problems.

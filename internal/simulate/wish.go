@@ -121,9 +121,9 @@ func Outages() []string { return []string{"stop", "kill", "503", "slow", "none"}
 
 // Limits of a simulation.
 const (
-	MaxRuns    = 12
-	MaxClients = 1_000_000
-	MaxLength  = 24 * time.Hour
+	maxRuns    = 12
+	maxClients = 1_000_000
+	maxLength  = 24 * time.Hour
 )
 
 // Run is one storm to simulate.
@@ -143,8 +143,8 @@ func (w *Wish) Runs() ([]Run, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	if n := len(ways) * len(clientBehaviours); n > MaxRuns {
-		return nil, fmt.Errorf("%d storms to play, expected at most %d", n, MaxRuns)
+	if n := len(ways) * len(clientBehaviours); n > maxRuns {
+		return nil, fmt.Errorf("%d storms to play, expected at most %d", n, maxRuns)
 	}
 	var runs []Run
 	for _, way := range ways {
@@ -291,17 +291,17 @@ func (w *Wish) validate() error {
 		}
 	}
 	need(slices.Contains(Outages(), w.Outage), "--outage: %q is none of %s", w.Outage, strings.Join(Outages(), ", "))
-	need(w.Clients >= 1 && w.Clients <= MaxClients, "--clients: expected 1 to %d", MaxClients)
+	need(w.Clients >= 1 && w.Clients <= maxClients, "--clients: expected 1 to %d", maxClients)
 	need(w.Proxies >= 0 && w.Proxies <= w.Clients, "--proxies: expected 1 to as many as clients")
 	need(w.Free >= 0, "--free: expected a number above 0")
 	for _, d := range []struct {
 		name  string
 		value time.Duration
 	}{{"every", w.Every}, {"patience", w.Patience}, {"base", w.Base}} {
-		need(d.value >= time.Millisecond && d.value <= MaxLength, "--%s: expected 1ms to %v", d.name, MaxLength)
+		need(d.value >= time.Millisecond && d.value <= maxLength, "--%s: expected 1ms to %v", d.name, maxLength)
 	}
 	need(w.Peace >= time.Second && w.Down >= time.Second, "--peace and --down: expected 1s or more")
-	need(w.Length <= MaxLength, "--length: expected at most %v", MaxLength)
+	need(w.Length <= maxLength, "--length: expected at most %v", maxLength)
 	need(w.Length >= w.Peace+w.Down+time.Second, "--length=%v: expected a second more than --peace and --down together", w.Length)
 	return errors.Join(errs...)
 }
