@@ -35,6 +35,7 @@ type drainState struct {
 	active   atomic.Int64 // requests in progress, from their headers to their end
 	lastBusy atomic.Int64 // while draining: when a request last ended, since started
 	idleEnd  atomic.Bool  // idle connections must end
+	cutOff   atomic.Int64 // requests in progress when the drain cut them off
 }
 
 func (d *drainState) begin() {
@@ -104,8 +105,12 @@ func (s *Server) Drain(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			s.drain.cutOff.Store(s.drain.active.Load())
 			s.kill()
 			return ErrDrainTimeout
 		}
 	}
 }
+
+// CutOff returns the number of requests that Drain cut off.
+func (s *Server) CutOff() int { return int(s.drain.cutOff.Load()) }

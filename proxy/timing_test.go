@@ -299,6 +299,9 @@ func TestDrainTimeoutCutsOffWhatIsLeft(t *testing.T) {
 		if err := m.Drain(context.Background()); err != ErrDrainTimeout {
 			t.Errorf("drain: %v, want %v", err, ErrDrainTimeout)
 		}
+		if n := m.CutOff(); n != 1 {
+			t.Errorf("%d requests cut off, want 1", n)
+		}
 		if d := time.Since(began); d != 5*time.Second {
 			t.Errorf("drained after %v, want the drain timeout of 5 s", d)
 		}

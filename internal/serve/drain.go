@@ -78,10 +78,10 @@ func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, see
 	switch {
 	case forced:
 		a.drainedBy = time.Now()
-		a.log.Warn("ended by a second signal; what was in flight was cut off", zap.Duration("duration_seconds", time.Since(began)))
+		a.log.Warn("ended by a second signal; what was in flight was cut off", zap.Int("requests", a.proxy.CutOff()), zap.Duration("duration_seconds", time.Since(began)))
 		return errForce
 	case errors.Is(err, proxy.ErrDrainTimeout):
-		a.log.Warn("not everything ended in time and was cut off", zap.Duration("duration_seconds", time.Since(began)))
+		a.log.Warn("not everything ended in time and was cut off", zap.Int("requests", a.proxy.CutOff()), zap.Duration("duration_seconds", time.Since(began)))
 		return nil // as the setting demands
 	case err != nil:
 		return err
