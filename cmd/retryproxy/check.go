@@ -37,6 +37,9 @@ func runCheck(_ context.Context, c *call) error {
 	} else {
 		effective.Text(c.stdout, text.PaintFor(c.stdout, c.getenv), s, problems, *all)
 	}
+	if !*asJSON { // not with the settings, which may go to a file or nowhere
+		text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
+	}
 	if problems.Err() != nil {
 		return fmt.Errorf("%w %w", errReported, config.ErrInvalid)
 	}

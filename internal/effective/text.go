@@ -12,7 +12,8 @@ import (
 
 // Text writes the settings, route by route, and the problems. For the process and the default route
 // it writes the usual settings and those that were set; for other routes, those that differ from
-// the default route. all means every setting of every route.
+// the default route. all means every setting of every route. Problems are for the caller to write: the
+// errors are needed also where nobody reads the settings.
 func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problems, all bool) {
 	v := Of(s, problems)
 	switch upstream := s.Default.Upstream.String(); {
@@ -43,7 +44,6 @@ func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problem
 	if left > 0 {
 		fmt.Fprintf(w, "%d more have their defaults: retryproxy check --all\n\n", left)
 	}
-	text.Problems(w, p, problems)
 	bad, warnings := len(problems.Errors()), text.Plural(len(problems.Warnings()), "warning")
 	if bad > 0 {
 		fmt.Fprintf(w, "%s: %s, %s\n", p.Red("not valid"), text.Plural(bad, "error"), warnings)
