@@ -119,10 +119,16 @@ func adviseRoute(name string, c *Counts, now InForce, seconds float64) Route {
 	return r
 }
 
+// notFailed are the outcomes of requests that did not fail, or that their clients ended.
+var notFailed = []string{"success", "recovered", "upgraded", "client_gone", "request_broken", "request_timeout", "refused"}
+
 // retriesOf returns the comparison for real retries, or for those of a dry run.
 func retriesOf(c *Counts, now InForce) Retries {
 	made := sum(c.Retries, "") - c.Retries["idle_close"]
-	r := Retries{Made: int64(made), Recovered: int64(c.Outcomes["recovered"]), GaveUp: int64(sum(c.Outcomes, "gave_up_"))}
+	r := Retries{Made: int64(made), Recovered: int64(c.Outcomes["recovered"]), GaveUp: int64(c.Requests())}
+	for _, o := range notFailed {
+		r.GaveUp -= int64(c.Outcomes[o])
+	}
 	if first := c.Attempts - made - c.Hedges; first > 0 {
 		r.Load = made / first
 	}

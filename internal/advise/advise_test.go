@@ -394,7 +394,7 @@ func TestTheTextFitsItsScreen(t *testing.T) {
 	report.Text(&plain, plot.Screen{Width: 60})
 	report.Text(&coloured, plot.Screen{Width: 60, Color: true})
 	for _, want := range []string{
-		"route default: 10200 requests, 10200 attempts, 0 of them failed, since the start 1h0m0s ago\n",
+		"route default: 10200 requests, 10200 attempts, 0 of them failed, since the start 1h ago\n",
 		"  100 retries recovered 80 requests (0.78 %): +0.99 % load;\n  0 requests still failed\n",
 		"  SETTING                           NOW          PROPOSED\n",
 		"  RETRYPROXY_ATTEMPT_TIMEOUT        10s          500ms\n    p99.9: 99.9 % of the responses come within 500ms\n",
@@ -414,5 +414,30 @@ func TestTheTextFitsItsScreen(t *testing.T) {
 	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(coloured.String(), "\x1b[32m  RETRYPROXY_ATTEMPT_TIMEOUT") ||
 		strings.Contains(coloured.String(), "\x1b[32m  RETRYPROXY_BACKOFF  ") || !strings.Contains(coloured.String(), "\x1b[1mroute default\x1b[0m") {
 		t.Errorf("colours:\n%q", coloured.String())
+	}
+}
+
+// top counts these as failed too.
+func TestARequestWhoseResponseBrokeFailed(t *testing.T) {
+	c := good(map[float64]float64{0.1: 10_000})
+	c.Outcomes["success"] -= 8
+	c.Outcomes["gave_up_retries_exhausted"], c.Outcomes["response_broken"], c.Outcomes["fail_fast"], c.Outcomes["client_gone"], c.Outcomes["refused"] = 3, 1, 2, 1, 1
+	if n := advise(t, c, outbound(), 0).Retries.GaveUp; n != 6 {
+		t.Errorf("%d failed, expected 6", n)
+	}
+}
+
+func TestAReasonFitsItsProposal(t *testing.T) {
+	c := good(map[float64]float64{0.1: 10_000})
+	c.Retries["status_503"] = 1300
+	why := map[string]string{}
+	for _, p := range advise(t, c, outbound(), 0).Proposals {
+		why[strings.TrimPrefix(p.Setting, "RETRYPROXY_")] = p.Why
+	}
+	if w := why["BUDGET_RATIO"]; strings.Contains(w, "is enough") || !strings.Contains(w, "13 % of the requests; with this ratio an upstream that is down gets at most 1.2 times") {
+		t.Error(w)
+	}
+	if w := why["BACKOFF_MAX"]; !strings.Contains(w, "a third of 1.5s, the request timeout without the time in the queue") {
+		t.Error(w)
 	}
 }

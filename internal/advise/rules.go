@@ -140,8 +140,11 @@ func (a *adviser) budget() {
 			break
 		}
 	}
-	a.propose("BUDGET_RATIO", number(ratio), "retries are %s of the requests; twice that is enough for ordinary failures, and an upstream that is down gets at most %s times its load",
-		percent(a.failing), number(1+ratio))
+	why := "twice that is enough for ordinary failures, and"
+	if 2*a.failing > ratio {
+		why = "with this ratio"
+	}
+	a.propose("BUDGET_RATIO", number(ratio), "retries are %s of the requests; %s an upstream that is down gets at most %s times its load", percent(a.failing), why, number(1+ratio))
 	if 2*a.failing > ratio {
 		a.note("%s of the requests need a retry: that is more than retries should hide, and a larger budget would make an outage worse", percent(a.failing))
 	}
@@ -177,11 +180,14 @@ func (a *adviser) backoff() {
 	}
 	a.propose("BACKOFF", "full-jitter", "the least load from clients that failed together")
 	a.propose("BACKOFF_BASE", config.DurationText(a.base), "the median latency, limited to %s to %s: before that, the cause of the failure is probably still there", config.DurationText(leastWait), config.DurationText(mostWait))
-	longest := mostMax
+	longest, of := mostMax, "the request timeout"
+	if a.attempt > 0 && a.now.QueueTimeout > 0 {
+		of = config.DurationText(a.request) + ", the request timeout without the time in the queue"
+	}
 	if a.request > 0 {
 		longest = max(a.base, min(mostMax, roundDown(a.request/slowAttempts)))
 	}
-	a.propose("BACKOFF_MAX", config.DurationText(longest), "a third of the request timeout: a longer wait leaves no time for the attempt")
+	a.propose("BACKOFF_MAX", config.DurationText(longest), "a third of %s: a longer wait leaves no time for the attempt", of)
 	if a.mostly429() {
 		a.propose("BACKOFF_THROTTLED_BASE", config.DurationText(max(a.base, min(mostWait, longest))), "most retries are for 429, which asks clients to slow down; a Retry-After is respected in any case")
 	}

@@ -46,7 +46,7 @@ func (p *printer) wrap(indent int, words string) {
 }
 
 func (p *printer) route(r *Route, all *Report) {
-	p.printf("%s: %s%d requests, %d attempts, %d of them failed, %s\n", p.Bold("route "+r.Name), dryRun(r), r.Requests, r.Attempts, r.Failed, all.time())
+	p.printf("%s: %s%s, %s, %d of them failed, %s\n", p.Bold("route "+r.Name), dryRun(r), text.Plural(int(r.Requests), "request"), text.Plural(int(r.Attempts), "attempt"), r.Failed, all.time())
 	p.printf("  ")
 	p.wrap(2, r.Retries.text(r))
 	if len(r.Proposals) > 0 {
@@ -65,9 +65,9 @@ func (r *Report) time() string {
 	}
 	d := time.Duration(r.Seconds * float64(time.Second)).Round(time.Second)
 	if r.Since == "start" {
-		return fmt.Sprintf("since the start %v ago", d)
+		return "since the start " + text.Span(d) + " ago"
 	}
-	return fmt.Sprintf("in %v", d)
+	return "in " + text.Span(d)
 }
 
 func (t Retries) text(r *Route) string {

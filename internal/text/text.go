@@ -51,12 +51,12 @@ func Columns(w io.Writer, rows [][]string, names bool) {
 	_ = t.Flush() // errors of the writer are ignored
 }
 
-// Wrap breaks text at spaces into lines of at most width characters. A longer word is a line of its
+// Wrap breaks text at spaces, but not before a percent sign, into lines of at most width characters. A longer word is a line of its
 // own. There is at least one line.
 func Wrap(text string, width int) []string {
 	line, used := "", 0
 	var lines []string
-	for i, word := range strings.Fields(text) {
+	for i, word := range words(text) {
 		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
@@ -69,6 +69,18 @@ func Wrap(text string, width int) []string {
 		}
 	}
 	return append(lines, line)
+}
+
+// words returns the words of a text. A percent sign belongs to the number before it.
+func words(text string) (all []string) {
+	for _, word := range strings.Fields(text) {
+		if last := len(all) - 1; last >= 0 && word[0] == '%' {
+			all[last] += " " + word
+			continue
+		}
+		all = append(all, word)
+	}
+	return all
 }
 
 // Paragraph breaks text like Wrap into lines that end at column width. The first one begins at column

@@ -52,3 +52,9 @@ func TestWrap(t *testing.T) {
 		}
 	}
 }
+
+func TestAPercentSignStaysWithItsNumber(t *testing.T) {
+	if got := strings.Join(Wrap("adds 100 % load", 8), "|"); got != "adds|100 %|load" {
+		t.Error(got)
+	}
+}
