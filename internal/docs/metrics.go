@@ -95,9 +95,22 @@ func refusals(b *strings.Builder) {
 
 func kinds(b *strings.Builder) {
 	b.WriteString("## kind\n\nWhy a connection to the upstream failed: the label of `retryproxy_upstream_dial_errors_total`.\n\n")
-	var names []string
 	for i := range upstream.NumDialKinds {
-		names = append(names, code(upstream.DialKind(i).String()))
+		paragraph(b, "- ", code(upstream.DialKind(i).String())+": "+dialKinds[i])
 	}
-	paragraph(b, "", strings.Join(names, ", ")+".")
+	b.WriteString("\n## by\n\nWhat opened a circuit breaker: the label of `retryproxy_breaker_opened_total`.\n\n")
+	for by := breaker.OpenedByRefused; by <= breaker.OpenedByLost; by++ {
+		paragraph(b, "- ", code(by.String())+": "+by.Explain())
+	}
+}
+
+var dialKinds = [upstream.NumDialKinds]string{
+	upstream.KindOther:         "None of the others, for example no permission on a unix socket.",
+	upstream.KindRefused:       "Nothing accepted the connection, or it was reset just after that.",
+	upstream.KindTimeout:       "The time to connect was over, or that of the request.",
+	upstream.KindDNS:           "The name could not be resolved, or not in time.",
+	upstream.KindUnreachable:   "There is no way to the address, or no local address for it.",
+	upstream.KindTLS:           "The TLS handshake failed: certificate, name or protocol, or it was cut off.",
+	upstream.KindCanceled:      "Nobody needed the connection any more. This says nothing about the upstream.",
+	upstream.KindNoDescriptors: "This process or machine had no file descriptor left. This says nothing about the upstream.",
 }

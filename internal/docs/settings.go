@@ -38,8 +38,9 @@ configuration file.
   ` + "`BREAKER`, `QUEUE_MAX`, `CONCURRENCY_LIMIT`, `CLIENT_THROTTLING`, `HEALTH_PATH`, `DRY_RUN`" + ` and
   ` + "`FAULT_INJECTION`" + `. Otherwise each group of equal routes has its own.
 - **Empty** means not set.
-- **Durations** have a unit: ` + "`250ms`" + `, ` + "`10s`" + `, ` + "`2m`" + `. **Sizes** may have one: ` + "`64KiB`" + `, ` + "`1MiB`" + `; without
-  it they are bytes.
+- **Durations** have a unit: ` + "`250ms`" + `, ` + "`10s`" + `, ` + "`2m`" + `. **Sizes** may have one: ` + "`64KiB`" + `, ` + "`1MiB`" + `, or
+  ` + "`1MB`" + ` for a million bytes; without it they are bytes. **Booleans** are true or false; ` + "`1`" + ` and
+  ` + "`0`" + ` mean the same.
 - **Unknown names** that begin with ` + "`RETRYPROXY_`" + ` stop the start.
   The variables that Kubernetes adds for a Service called retryproxy are recognised and ignored.
 - **File.** ` + "`RETRYPROXY_CONFIG_FILE`" + ` names a file with more settings, as YAML or as lines; see
