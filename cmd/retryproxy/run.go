@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/retryproxy/retryproxy/internal/companion"
 	"github.com/retryproxy/retryproxy/internal/config"
@@ -192,7 +193,7 @@ func (c *call) parse(f *flag.FlagSet, max int) (rest []string, err error) {
 	args := c.args
 	for {
 		if err := f.Parse(args); err != nil {
-			return nil, c.usage(f, err)
+			return nil, c.usage(f, withUnit(f, err))
 		}
 		if f.NArg() == 0 {
 			break
@@ -203,6 +204,20 @@ func (c *call) parse(f *flag.FlagSet, max int) (rest []string, err error) {
 		return nil, c.usage(f, fmt.Errorf("unexpected argument %q", rest[max]))
 	}
 	return rest, nil
+}
+
+// withUnit adds to an error of a duration, such as 10, what was expected.
+func withUnit(f *flag.FlagSet, err error) error {
+	_, after, _ := strings.Cut(err.Error(), " for flag -")
+	name, _, _ := strings.Cut(after, ":")
+	if given := f.Lookup(name); given != nil {
+		if getter, is := given.Value.(flag.Getter); is {
+			if _, is := getter.Get().(time.Duration); is {
+				return fmt.Errorf("--%s: expected a duration such as 10s", name)
+			}
+		}
+	}
+	return err
 }
 
 // usage prints the command's usage to standard output if that was requested, otherwise the error

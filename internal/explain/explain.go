@@ -70,6 +70,10 @@ func RequestHead(method, target string, headers []string, whole bool) ([]byte, e
 			target = before + target
 		}
 	}
+	target, _, _ = strings.Cut(target, "#") // clients do not send it
+	if !strings.HasPrefix(target, "/") && target != "*" && method != "CONNECT" && !strings.Contains(target, "://") {
+		return nil, errors.New("expected a URL or a path that begins with /")
+	}
 	for _, field := range headers {
 		if name, value, _ := strings.Cut(field, ":"); strings.EqualFold(name, "Host") {
 			host = strings.TrimSpace(value)

@@ -3,6 +3,7 @@ package top
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,7 +30,12 @@ func (s Screen) Draw(body string) error { return s.draw(s.Out, body, Size{}) }
 // Look requests the state as JSON.
 func Look(ctx context.Context, ask adminclient.Ask) (string, error) {
 	status, body, err := ask(ctx, http.MethodGet, "/page/state.json", "")
-	if err == nil && status != http.StatusOK {
+	var now page.Snapshot
+	switch {
+	case err != nil:
+	case status == http.StatusNotFound, strings.HasPrefix(body, "<"), status == http.StatusOK && (json.Unmarshal([]byte(body), &now) != nil || now.State.Version == ""):
+		err = errors.New("the address is not that of the admin listener of a retryproxy (--address, or RETRYPROXY_ADMIN_LISTEN)")
+	case status != http.StatusOK:
 		err = fmt.Errorf("the response was %d: %s", status, body)
 	}
 	return body, err

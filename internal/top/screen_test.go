@@ -46,3 +46,12 @@ func TestALineIsErasedBeforeItIsWritten(t *testing.T) {
 		t.Errorf("%q, expected %q", out.String(), want)
 	}
 }
+
+func TestAnotherServerIsNotARetryproxy(t *testing.T) {
+	for body, status := range map[string]int{"<html>": 200, "not found": 404, "{}": 200, "<h1>Bad Gateway</h1>": 502, "text": 200} {
+		_, err := Look(context.Background(), func(context.Context, string, string, string) (int, string, error) { return status, body, nil })
+		if err == nil || !strings.Contains(err.Error(), "not that of the admin listener of a retryproxy") || strings.Contains(err.Error(), body) {
+			t.Errorf("%d %s: %v", status, body, err)
+		}
+	}
+}
