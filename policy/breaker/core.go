@@ -44,7 +44,7 @@ func (g *core) verdict(now time.Duration, head, whole bool) Verdict {
 		return g.breaker.verdict(now, whole)
 	}
 	if g.silence.suspect.on {
-		if first && g.silence.suspect.mayAdmit(now) && !g.limiter.atFixed(g.counters) {
+		if first && g.silence.suspect.mayAdmit(now) && !g.limiter.atFixed(g.counters, whole) {
 			return VerdictGo
 		}
 		if g.options.NoBreaker {

@@ -15,7 +15,7 @@ import (
 //   - while the breaker is not closed, only a probe or an incomplete request is admitted;
 //   - there is one probe at a time; another one follows only if the last one ended, was lost, was
 //     given up, or has hung for leastHang;
-//   - only a probe exceeds a fixed limit;
+//   - only a probe exceeds a fixed limit, and incomplete requests take at most half of it;
 //   - while suspect, at most one request passes every 100 ms;
 //   - a waiting request gets a signal when it can be admitted, or an event is due;
 //   - with ActiveProbe no attempt becomes the probe, and an event is due for one;
@@ -147,6 +147,9 @@ func (w *fuzzed) taken(p Permit, v Verdict, before State) {
 	}
 	if v == VerdictGo && w.fixed > 0 && state.InFlight-state.Abandoned > w.fixed {
 		w.t.Fatalf("%d in flight, limit %d", state.InFlight, w.fixed)
+	}
+	if n := w.g.counters.sending.Load(); w.fixed > 0 && v == VerdictGo && state.Breaker == Closed && p.Sending() && n > half(int64(w.fixed)) {
+		w.t.Fatalf("%d incomplete in flight, limit %d", n, w.fixed)
 	}
 	if p.Probe() != (v == VerdictProbe) {
 		w.t.Fatalf("verdict %d with a place whose Probe is %v", v, p.Probe())

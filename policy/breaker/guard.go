@@ -18,7 +18,7 @@ type ConcurrencyLimitMode uint8
 // The modes of a limit, a closed set.
 const (
 	ConcurrencyLimitAdaptive ConcurrencyLimitMode = iota // no limit until there is evidence of overload; then what the upstream sustains
-	ConcurrencyLimitFixed                                // Options.FixedLimit, always; only a probe may exceed it by one
+	ConcurrencyLimitFixed                                // Options.FixedLimit, always; only a probe may exceed it by one, and incomplete requests take at most half
 	ConcurrencyLimitOff                                  // no limit; after an outage the breaker still closes step by step
 )
 
@@ -147,7 +147,7 @@ func (g *Guard) acquire(now time.Duration, r Request) (Permit, Verdict) {
 	g.core.refreshIfDue(now)
 	g.core.expire(now)
 	v := g.core.verdict(now, false, !r.Unfinished)
-	if v == VerdictSuspect && g.core.silence.admitsTrial(now, &g.core.baseline, r) && !g.core.limiter.atFixed(&g.counters) {
+	if v == VerdictSuspect && g.core.silence.admitsTrial(now, &g.core.baseline, r) && !g.core.limiter.atFixed(&g.counters, true) {
 		v, g.core.silence.suspect.trialUsed = VerdictGo, true
 	}
 	if v == VerdictGo {

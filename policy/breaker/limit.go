@@ -25,22 +25,26 @@ func (l *limits) limited() bool {
 // are limited by a number of their own. So slow uploads do not delay other requests, and
 // the upstream is not flooded if all of them are complete at once.
 func (l *limits) allows(c *counters, whole bool) bool {
-	return !l.atFixed(c) &&
+	return !l.atFixed(c, whole) &&
 		(!l.bound || l.hasCapacity(c.awaitingResponse()) && (whole || c.sending.Load() < l.unfinishedLimit()))
 }
 
 // atFixed reports whether a fixed limit is reached. Whoever sets a number means attempts that
 // somebody waits for, as other proxies count them, and the circuit breaker protects an
 // upstream that stopped. Without one only the limit does, so abandoned attempts count then.
-// See docs/decisions/0036-fixed-limit.md.
-func (l *limits) atFixed(c *counters) bool {
-	if l.options.ConcurrencyLimit != ConcurrencyLimitFixed {
+// Incomplete requests take at most half of it, so that slow uploads cannot hold all
+// permits. See docs/decisions/0036-fixed-limit.md.
+func (l *limits) atFixed(c *counters, whole bool) bool {
+	limit := int64(l.options.FixedLimit)
+	switch {
+	case l.options.ConcurrencyLimit != ConcurrencyLimitFixed:
 		return false
+	case !whole && c.sending.Load() >= half(limit):
+		return true
+	case l.options.NoBreaker:
+		return c.inFlight() >= limit
 	}
-	if l.options.NoBreaker {
-		return c.inFlight() >= int64(l.options.FixedLimit)
-	}
-	return c.awaited() >= int64(l.options.FixedLimit)
+	return c.awaited() >= limit
 }
 
 // mayBind reports whether evidence of overload can make a limit bind.

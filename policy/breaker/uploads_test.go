@@ -133,3 +133,58 @@ func TestALimitBindsWithoutCountingUploads(t *testing.T) {
 		t.Errorf("limit %d, beside %d uploads", s.ConcurrencyLimit, d.g.core.limiter.unfinished)
 	}
 }
+
+// Uploads take at most half of a fixed limit, rounded up. The limit counts all requests in flight.
+func TestUploadsTakeHalfOfAFixedLimit(t *testing.T) {
+	for limit, share := range map[int]int{1: 1, 2: 1, 5: 3, 10: 5} {
+		for _, o := range []Options{{}, {NoBreaker: true}} {
+			o.ConcurrencyLimit, o.FixedLimit = ConcurrencyLimitFixed, limit
+			d := newGuardHarness(t, o)
+			for range 2 * limit {
+				d.queue(Request{Unfinished: true})
+			}
+			if n := len(d.out); n != share {
+				t.Fatalf("%d uploads in flight, limit %d", n, limit)
+			}
+			for range 2 * limit {
+				d.queue(Request{})
+			}
+			if n := len(d.out); n != limit {
+				t.Fatalf("%d requests in flight, limit %d", n, limit)
+			}
+			d.out[0] = d.sent(d.out[0])
+			if n := len(d.out); n != limit {
+				t.Fatalf("%d requests in flight, limit %d, when an upload is complete", n, limit)
+			}
+			d.queue(Request{Unfinished: true}) // the newest
+			d.end(0, AttemptEnd{Status: 200})
+			if n := len(d.out); n != limit || !d.out[n-1].Sending() {
+				t.Errorf("%d requests in flight, limit %d, and the upload is not among them", n, limit)
+			}
+		}
+	}
+}
+
+// While no response comes, one request passes now and then. It is no upload beyond their share.
+func TestUploadsKeepToTheirShareInDoubt(t *testing.T) {
+	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 40})
+	d.serve(15*time.Second, 100, 10*time.Millisecond)
+	for range 25 {
+		d.queue(Request{Unfinished: true})
+	}
+	for range 5 {
+		d.acquire()
+	}
+	for end := d.now + 5*time.Second; !d.g.State().Suspect; d.advance(10 * time.Millisecond) {
+		if d.now > end {
+			t.Fatal("never in doubt")
+		}
+		d.handleSignal(d.g.Expire(d.now))
+	}
+	d.queue(Request{})
+	d.queue(Request{Unfinished: true}) // the newest
+	d.advance(suspectInterval(&d.g.core.baseline))
+	if n := len(d.out); n != 26 || d.out[n-1].Sending() {
+		t.Errorf("%d in flight, want 26, and the last complete", n)
+	}
+}
