@@ -129,6 +129,29 @@ func TestTheScriptSettlesAsTheBucketsDo(t *testing.T) {
 	}
 }
 
+// A learnt limit that leaves nothing lets one attempt through after a while, and is forgotten with the
+// next one if no response confirms it.
+func TestALearntLimitIsProbedInTheEngine(t *testing.T) {
+	p := joined(t, enginetest.Start(t))
+	const probe = time.Second
+	ask := ratelimit.Account{Probe: probe, Wants: true}
+	var client ratelimit.Buckets
+	client.Import(0, p.tell(8, ask))
+	p.tell(8, ratelimit.Account{Probe: probe, Learnt: []ratelimit.Observation{{
+		Reading: ratelimit.Reading{Row: 3, Kind: ratelimit.Requests, Model: ratelimit.Windowed, Limit: 1, Reset: 31 * 24 * time.Hour},
+		Stamp:   client.Granted(0),
+	}}})
+	if p.tell(8, ask).Granted {
+		t.Fatal("nothing is left, and an attempt is granted")
+	}
+	for n, left := range []int{1, 0} {
+		time.Sleep(probe)
+		if b := p.tell(8, ask); !b.Granted || len(b.Buckets) != left {
+			t.Errorf("probe %d: %+v", n, b)
+		}
+	}
+}
+
 // All processes together get no more than a configured limit has.
 func TestAnAccountIsThatOfAll(t *testing.T) {
 	s := enginetest.Start(t)

@@ -9,7 +9,8 @@ import "github.com/redis/go-redis/v9"
 //
 //	KEYS[1] who is first and when it asked last, then a line for each rate limit
 //	ARGV    the process, attempts, input and output used, input and output used beyond the expected cost, configured limit and rate,
-//	        1 if an attempt is wanted, its input and output, the number of observations, then for each
+//	        1 if an attempt is wanted, its input and output, the number of observations, microseconds without an attempt after which
+//	        one is sent all the same (0: never), then for each
 //	        row, kind, model, limit, remaining, microseconds until the reset, level at sending ('' if unknown), order, 1 if rejected, microseconds since sending
 //
 // It returns 1 if the attempt is granted, the microseconds until the next request, the order of the
@@ -62,6 +63,9 @@ local function ready(b, cost)
   if b.level > b.limit / 2 or cost == 0 then return now end
   return math.max(now, b.free)
 end
+local probe = tonumber(ARGV[13])
+local function probeat(b) if b.row == 255 or probe == 0 then return math.huge end return b.taken + probe end
+local function outdated(b, cost) return now >= probeat(b) and b.seen < b.taken and ready(b, cost) > now end
 local function take(b, cost)
   if b.model == 1 then
     if b.ends == 0 then b.ends = now + math.max(b.length, 1000000) end
@@ -109,7 +113,7 @@ for _, b in ipairs(all) do
   if n > 0 then take(b, n) elseif n < 0 then add(b, -n) end
   if b.row == 255 then add(b, -(ARGV[5] + ARGV[6])) end
 end
-for i = 13, 12 + 10 * ARGV[12], 10 do
+for i = 14, 13 + 10 * ARGV[12], 10 do
   local row, limit, remaining, reset = tonumber(ARGV[i]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
   local kind, model, level, order = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7])
   local b
@@ -124,6 +128,7 @@ for i = 13, 12 + 10 * ARGV[12], 10 do
     end
     learnreset(b, remaining, reset, tonumber(ARGV[i + 9]), order)
     if ARGV[i + 8] == '1' then
+      b.seen = math.max(b.seen, order)
       move(b, math.min(0, remaining - b.level))
     elseif order >= b.seen then
       b.seen = order
@@ -143,13 +148,16 @@ local granted, wait = 0, 0
 if ARGV[9] == '1' then
   local input, output = tonumber(ARGV[10]), tonumber(ARGV[11])
   local at = now
-  for _, b in ipairs(all) do at = math.max(at, ready(b, of(b, 1, input, output))) end
+  for _, b in ipairs(all) do at = math.max(at, math.min(ready(b, of(b, 1, input, output)), probeat(b))) end
   if first ~= '-' and first ~= ARGV[1] and firstat <= now and now - firstat < 150000 then
     wait = math.min(math.max(at - now, 5000), 20000)
   elseif at <= now then
     granted = 1
     first = '-'
-    for _, b in ipairs(all) do take(b, of(b, 1, input, output)) end
+    for i = #all, 1, -1 do
+      local b, cost = all[i], of(all[i], 1, input, output)
+      if outdated(b, cost) then table.remove(all, i) else take(b, cost) end
+    end
   else
     first, firstat = ARGV[1], now
     wait = math.min(at - now, 50000)

@@ -162,6 +162,9 @@ func rateLimit(r *Route) admission.RateLimit {
 		Rate: r.RateLimit.Rate, Learn: r.RateLimit.Auto, Tokens: r.TokenLimit, Wait: r.RateLimitWait,
 		Header: r.RateLimitKey.Header(), Model: r.RateLimitKey.Model(),
 	}
+	if q.Learn {
+		q.Probe = r.RateLimitPauseMax
+	}
 	switch {
 	case r.RateLimitKey.Route():
 		q.Kind = admission.RateLimitRoute

@@ -205,7 +205,7 @@ func TestRateLimitKeys(t *testing.T) {
 func TestLimitsOfTokens(t *testing.T) {
 	r := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT=auto", "RATE_LIMIT_KEY=header:Authorization,json:model", "TOKEN_LIMIT=200000/m", "RATE_LIMIT_PAUSE_KEY=json:model",
 		"ROUTES=b", "ROUTE_B_MODEL=gpt-4o,o3", "ROUTE_B_RATE_LIMIT=off", "ROUTE_B_TOKEN_LIMIT=off")
-	want := admission.RateLimit{Learn: true, Tokens: ratelimit.TokenRate{Tokens: 200000, Per: time.Minute}, Wait: time.Second, Kind: admission.RateLimitValue, Header: "Authorization", Model: true}
+	want := admission.RateLimit{Learn: true, Probe: time.Minute, Tokens: ratelimit.TokenRate{Tokens: 200000, Per: time.Minute}, Wait: time.Second, Kind: admission.RateLimitValue, Header: "Authorization", Model: true}
 	if got := r.Default.RateLimit; got != want || !r.Default.CountTokens || !r.Default.RateLimitPause.Model {
 		t.Errorf("%+v, pauses %+v, counts %v", got, r.Default.RateLimitPause, r.Default.CountTokens)
 	}

@@ -243,6 +243,7 @@ func TestContradictions(t *testing.T) {
 			"warning: RETRYPROXY_ROUTE_C_FAULT_INJECTION=\"reset:2%\": injects faults into attempts on route c;"}},
 		{"RATE_LIMIT_PAUSE_MAX=5s", []string{"warning: RETRYPROXY_RATE_LIMIT_PAUSE_MAX=\"5s\": has no effect: RETRYPROXY_RATE_LIMIT_PAUSE_KEY=none lets"}},
 		{"RATE_LIMIT_PAUSE_MAX=5s RATE_LIMIT_PAUSE_KEY=route", nil},
+		{"RATE_LIMIT_PAUSE_MAX=5s RATE_LIMIT=auto", nil},
 		{"RATE_LIMIT_PAUSE_MAX=5s ROUTES=a ROUTE_A_PATH=/a ROUTE_A_RATE_LIMIT_PAUSE_KEY=header:X-Key", nil},
 		{"RATE_LIMIT_KEY=route", []string{"warning: RETRYPROXY_RATE_LIMIT_KEY=\"route\": has no effect: RETRYPROXY_RATE_LIMIT=off limits nothing"}},
 		{"RATE_LIMIT_KEY=upstream", nil},

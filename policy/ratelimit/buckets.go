@@ -105,6 +105,7 @@ type bucket struct {
 	corrected float64 // sum of all corrections of level
 	seen      uint64  // order of the newest attempt with a response
 	taken     uint64  // order of the newest attempt sent
+	takenAt   time.Duration
 }
 
 // Buckets holds the rate limits of one key, learned from headers (Learn) or set (Limit). Each
@@ -120,8 +121,12 @@ type bucket struct {
 // origin for all calls. Without a rate limit everything may be sent. The zero value is ready to
 // use.
 type Buckets struct {
-	all  [MaxBuckets]bucket
-	n    int
+	all [MaxBuckets]bucket
+	n   int
+	// Probe is after how long without an attempt one is sent, whatever learned limits say: only its
+	// response can correct them. 0: never.
+	Probe time.Duration
+
 	sent [NumKinds]float64 // costs of all attempts so far
 	seen float64           // mean output of attempts, for requests without a maximum
 
@@ -241,7 +246,7 @@ func (q *Buckets) Next(now time.Duration, c Cost) time.Duration {
 	at := now
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
-		at = max(at, b.ready(now, c.of(b.kind)))
+		at = max(at, min(b.ready(now, c.of(b.kind)), q.probeAt(b)))
 	}
 	return at
 }
@@ -250,8 +255,9 @@ func (q *Buckets) Next(now time.Duration, c Cost) time.Duration {
 func (q *Buckets) Ready(now time.Duration, c Cost) bool { return q.Next(now, c) <= now }
 
 // Take counts an attempt that is sent now, whether it is Ready or not. The Stamp is for its
-// response.
+// response. A learned limit that was probed in vain is forgotten.
 func (q *Buckets) Take(now time.Duration, c Cost) Stamp {
+	q.forget(now, c)
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
 		b.take(now, c.of(b.kind))
@@ -268,7 +274,7 @@ func (q *Buckets) stamp(now time.Duration) Stamp {
 	q.orderAt = now
 	s := Stamp{order: q.order, at: now, sent: q.sent, n: uint8(q.n)}
 	for i := range q.all[:q.n] {
-		q.all[i].taken = q.order
+		q.all[i].taken, q.all[i].takenAt = q.order, now
 		s.rows[i], s.level[i] = q.all[i].row, q.all[i].level-q.all[i].corrected
 	}
 	return s
@@ -326,6 +332,7 @@ func (q *Buckets) Learn(now time.Duration, s *Stamp, r Reading, rejected bool) {
 	}
 	b.learnReset(now, s, &r)
 	if rejected { // the level at which it was sent was too high
+		b.seen = max(b.seen, s.order)
 		b.move(min(0, r.Remaining-b.level))
 		return
 	}
@@ -356,7 +363,7 @@ func (q *Buckets) begin(now time.Duration, s *Stamp, r *Reading) {
 	since := max(0, q.sent[r.Kind]-s.sent[r.Kind])
 	b := &q.all[q.n]
 	q.n++
-	*b = bucket{row: r.Row, kind: r.Kind, model: r.Model, limit: r.Limit, level: max(0, r.Remaining-since), at: now, seen: s.order, taken: q.order, rateSince: now}
+	*b = bucket{row: r.Row, kind: r.Kind, model: r.Model, limit: r.Limit, level: max(0, r.Remaining-since), at: now, seen: s.order, taken: q.order, takenAt: now, rateSince: now}
 	b.learnReset(now, s, r)
 }
 
@@ -431,7 +438,11 @@ func (q *Buckets) Wait(now time.Duration, c Cost, attempts int) time.Duration {
 		if b.kind == Requests {
 			cost = float64(attempts)
 		}
-		at = max(at, b.forecast(now, cost))
+		ready := b.forecast(now, cost)
+		if attempts == 1 {
+			ready = min(ready, max(now, q.probeAt(b)))
+		}
+		at = max(at, ready)
 	}
 	return at - now
 }

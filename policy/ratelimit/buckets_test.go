@@ -259,3 +259,45 @@ func TestNoMoreIsGivenBackThanWasTaken(t *testing.T) {
 		}
 	}
 }
+
+// exhausted is a limit of which nothing is left for a month.
+var exhausted = Reading{Row: 1, Kind: Requests, Model: Windowed, Limit: 1, Remaining: 0, Reset: 31 * 24 * time.Hour}
+
+// Whatever a response says, an attempt is sent once in Probe.
+func TestALearnedLimitIsProbed(t *testing.T) {
+	for name, said := range map[string]Reading{
+		"windowed":  exhausted,
+		"refilling": {Row: 1, Kind: Tokens, Model: Refilling, Limit: 1, Remaining: 0, Reset: 31 * 24 * time.Hour},
+	} {
+		q := Buckets{Probe: time.Minute}
+		s := q.Take(time.Second, Cost{Output: 5})
+		q.Learn(2*time.Second, &s, said, false)
+		for now := 2 * time.Second; now < 10*time.Minute; {
+			next := q.Next(now, Cost{Output: 5})
+			if next != now+time.Minute {
+				t.Fatalf("%s: at %v the next attempt is at %v", name, now, next)
+			}
+			if w := q.Wait(now, Cost{Output: 5}, 1); w != time.Minute {
+				t.Errorf("%s: at %v the wait is %v", name, now, w)
+			}
+			now = next
+			s = q.Take(now, Cost{Output: 5})
+			q.Learn(now, &s, said, now > 5*time.Minute)
+		}
+	}
+}
+
+// A limit that the response to a probe does not confirm is forgotten with the next one.
+func TestALearnedLimitIsForgotten(t *testing.T) {
+	q := Buckets{Probe: time.Minute}
+	s := q.Take(0, Cost{})
+	q.Learn(0, &s, exhausted, false)
+	q.Take(time.Minute, Cost{})
+	if q.Ready(2*time.Minute-1, Cost{}) || !q.Ready(2*time.Minute, Cost{}) {
+		t.Error("the second probe is not a minute after the first")
+	}
+	q.Take(2*time.Minute, Cost{})
+	if q.Known() || !q.Ready(2*time.Minute, Cost{}) {
+		t.Error("the limit is still known")
+	}
+}

@@ -7,8 +7,9 @@ import "time"
 // test compares the script with type Buckets.
 type Account struct {
 	Fixed   TokenRate // the configured limit; the zero value: none
-	Sent    Charge    // used without asking since the last Account; below 0: given back
-	Settled Cost      // what attempts used beyond the expected cost; for configured limits
+	Probe   time.Duration
+	Sent    Charge // used without asking since the last Account; below 0: given back
+	Settled Cost   // what attempts used beyond the expected cost; for configured limits
 	Learnt  []Observation
 
 	Wants bool // an attempt waits to be sent
@@ -97,7 +98,7 @@ func (q *Buckets) Import(now time.Duration, b *Balance) {
 		q.all[q.n] = bucket{
 			row: s.Row, kind: s.Kind, model: s.Model, fixed: s.Row == fixedRow, limit: s.Limit, level: s.Level, at: now,
 			rate: max(s.Rate, 0), others: max(s.Others, 0), corrected: s.Corrected, rateSince: now,
-			taken: b.Order, fullAt: at(s.FullIn), until: at(s.EndsIn), free: at(s.FreeIn), length: min(max(s.Length, 0), maxReset),
+			taken: b.Order, takenAt: now, fullAt: at(s.FullIn), until: at(s.EndsIn), free: at(s.FreeIn), length: min(max(s.Length, 0), maxReset),
 		}
 		q.n++
 	}
@@ -129,7 +130,7 @@ func (q *Buckets) NextShare(now time.Duration, c Cost, processes int) time.Durat
 	at, all := now, Charge{1, c}.times(max(processes, 1))
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
-		at = max(at, b.ready(now, all.of(b.kind)))
+		at = max(at, min(b.ready(now, all.of(b.kind)), q.probeAt(b)))
 	}
 	return at
 }

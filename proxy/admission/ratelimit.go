@@ -14,6 +14,7 @@ import (
 type RateLimit struct {
 	Rate   ratelimit.Rate      // the zero value: no rate limit
 	Learn  bool                // instead of Rate: the limits that responses tell
+	Probe  time.Duration       // with Learn: after how long without an attempt one is sent all the same; 0: never
 	Tokens ratelimit.TokenRate // the zero value: no limit of tokens
 	Wait   time.Duration       // the longest wait of a request; 0: none
 	Kind   RateLimitKind
@@ -71,7 +72,7 @@ func newRateLimitQueue(s *RateLimits, key uint64) *RateLimitQueue {
 		q.rateLimit = ratelimit.New(s.limit.Rate, s.wanted != nil, nil)
 	}
 	if s.limit.CountsTokens() {
-		q.tokens = newTokenAccount(s.limit.Tokens, s.elapsed(), s.wanted != nil)
+		q.tokens = newTokenAccount(&s.limit, s.elapsed(), s.wanted != nil)
 	}
 	q.timer = time.AfterFunc(time.Hour, q.tick)
 	q.timer.Stop()

@@ -90,7 +90,7 @@ func (s *sharedTokens) due(now time.Duration, first *Waiter) time.Duration {
 // ask returns what to tell and to ask for the first in the queue, which may be nil.
 func (s *sharedTokens) ask(now time.Duration, first *Waiter) *ratelimit.Account {
 	a := s.account
-	s.account = ratelimit.Account{Fixed: a.Fixed}
+	s.account = ratelimit.Account{Fixed: a.Fixed, Probe: a.Probe}
 	s.askedAt, s.asked = max(now, 1), first
 	if first != nil {
 		a.Wants, a.Next, s.cost = true, first.Use.Cost, first.Use.Cost

@@ -22,13 +22,13 @@ type tokenAccount struct {
 	used    usedTokens
 }
 
-func newTokenAccount(r ratelimit.TokenRate, now time.Duration, shared bool) *tokenAccount {
-	a := &tokenAccount{}
+func newTokenAccount(l *RateLimit, now time.Duration, shared bool) *tokenAccount {
+	a := &tokenAccount{buckets: ratelimit.Buckets{Probe: l.Probe}}
 	if shared {
-		a.shared = &sharedTokens{processes: 1, account: ratelimit.Account{Fixed: r}}
+		a.shared = &sharedTokens{processes: 1, account: ratelimit.Account{Fixed: l.Tokens, Probe: l.Probe}}
 	}
-	if r.Limited() {
-		a.buckets.Limit(r, now)
+	if l.Tokens.Limited() {
+		a.buckets.Limit(l.Tokens, now)
 	}
 	return a
 }
