@@ -41,7 +41,11 @@ func (g *core) verdict(now time.Duration, head, whole bool) Verdict {
 		if !first {
 			return VerdictBreakerOpen
 		}
-		return g.breaker.verdict(now, whole)
+		v := g.breaker.verdict(now, whole)
+		if v == VerdictGo && g.limiter.atFixed(g.counters, whole) {
+			return VerdictBreakerOpen
+		}
+		return v
 	}
 	if g.silence.suspect.on {
 		if first && g.silence.suspect.mayAdmit(now) && !g.limiter.atFixed(g.counters, whole) {
@@ -312,6 +316,7 @@ func (g *core) publish(now time.Duration) {
 	case !g.waiting.any():
 	case g.verdictHead(now) <= VerdictProbe:
 		g.eventAt = 0 // a queued request should be admitted now
+	case g.breaker.due() && !g.waiting.anyWhole() && g.limiter.atFixed(g.counters, false): // a release wakes it
 	case g.breaker.due() && !g.waiting.anyWhole():
 		g.eventAt = min(g.eventAt, g.breaker.unfinishedAt)
 	case g.silence.suspect.on:

@@ -211,3 +211,24 @@ func TestAfterTheLastWaitNoEventIsDue(t *testing.T) {
 		t.Errorf("the next event is at %v, and nobody waits", at)
 	}
 }
+
+// While the breaker is open, incomplete requests that are admitted now and then keep a fixed limit.
+func TestUnfinishedRequestsKeepAFixedLimit(t *testing.T) {
+	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 4})
+	for range evidenceVolume {
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
+	}
+	admitted := 0
+	for range 100 {
+		d.advance(100 * time.Millisecond)
+		if _, v := d.g.Acquire(d.now, Request{Unfinished: true}); v == VerdictGo {
+			admitted++
+		} else {
+			d.g.CancelWait(d.now, Request{Unfinished: true})
+		}
+	}
+	if admitted != 2 {
+		t.Errorf("%d admitted, half of the limit of 4 is 2", admitted)
+	}
+}
