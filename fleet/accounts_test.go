@@ -206,6 +206,34 @@ func TestAHostileAccount(t *testing.T) {
 			t.Errorf("%q: %+v", text, b)
 		}
 	}
+	fixed := ratelimit.TokenRate{Tokens: 1000, Per: time.Second}
+	for _, line := range []string{ // all say that nothing is left
+		"255 1 0 1e12 0 9e17 1e-300 0 0 0 0 0 0 0 0 0 0",
+		"255 1 0 1000 0 9e17 0 nan 0 0 0 0 0 0 0 0 0",
+		"255 0 1 1 0 9e17 0 0 0 1e17 9e17 9e17 9e17 9e17 0 9e17 9e17",
+		"3 1 1 10 0 9e17 0 0 0 0 0 9e17 9e17 9e17 0 9e17 9e17",
+		"3 1 0 1e12 0 9e17 1e-300 0 0 1e18 9e17 0 0 0 0 9e17 9e17",
+		"3.5 1 1 1 0 0 0 0 0 0 0 9e17 0 0 0 0 0",
+		"300 1 1 1 0 0 0 0 0 0 0 9e17 0 0 0 0 0",
+	} {
+		s.Do("SET", p.key("tokens", 9), "first - 0\n"+line)
+		a := ratelimit.Account{Fixed: fixed, Probe: 100 * time.Millisecond, Wants: true, Next: ratelimit.Cost{Output: 900}}
+		b := p.tell(9, a)
+		for began := time.Now(); !b.Granted && time.Since(began) < 5*time.Second; b = p.tell(9, a) {
+			time.Sleep(20 * time.Millisecond)
+		}
+		if !b.Granted {
+			t.Errorf("%q stops all: %+v", line, b)
+		}
+		for _, own := range b.Buckets {
+			if own.Row == 255 && (own.Limit != 1000 || own.Rate != fixed.PerSecond()) {
+				t.Errorf("%q is believed: %+v", line, own)
+			}
+		}
+		if left := s.Do("PTTL", p.key("tokens", 9)).(int64); left < 1 {
+			t.Errorf("%q: the key stays for %d ms", line, left)
+		}
+	}
 	if left := s.Do("PTTL", p.key("tokens", 9)).(int64); left < 1 {
 		t.Errorf("the key stays for %d ms", left)
 	}

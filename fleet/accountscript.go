@@ -18,14 +18,31 @@ import "github.com/redis/go-redis/v9"
 var accountScript = redis.NewScript(clock + `
 local names = {'row', 'kind', 'model', 'limit', 'level', 'at', 'rate', 'nextrate', 'ratesince', 'others', 'fullat', 'ends', 'length', 'free', 'corrected', 'seen', 'taken'}
 local all, first, firstat = {}, '-', 0
+local fixed, fixedrate, longest = tonumber(ARGV[7]), tonumber(ARGV[8]), 2678400000000
+local function within(n, least, most) return math.max(least, math.min(n, most)) end
+-- bounded makes stored values sensible, whoever wrote them. It reports false for a line that is none.
+local function bounded(b)
+  if b.row ~= math.floor(b.row) or b.row < 0 or b.row > 255 or not (b.limit > 0 and b.limit <= 1e12) then return false end
+  if not ((b.model == 0 or b.model == 1) and (b.kind == 0 or b.kind == 1 or b.kind == 2 or b.kind == 3)) then return false end
+  if b.row == 255 then
+    if fixed == 0 then return false end
+    b.kind, b.model, b.limit, b.rate, b.others, b.fullat, b.ends = 1, 0, fixed, fixedrate, 0, 0, 0
+  end
+  b.level = within(b.level, 0, b.limit)
+  for _, name in ipairs({'at', 'taken', 'seen', 'ratesince'}) do b[name] = math.min(b[name], now) end
+  for _, name in ipairs({'fullat', 'ends', 'free'}) do b[name] = math.min(b[name], now + longest) end
+  for _, name in ipairs({'rate', 'nextrate', 'others'}) do b[name] = within(b[name], 0, 1e12) end
+  b.length = within(b.length, 0, longest)
+  return true
+end
 for line in string.gmatch(redis.call('GET', KEYS[1]) or '', '[^\n]+') do
-  local b, i = {}, 0
+  local b, i, numbers = {}, 0, 0
   for field in string.gmatch(line, '%S+') do
     i = i + 1
-    if names[i] then b[names[i]] = tonumber(field) end
+    local n = tonumber(field)
+    if names[i] and n and math.abs(n) <= 1e18 then b[names[i]], numbers = n, numbers + 1 end
   end
-  if i == #names and b.limit and b.limit > 0 and b.level and b.level == b.level and b.at then
-    b.at = math.min(b.at, now)
+  if i == #names and numbers == i and #all < 6 and bounded(b) then
     all[#all + 1] = b
   elseif i == 3 then
     first, firstat = string.match(line, '^first (%S+) (%S+)$')
@@ -73,7 +90,7 @@ local function take(b, cost)
       b.free = math.min(b.ends, math.max(b.free, now) + math.min(cost / b.level, 1) * (b.ends - now))
     end
   elseif b.fullat > 0 and b.rate > 0 then
-    b.fullat = math.max(b.fullat, now) + cost / b.rate * 1000000
+    b.fullat = math.min(math.max(b.fullat, now) + cost / b.rate * 1000000, now + longest)
   end
   b.level = math.max(0, b.level - cost)
   b.taken = now
@@ -102,7 +119,6 @@ local function learnreset(b, remaining, reset, took, order)
   b.nextrate = math.max(b.nextrate, rate)
   b.rate = math.max(b.rate, rate)
 end
-local fixed, fixedrate = tonumber(ARGV[7]), tonumber(ARGV[8])
 if fixed > 0 and not (all[1] and all[1].row == 255) then
   table.insert(all, 1, {row = 255, kind = 1, model = 0, limit = fixed, level = fixed, at = now, rate = fixedrate, nextrate = 0, ratesince = now, others = 0, fullat = 0, ends = 0, length = 0, free = 0, corrected = 0, seen = 0, taken = 0})
 end
@@ -175,6 +191,6 @@ for _, b in ipairs(all) do
   reply[#reply + 1] = table.concat({b.row, b.kind, b.model, whole17(b.limit), whole17(b.level), whole17(b.rate), whole17(b.others), whole17(b.corrected), from(b.fullat), from(b.ends), from(b.free), whole(b.length)}, ' ')
   keep = math.max(keep, (b.ends - now) / 1000 + 60000, (b.limit - b.level) / persecond(b) * 1000 + 60000)
 end
-redis.call('SET', KEYS[1], table.concat(lines, '\n'), 'PX', whole(math.min(keep, 2678400000)))
+redis.call('SET', KEYS[1], table.concat(lines, '\n'), 'PX', whole(math.min(keep, longest / 1000)))
 return reply
 `)

@@ -301,3 +301,17 @@ func TestALearnedLimitIsForgotten(t *testing.T) {
 		t.Error("the limit is still known")
 	}
 }
+
+// The engine says what is left of a configured limit, and nothing else of it.
+func TestAConfiguredLimitIsNotImported(t *testing.T) {
+	var q Buckets
+	q.Limit(TokenRate{Tokens: 1000, Per: time.Minute}, 0)
+	q.Import(0, &Balance{})
+	if left, limit, ok := q.Level(0, fixedRow); !ok || left != 1000 || limit != 1000 {
+		t.Errorf("%v of %v (%v), want 1000 of 1000", left, limit, ok)
+	}
+	q.Import(0, &Balance{Buckets: []BucketState{{Row: fixedRow, Limit: 1e12, Level: 1e11}}})
+	if left, limit, _ := q.Level(0, fixedRow); left != 1000 || limit != 1000 {
+		t.Errorf("%v of %v, want 1000 of 1000", left, limit)
+	}
+}

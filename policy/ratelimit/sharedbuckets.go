@@ -81,12 +81,23 @@ type BucketState struct {
 	FullIn, EndsIn, FreeIn, Length time.Duration
 }
 
-// Import replaces the own knowledge with that of all processes.
+// Import replaces the own knowledge with that of all processes. Of a configured limit only the level
+// is taken.
 func (q *Buckets) Import(now time.Duration, b *Balance) {
-	q.n = 0
+	n := 0
+	if q.n > 0 && q.all[0].fixed {
+		n = 1
+	}
+	q.n = n
 	for i := range b.Buckets {
 		s := &b.Buckets[i]
 		if q.n == MaxBuckets || !(s.Limit > 0) || s.Limit > maxLimit || s.Kind >= NumKinds || !(s.Level >= 0) || s.Level > s.Limit {
+			continue
+		}
+		if s.Row == fixedRow {
+			if n > 0 {
+				q.all[0].level, q.all[0].at = min(s.Level, q.all[0].limit), now
+			}
 			continue
 		}
 		at := func(in time.Duration) time.Duration {
@@ -96,7 +107,7 @@ func (q *Buckets) Import(now time.Duration, b *Balance) {
 			return now + min(in, maxReset)
 		}
 		q.all[q.n] = bucket{
-			row: s.Row, kind: s.Kind, model: s.Model, fixed: s.Row == fixedRow, limit: s.Limit, level: s.Level, at: now,
+			row: s.Row, kind: s.Kind, model: s.Model, limit: s.Limit, level: s.Level, at: now,
 			rate: max(s.Rate, 0), others: max(s.Others, 0), corrected: s.Corrected, rateSince: now,
 			taken: b.Order, takenAt: now, fullAt: at(s.FullIn), until: at(s.EndsIn), free: at(s.FreeIn), length: min(max(s.Length, 0), maxReset),
 		}

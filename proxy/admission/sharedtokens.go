@@ -107,7 +107,7 @@ func (s *sharedTokens) answer(now time.Duration, b *ratelimit.Buckets, balance *
 	b.Import(now, balance)
 	s.askAt = now
 	if !balance.Granted {
-		s.askAt = now + max(balance.Wait, time.Millisecond)
+		s.askAt = now + min(max(balance.Wait, time.Millisecond), answerWithin)
 		return false
 	}
 	if first == nil || first != s.asked || first.Use.Cost != s.cost {
