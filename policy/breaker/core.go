@@ -129,7 +129,7 @@ func (g *core) recordFailure(p Permit, now time.Duration, e AttemptEnd) {
 	switch {
 	case e.Kind == Reset && g.lossBurst.recordLoss(p.at, now, g.counters.inFlight()):
 		g.tripBreaker(now, OpenedByLost)
-	case g.evidence.oneKey() && g.silence.urls.anotherResponds(now, func(key uint32) bool { return key == g.evidence.topKey }):
+	case (g.evidence.oneKey() || g.breaker.state == Closed && g.evidence.rarelyGood()) && g.silence.urls.anotherResponds(now, func(key uint32) bool { return key == g.evidence.topKey }):
 	case g.evidence.upstreamFails():
 		g.tripBreaker(now, g.breaker.reason(e, g.evidence.mostlyUnanswered()))
 	}

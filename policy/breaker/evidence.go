@@ -16,7 +16,9 @@ import (
 //
 // Failures on top of the usual traffic are not enough either. While good responses arrive
 // at half of their usual rate or more, the upstream is up. So a client that sends nothing
-// but failing requests does not affect others.
+// but failing requests does not affect others. If good responses are rare, their number
+// says little. Then one to a URL that does not fail keeps the breaker closed, for
+// responseValidFor.
 type evidence struct {
 	slots    [evidenceSlots]evidenceSlot
 	slot     int64   // number of the current slot
@@ -42,6 +44,7 @@ const (
 
 	evidenceVolume = 20  // the minimum number of attempts
 	evidenceShare  = 0.9 // the share of failed attempts
+	enoughGood     = 6   // the usual number of good responses in a window from which half of it is too few
 	sameKeyShare   = 0.8 // the share of failures with the same key that points to one URL
 )
 
@@ -115,11 +118,15 @@ func (e *evidence) upstreamFails() bool {
 // returns true and leaves the decision to the longer window.
 func (e *evidence) goodAsUsual(good, slots int64) bool {
 	expected := e.meanGood * float64(slots)
-	if slots < evidenceSlots && expected >= 0.5 && expected < 6 {
+	if slots < evidenceSlots && expected >= 0.5 && expected < enoughGood {
 		return true
 	}
 	return good >= 2 && 2*float64(good) >= expected
 }
+
+// rarelyGood reports whether too few good responses are usual in the long window to judge by
+// their number.
+func (e *evidence) rarelyGood() bool { return e.meanGood*float64(evidenceSlots) < enoughGood }
 
 // mostlyUnanswered reports whether most failures are missing responses.
 func (e *evidence) mostlyUnanswered() bool { return 2*e.unanswered > e.failures }

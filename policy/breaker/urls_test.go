@@ -223,3 +223,64 @@ func TestSilentURLs(t *testing.T) {
 		t.Errorf("%d in the next silence, want 1", n)
 	}
 }
+
+// failEach ends a request with a 503 for each key, ten per second, while the breaker is closed.
+func (d *guardHarness) failEach(n int, key func(i int) uint32, also func()) {
+	d.t.Helper()
+	for i := 0; i < n && d.g.State().Breaker == Closed; i++ {
+		p, v := d.g.Acquire(d.now, Request{})
+		if v != VerdictGo {
+			d.t.Fatalf("verdict %d", v)
+		}
+		d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 503, Key: key(i)}))
+		d.advance(100 * time.Millisecond)
+		also()
+	}
+}
+
+// One client requests many URLs that fail. Others get good responses, rarely.
+func TestFailingURLsOfOneClientDoNotAffectRareRequests(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.lightly(1)
+	tick := 0
+	d.failEach(600, func(i int) uint32 { return uint32(100 + i%50) }, func() {
+		if tick++; tick%30 == 0 {
+			d.acquire()
+			d.end(len(d.out)-1, AttemptEnd{Status: 200, Key: 1})
+		}
+	})
+	d.want(Closed, OpenedByNothing)
+}
+
+// An upstream that fails opens the breaker also if its good responses were rare: soon if the URLs
+// that were answered fail, and otherwise when their responses are too old.
+func TestAFailingUpstreamWithRareRequestsOpensTheBreaker(t *testing.T) {
+	for name, tc := range map[string]struct {
+		key    func(i int) uint32
+		within time.Duration
+	}{
+		"known URLs": {func(i int) uint32 { return uint32(1 + i%9) }, longWindow + time.Second},
+		"new URLs":   {func(i int) uint32 { return uint32(100 + i) }, responseValidFor + time.Second},
+	} {
+		d := newGuardHarness(t, Options{})
+		d.lightly(1, 2, 3, 4, 5, 6, 7, 8, 9)
+		began := d.now
+		d.failEach(600, tc.key, func() {})
+		if took, s := d.now-began, d.g.State(); s.Opened[OpenedByFailing] != 1 || took > tc.within {
+			t.Errorf("%s: %v after %v", name, s.Breaker, took)
+		}
+	}
+}
+
+// In slow start a response from before the outage does not keep the breaker closed.
+func TestAnUpstreamThatFailsInSlowStartOpensTheBreakerAgain(t *testing.T) {
+	d := inSlowStart(t)
+	for i := range 30 {
+		if d.acquire() != VerdictGo {
+			break
+		}
+		d.now += time.Millisecond
+		d.end(0, AttemptEnd{Status: 503, Key: uint32(100 + i)})
+	}
+	d.want(Open, OpenedByFailing)
+}
