@@ -34,7 +34,7 @@ func TestTheScriptIsTheBuckets(t *testing.T) {
 		var sent, clients []ratelimit.Stamp
 		for step := range 150 {
 			c := ratelimit.Cost{Input: int64(r.IntN(30)), Output: int64(r.IntN(100))}
-			a := ratelimit.Account{Wants: true, Next: c}
+			a := ratelimit.Account{Probe: time.Hour, Wants: true, Next: c}
 			if n := int64(r.IntN(3) - 1); n != 0 {
 				a.Sent.Add(n, c)
 			}
@@ -236,6 +236,10 @@ func TestAHostileAccount(t *testing.T) {
 	}
 	if left := s.Do("PTTL", p.key("tokens", 9)).(int64); left < 1 {
 		t.Errorf("the key stays for %d ms", left)
+	}
+	s.Do("SET", p.key("tokens", 9), "first - 0\n3 1 1 10 0 9e17 0 0 0 0 0 9e17 9e17 9e17 0 9e17 9e17")
+	if b := p.tell(9, ratelimit.Account{Wants: true, Next: ratelimit.Cost{Output: 1}}); !b.Granted {
+		t.Errorf("a process that learns no limits believes one: %+v", b)
 	}
 	for _, reply := range []any{nil, []any{int64(1)}, []any{"1", "2", "3"}, []any{int64(1), "x", "3"}, []any{int64(1), "2", "3", "not a bucket"}} {
 		if _, err := parseBalance(reply); err == nil {

@@ -19,6 +19,7 @@ var accountScript = redis.NewScript(clock + `
 local names = {'row', 'kind', 'model', 'limit', 'level', 'at', 'rate', 'nextrate', 'ratesince', 'others', 'fullat', 'ends', 'length', 'free', 'corrected', 'seen', 'taken'}
 local all, first, firstat = {}, '-', 0
 local fixed, fixedrate, longest = tonumber(ARGV[7]), tonumber(ARGV[8]), 2678400000000
+local probe = tonumber(ARGV[13])
 local function within(n, least, most) return math.max(least, math.min(n, most)) end
 -- bounded makes stored values sensible, whoever wrote them. It reports false for a line that is none.
 local function bounded(b)
@@ -28,6 +29,7 @@ local function bounded(b)
     if fixed == 0 then return false end
     b.kind, b.model, b.limit, b.rate, b.others, b.fullat, b.ends = 1, 0, fixed, fixedrate, 0, 0, 0
   end
+  if b.row ~= 255 and probe == 0 then return false end -- the process does not learn limits
   b.level = within(b.level, 0, b.limit)
   for _, name in ipairs({'at', 'taken', 'seen', 'ratesince'}) do b[name] = math.min(b[name], now) end
   for _, name in ipairs({'fullat', 'ends', 'free'}) do b[name] = math.min(b[name], now + longest) end
@@ -80,7 +82,6 @@ local function ready(b, cost)
   if b.level > b.limit / 2 or cost == 0 then return now end
   return math.max(now, b.free)
 end
-local probe = tonumber(ARGV[13])
 local function probeat(b) if b.row == 255 or probe == 0 then return math.huge end return b.taken + probe end
 local function outdated(b, cost) return now >= probeat(b) and b.seen < b.taken and ready(b, cost) > now end
 local function take(b, cost)
