@@ -107,18 +107,30 @@ func TestWhatEjectsAnAddress(t *testing.T) {
 	}
 }
 
-// A client's short deadlines and slow uploads, which applications close, show nothing about an address.
+// A client's short deadlines and slow uploads, which applications close, show nothing about an address that serves
+// others.
 func TestAClientEjectsNoAddress(t *testing.T) {
 	for name, tc := range map[string]struct {
 		request string
 		handle  func(c *upConn)
 	}{
-		"short deadlines": {"GET / HTTP/1.1\r\nHost: x\r\nX-Request-Timeout: 0.01\r\n\r\n", neverResponds},
-		"slow uploads":    {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc", func(c *upConn) { c.head(); c.reset() }},
+		"short deadlines": {"GET /bad HTTP/1.1\r\nHost: x\r\nX-Request-Timeout: 0.01\r\n\r\n", neverResponds},
+		"slow uploads":    {"POST /bad HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc", func(c *upConn) { c.reset() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			port, l := listenAt(t, "127.0.0.1", "127.0.0.2")
-			ups := []*fakeUpstream{serveListener(t, l[0], tc.handle), serveListener(t, l[1], tc.handle)}
+			serve := func(l net.Listener, name string) *fakeUpstream {
+				return serveListener(t, l, func(c *upConn) {
+					for headers := c.head(); headers != ""; headers = c.head() {
+						if strings.Contains(headers, " /bad ") {
+							tc.handle(c)
+							return
+						}
+						c.say("%s", reply(200, name))
+					}
+				})
+			}
+			ups := []*fakeUpstream{serve(l[0], "a"), serve(l[1], "b")}
 			p := startProxyTo(t, "http://name.test:"+port, func(c *Config) {
 				named(c, "127.0.0.1", "127.0.0.2")
 				c.Default.Policy.MaxRetries = 0
@@ -127,8 +139,15 @@ func TestAClientEjectsNoAddress(t *testing.T) {
 				if got, body, err := p.dial().send(tc.request).response("GET"); err != nil || got.StatusCode < 500 {
 					t.Fatalf("got %v, %q, %v", got, body, err)
 				}
+				for served := map[string]bool{}; len(served) < len(ups); {
+					_, body, err := p.dial().send(get("/")).response("GET")
+					if err != nil {
+						t.Fatal(err)
+					}
+					served[body] = true
+				}
 			}
-			if a := p.addresses(); a.Ejected != 0 || ups[0].sends() < upstream.DefaultEjectAfter || ups[1].sends() < upstream.DefaultEjectAfter {
+			if a := p.addresses(); a.Ejected != 0 || ups[0].sends() < 16*upstream.DefaultEjectAfter/2 || ups[1].sends() < 16*upstream.DefaultEjectAfter/2 {
 				t.Errorf("%d and %d sent: %+v", ups[0].sends(), ups[1].sends(), a)
 			}
 		})

@@ -207,6 +207,10 @@ func (g *Guard) LosingInFlight(now time.Duration) bool {
 type connections struct {
 	lastAcceptAt atomic.Int64  // when the upstream last accepted a connection
 	servedAt     time.Duration // when the latest request with a good response was sent
+
+	// Dials that were cut short since nothing contradicts them; see core.cutDialShows.
+	cutSince time.Duration // when the first of these attempts began
+	cutLast  time.Duration // when the last one ended
 }
 
 // acceptedSince reports whether a connection was accepted after at, or a request sent after
@@ -228,6 +232,26 @@ func (g *core) accepts(p Permit, now time.Duration, e AttemptEnd) bool {
 	// as the refresh interval.
 	g.refresh(now)
 	return g.silence.stall.lastResponseAt > p.at
+}
+
+// cutDialTime is how long dials must have been cut short to show that the upstream accepts no
+// connection: as long as a dial may take by default.
+const cutDialTime = 3 * time.Second
+
+// cutDialShows reports whether the dial of an attempt that began at the time at is evidence,
+// although its client's deadline cut it short. If all clients are in such a hurry, nothing else
+// shows that the upstream is gone. Meanwhile no connection was accepted and no response came.
+func (g *core) cutDialShows(at, now time.Duration) bool {
+	if !g.breaker.allowsRequests() {
+		return false
+	}
+	g.refresh(now)
+	c := &g.connections
+	if now-c.cutLast > cutDialTime || c.acceptedSince(c.cutSince) || g.silence.stall.lastResponseAt > c.cutSince {
+		c.cutSince = at
+	}
+	c.cutLast = now
+	return now-c.cutSince >= cutDialTime && g.breaker.allowsRequests()
 }
 
 // DialRetried records that a connection for an attempt failed and is tried again. Responses

@@ -85,6 +85,7 @@ func New(o Options) *Guard {
 	g.core.limiter.options = &g.options
 	g.core.connections.lastAcceptAt.Store(-1)
 	g.core.connections.servedAt = -1
+	g.core.connections.cutLast = -2 * cutDialTime // none yet
 	g.core.breaker.activeProbe = o.ActiveProbe
 	g.core.publish(0)
 	return g
@@ -168,6 +169,9 @@ func (g *Guard) acquire(now time.Duration, r Request) (Permit, Verdict) {
 func (g *Guard) release(p Permit, now time.Duration, e AttemptEnd) Signal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if e.CutShort && !g.core.cutDialShows(p.at, now) {
+		e.Kind = Unsent
+	}
 	if !g.counters.release(p, e.Kind) {
 		return 0
 	}

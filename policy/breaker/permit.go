@@ -73,6 +73,11 @@ type AttemptEnd struct {
 	// share of failures counts.
 	Key uint32
 
+	// CutShort is used with Refused and DialFailed: the client's own deadline ended the dial
+	// early. Then it counts as Unsent, unless all dials end so and nothing contradicts them for
+	// cutDialTime.
+	CutShort bool
+
 	// Closed is used with Abandon. The connection was closed, so no late response can come
 	// and Release will not be called for the permit.
 	Closed bool

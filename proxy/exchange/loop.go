@@ -96,16 +96,16 @@ func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
 
 // reportToEndpoint records the result res of an attempt with its endpoint. There is none if the
 // upstream has one address. Dials are counted where they are made. What a client can cause by itself
-// is no evidence: it could eject every healthy endpoint.
+// is doubtful: it could eject every healthy endpoint.
 func (s *sender) reportToEndpoint(a *attempt.Attempt, res *policy.Attempt) {
 	switch {
 	case a.Endpoint == nil:
 	case res.Cause == policy.CauseIdleClose, res.Cause == policy.CauseRefusedStream:
 		// A restart closes all idle connections at once, and REFUSED_STREAM only means that there
 		// was no room.
-	case res.Cause == policy.CauseAttemptTimeout && s.r.CutShort(a):
-	case res.Cause == policy.CauseReset && a.Progress.Load() != attempt.Sent:
-		// Applications give up slow uploads.
+	case res.Cause == policy.CauseAttemptTimeout && s.r.CutShort(a),
+		res.Cause == policy.CauseReset && a.Progress.Load() != attempt.Sent: // applications give up slow uploads
+		a.Endpoint.ReportDoubtful()
 	case res.Cause != policy.CauseStatus, countsAgainstEndpoint(res.JudgedStatus()):
 		a.Endpoint.ReportFailure()
 	default:

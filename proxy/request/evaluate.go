@@ -99,10 +99,8 @@ func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.A
 		switch {
 		case a.DialErr == nil:
 			e.Kind = breaker.Reset // the connection ended before a byte was sent
-		case cr.CutDialShort(a):
-			e.Kind = breaker.Unsent
 		default:
-			e.Kind = admission.DialEndKind(a.DialErr)
+			e.Kind, e.CutShort = admission.DialEndKind(a.DialErr), cr.CutDialShort(a)
 		}
 	case policy.CauseAttemptTimeout:
 		e.Kind = breaker.TimedOut

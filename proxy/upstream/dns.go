@@ -23,6 +23,7 @@ type dnsLookup struct {
 	server string                // used in place of the configured servers, unless ""
 	minTTL atomic.Uint32         // TTL in seconds, plus one; 0: none was seen
 	failed atomic.Pointer[error] // why a server could not be reached, which the resolver only reports as text
+	asked  sync.Map              // the questions sent by UDP so far, without their IDs
 }
 
 // resolver returns a resolver for this lookup alone: the shared one merges lookups of one
@@ -101,7 +102,7 @@ func (a *dnsLookup) dial(ctx context.Context, network, address string) (net.Conn
 		return nil, err
 	}
 	if packets, ok := c.(*net.UDPConn); ok {
-		return &ttlPacketConn{packets, a}, nil
+		return &ttlPacketConn{UDPConn: packets, lookup: a}, nil
 	}
 	return &ttlStreamConn{Conn: c, lookup: a}, nil
 }
@@ -125,11 +126,33 @@ func (a *dnsLookup) noteTTL(message []byte) {
 	}
 }
 
-// ttlPacketConn observes a UDP connection: each read is one message. It is a
+// askAgainAfter is when a question by UDP is asked again for the first time. Package net would wait
+// for 5 s, and all dials wait for the one lookup: a lost packet would delay them that long.
+const askAgainAfter = time.Second
+
+// ttlPacketConn observes a UDP connection: each read and each write is one message. It is a
 // net.PacketConn, by which the resolver recognises UDP.
 type ttlPacketConn struct {
 	*net.UDPConn
 	lookup *dnsLookup
+	until  time.Time // when the resolver gives up this connection
+}
+
+func (c *ttlPacketConn) SetDeadline(t time.Time) error {
+	c.until = t
+	return c.UDPConn.SetDeadline(t)
+}
+
+// Write sends a question. If it is sent for the first time, its response has askAgainAfter.
+func (c *ttlPacketConn) Write(p []byte) (int, error) {
+	const idBytes = 2
+	_, again := c.lookup.asked.LoadOrStore(string(p[min(idBytes, len(p)):]), true)
+	if soon := time.Now().Add(askAgainAfter); !again && soon.Before(c.until) {
+		if err := c.SetReadDeadline(soon); err != nil {
+			return 0, err
+		}
+	}
+	return c.UDPConn.Write(p)
 }
 
 func (c *ttlPacketConn) Read(p []byte) (int, error) {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"net"
 	"slices"
@@ -22,6 +23,24 @@ func byDNS(t *testing.T, s *dnstest.Server, upstream string) *Group {
 	g := NewGroup(target, Options{})
 	t.Cleanup(g.Close)
 	return g
+}
+
+// Everybody waits for one lookup, so a lost question is asked again before the 5 s of package net.
+func TestALostQuestionIsAskedAgainSoon(t *testing.T) {
+	dns := dnstest.Start(t)
+	dns.Host("app.test", 30, "127.0.0.1")
+	dns.SetSilent(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	found := make(chan resolution)
+	go func() { found <- (&dnsLookup{server: dns.Addr}).host(ctx, "app.test", "80") }()
+	for dns.Queries("app.test") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	dns.SetSilent(false)
+	if r := <-found; r.err != nil || len(r.addrs) != 1 {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestTheTTLIsReadFromTheDNSResponse(t *testing.T) {

@@ -154,6 +154,32 @@ func TestPriorityGivesWayWhenItsAddressesAreEjected(t *testing.T) {
 	wantUsable(t, g, "the reserve as well", "10.0.0.1:80", "10.0.0.2:80")
 }
 
+// Doubtful failures count once nothing else has been seen of the address for a while.
+func TestDoubtfulFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, g, m := three(t, Options{})
+		all := addresses(3)
+		doubt := func(n int) {
+			for range n {
+				m[0].ReportDoubtful()
+			}
+		}
+		for range 10 {
+			doubt(20)
+			time.Sleep(doubtTime - time.Second)
+			doubt(20)
+			m[0].ReportSuccess()
+		}
+		wantUsable(t, g, "with a success now and then", all...)
+		doubt(1)
+		time.Sleep(doubtTime)
+		doubt(DefaultEjectAfter - 1)
+		wantUsable(t, g, "before the last failure", all...)
+		doubt(1)
+		wantUsable(t, g, "without a success", all[1:]...)
+	})
+}
+
 // A caller's short deadline that ends a dial is no failure of the address. The time that the proxy
 // itself gives a dial is.
 func TestDialsCutByTheirCallersDeadlineDoNotCountAgainstTheAddress(t *testing.T) {

@@ -34,8 +34,9 @@ type Endpoint struct {
 
 	failures   atomic.Int32 // consecutive
 	failed     atomic.Uint64
-	ejectedNow atomic.Bool // whether it is ejected
-	unhealthy  atomic.Bool // whether its health checks fail
+	doubtSince atomic.Int64 // pool time of the first doubtful failure since the last success; 0: none
+	ejectedNow atomic.Bool  // whether it is ejected
+	unhealthy  atomic.Bool  // whether its health checks fail
 
 	// Guarded by group.mu.
 	seen         bool // scratch of updateEndpoints
@@ -79,6 +80,9 @@ func (m *Endpoint) ReportSuccess() {
 	if m.failures.Load() != 0 {
 		m.failures.Store(0)
 	}
+	if m.doubtSince.Load() != 0 {
+		m.doubtSince.Store(0)
+	}
 	if !m.ejected() {
 		return
 	}
@@ -99,6 +103,22 @@ func (m *Endpoint) ReportFailure() {
 	m.requestLookup()
 	if after := m.group.options.EjectAfter; after > 0 && m.failures.Add(1) >= int32(after) && !m.ejected() {
 		m.group.eject(m, time.Now())
+	}
+}
+
+// doubtTime is how long only doubtful failures must have come for them to count: as long as a dial
+// may take by default.
+const doubtTime = DefaultDialTimeout
+
+// ReportDoubtful records a failure that a client may have caused by itself. It counts if nothing
+// has succeeded here for doubtTime.
+func (m *Endpoint) ReportDoubtful() {
+	if m == nil {
+		return
+	}
+	now := int64(m.pool.now())
+	if !m.doubtSince.CompareAndSwap(0, now) && now-m.doubtSince.Load() >= int64(doubtTime) {
+		m.ReportFailure()
 	}
 }
 

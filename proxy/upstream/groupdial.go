@@ -103,7 +103,9 @@ func (d *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialE
 	}
 	shortShare := share < minShare || d.hurried && share < MinEvidence
 	switch {
-	case dial.Kind == KindTimeout && shortShare, dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // no evidence about the address
+	case dial.Kind == KindTimeout && shortShare:
+		m.ReportDoubtful()
+	case dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // no evidence about the address
 	default:
 		m.ReportFailure()
 	}
