@@ -56,7 +56,7 @@ func TestWrongValueNamesVariableValueAndWhatWasExpected(t *testing.T) {
 		"RATE_LIMIT_KEY=header:X-Key:":     "expected upstream, route, header:Name, json:model",
 		"RATE_LIMIT_KEY=Route":             "expected upstream, route, header:Name, json:model",
 		"RATE_LIMIT_KEY=none":              "expected upstream, route, header:Name, json:model",
-		"TOKEN_LIMIT=5":                    `"" is none of s, m and h`,
+		"TOKEN_LIMIT=5":                    "the unit is missing: 5/s, 5/m or 5/h",
 		"TOKEN_LIMIT=0/m":                  `"0" is not a number from 1 to 1000000000000`,
 		"RATE_LIMIT_KEY=json:user":         "expected upstream, route, header:Name, json:model",
 		"RATE_LIMIT=0/s":                   `"0" is not a number from 1 to 1000000`,

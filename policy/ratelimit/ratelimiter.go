@@ -35,25 +35,33 @@ const (
 
 // ParseRate parses a number, a slash and s, m or h: 100/s, 5000/h.
 func ParseRate(text string) (Rate, error) {
-	number, period, hasPeriod := strings.Cut(text, "/")
-	n, err := strconv.ParseUint(number, 10, 31)
-	if err != nil || n < 1 || n > maxRateLimitAttempts {
-		return Rate{}, fmt.Errorf("%q is not a number from 1 to %d", number, maxRateLimitAttempts)
+	n, per, err := parsePer(text, maxRateLimitAttempts)
+	if err != nil {
+		return Rate{}, err
 	}
-	if !hasPeriod {
-		return Rate{}, fmt.Errorf("the unit is missing: %[1]s/s, %[1]s/m or %[1]s/h", number)
+	if per/time.Duration(n) < minRateLimitGap {
+		return Rate{}, errors.New("more than 10000 a second")
+	}
+	return Rate{int(n), per}, nil
+}
+
+// parsePer parses a number from 1 to most, and its period.
+func parsePer(text string, most int64) (n int64, per time.Duration, err error) {
+	number, period, hasPeriod := strings.Cut(text, "/")
+	u, err := strconv.ParseUint(number, 10, 63)
+	n = int64(u)
+	switch {
+	case err != nil || n < 1 || n > most:
+		return 0, 0, fmt.Errorf("%q is not a number from 1 to %d", number, most)
+	case !hasPeriod:
+		return 0, 0, fmt.Errorf("the unit is missing: %[1]s/s, %[1]s/m or %[1]s/h", number)
 	}
 	for _, p := range rateLimitPeriods {
-		if p.name != period {
-			continue
+		if p.name == period {
+			return n, p.long, nil
 		}
-		r := Rate{int(n), p.long}
-		if p.long/time.Duration(n) < minRateLimitGap {
-			return Rate{}, errors.New("more than 10000 a second")
-		}
-		return r, nil
 	}
-	return Rate{}, fmt.Errorf("%q is none of s, m and h", period)
+	return 0, 0, fmt.Errorf("%q is none of s, m and h", period)
 }
 
 // Limited reports whether there is a rate limit.

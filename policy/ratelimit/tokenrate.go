@@ -2,8 +2,6 @@ package ratelimit
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -16,17 +14,8 @@ type TokenRate struct {
 
 // ParseTokenRate parses a number, a slash and s, m or h: 200000/m.
 func ParseTokenRate(text string) (TokenRate, error) {
-	number, period, _ := strings.Cut(text, "/")
-	n, err := strconv.ParseUint(number, 10, 63)
-	if err != nil || n < 1 || n > maxLimit {
-		return TokenRate{}, fmt.Errorf("%q is not a number from 1 to %d", number, int64(maxLimit))
-	}
-	for _, p := range rateLimitPeriods {
-		if p.name == period {
-			return TokenRate{int64(n), p.long}, nil
-		}
-	}
-	return TokenRate{}, fmt.Errorf("%q is none of s, m and h", period)
+	n, per, err := parsePer(text, maxLimit)
+	return TokenRate{n, per}, err
 }
 
 // Limited reports whether there is a limit.

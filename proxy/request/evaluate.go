@@ -96,10 +96,8 @@ func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.A
 	case policy.CauseIdleClose, policy.CauseRefusedStream:
 		e.Kind = breaker.Unsent
 	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
-		switch {
-		case a.DialErr == nil:
-			e.Kind = breaker.Reset // the connection ended before a byte was sent
-		default:
+		e.Kind = breaker.Reset // the connection ended before a byte was sent
+		if a.DialErr != nil {
 			e.Kind, e.CutShort = admission.DialEndKind(a.DialErr), cr.CutDialShort(a)
 		}
 	case policy.CauseAttemptTimeout:
