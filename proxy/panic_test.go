@@ -105,12 +105,9 @@ func (t *hedgeTracer) Attempt(a *trace.Attempt) trace.AttemptSpan {
 	return nil
 }
 
-// Nobody waits for a hedge that was not sent.
-func TestAPanicBeforeAHedgeIsSentEndsItsOwnRequestOnly(t *testing.T) {
-	p := startProxy(t, startUpstream(t, neverResponds), func(c *Config) {
-		hedged(t)(c)
-		c.Tracer = new(hedgeTracer)
-	})
+// wantFault sends the first request, which must end by a fault that is counted.
+func (p *testProxy) wantFault(t *testing.T) {
+	t.Helper()
 	if s, err := p.dial().send(get("/")).rest(); s != "" || err == nil {
 		t.Errorf("the faulty request got %q, %v", s, err)
 	}
@@ -120,6 +117,15 @@ func TestAPanicBeforeAHedgeIsSentEndsItsOwnRequestOnly(t *testing.T) {
 	if n := p.faults.Swap(0); n != 1 {
 		t.Errorf("%d faults counted, want 1", n)
 	}
+}
+
+// Nobody waits for a hedge that was not sent.
+func TestAPanicBeforeAHedgeIsSentEndsItsOwnRequestOnly(t *testing.T) {
+	p := startProxy(t, startUpstream(t, neverResponds), func(c *Config) {
+		hedged(t)(c)
+		c.Tracer = new(hedgeTracer)
+	})
+	p.wantFault(t)
 }
 
 // A panic before the observer is known ends only its own request; no observer is called.
@@ -165,15 +171,7 @@ func TestAPanicInADialEndsItsOwnRequestOnly(t *testing.T) {
 					return new(net.Dialer).DialContext(ctx, network, addr)
 				}
 			})
-			if s, err := p.dial().send(get("/")).rest(); s != "" || err == nil {
-				t.Errorf("the faulty request got %q, %v", s, err)
-			}
-			if o := p.seen.outcome(t, 0); o != policy.OutcomeResponseBroken {
-				t.Errorf("outcome %v", o)
-			}
-			if n := p.faults.Swap(0); n != 1 {
-				t.Errorf("%d faults counted, want 1", n)
-			}
+			p.wantFault(t)
 			if s := p.Stats().Upstreams[0]; s.Guard.InFlight != 0 || s.Guard.Breaker != breaker.Closed || s.Pool.Dialing != 0 || s.Pool.Active != 0 {
 				t.Errorf("after the panic: %+v, %+v", s.Guard, s.Pool)
 			}

@@ -163,10 +163,7 @@ func TestAProbeThatFindsNoWordIsNotTheOnlyOne(t *testing.T) {
 // Others follow it, and the first good response closes the breaker.
 func TestSeveralProbesWhereAResponseTakesLong(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	for range evidenceVolume {
-		d.acquire()
-		d.end(0, AttemptEnd{Status: 503})
-	}
+	d.fail()
 	d.want(Open, OpenedByFailing)
 	for range 20 {
 		d.acquire()
@@ -204,10 +201,7 @@ func TestASlowDialBesideConnectionsThatWorkOpensNothing(t *testing.T) {
 // recovery, however long a response takes.
 func TestTheLastEvidenceIsWhatClosesTheBreaker(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	for range evidenceVolume {
-		d.acquire()
-		d.end(0, AttemptEnd{Status: 503})
-	}
+	d.fail()
 	d.advance(failedFirst)
 	d.acquire()
 	d.end(0, AttemptEnd{Kind: Refused})

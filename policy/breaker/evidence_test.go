@@ -108,9 +108,6 @@ func TestFailuresBeforeAPauseAreForgotten(t *testing.T) {
 		d.end(0, e)
 	}
 	d.advance(longWindow + time.Second)
-	for range evidenceVolume {
-		d.acquire()
-		d.end(0, AttemptEnd{Status: 503})
-	}
+	d.fail()
 	d.want(Open, OpenedByFailing)
 }

@@ -104,6 +104,15 @@ func (d *guardHarness) call(f func() Signal) {
 	d.handleSignal(s)
 }
 
+// fail ends as many requests with 503 as are evidence.
+func (d *guardHarness) fail() {
+	d.t.Helper()
+	for range evidenceVolume {
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
+	}
+}
+
 // endDial ends the oldest probe by connecting.
 func (d *guardHarness) endDial(kind EndKind) {
 	d.t.Helper()

@@ -181,10 +181,7 @@ func TestProbesWhoseConnectionsAreClosedBecomeRare(t *testing.T) {
 // however many probes hung before.
 func TestAClosedProbeDelaysTheRecoveryOfAFailingUpstreamLittle(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	for range evidenceVolume {
-		d.acquire()
-		d.end(0, AttemptEnd{Status: 503})
-	}
+	d.fail()
 	for range 20 {
 		d.acquire()
 	}
@@ -212,10 +209,7 @@ func TestAResetProbeDoesNotEndASilence(t *testing.T) {
 // A hung probe whose connection ends without a result says nothing: another one is in flight.
 func TestTheConnectionOfAHungActiveProbeEndsNothing(t *testing.T) {
 	d := newGuardHarness(t, Options{ActiveProbe: true})
-	for range evidenceVolume {
-		d.acquire()
-		d.end(0, AttemptEnd{Status: 503})
-	}
+	d.fail()
 	d.now += failedFirst
 	first, _ := d.g.Probe(d.now)
 	d.now += hungMin + hungJitter

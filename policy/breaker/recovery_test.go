@@ -192,10 +192,7 @@ func TestAfterSlowStartSlowResponsesAreNoRecovery(t *testing.T) {
 // Failures from before an outage ended are no evidence that it has not.
 func TestOneFailureAfterAnOutageDoesNotOpenTheBreakerAgain(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	for range evidenceVolume {
-		d.acquire()
-		d.end(0, AttemptEnd{Status: 503})
-	}
+	d.fail()
 	d.advance(failedFirst)
 	d.acquire()
 	d.end(0, AttemptEnd{Status: 200})

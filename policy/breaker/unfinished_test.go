@@ -85,10 +85,7 @@ func TestARefusedConnectionCountsWhateverItIsFor(t *testing.T) {
 // and answered closes the breaker.
 func TestUnfinishedRequestsAloneAreAdmittedNowAndThen(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	for range evidenceVolume {
-		d.acquire()
-		d.end(0, AttemptEnd{Status: 503})
-	}
+	d.fail()
 	d.advance(time.Second)
 	first := d.sending()
 	for range 5 {
@@ -196,10 +193,7 @@ func TestAResponseToAnUnfinishedRequestEndsASilence(t *testing.T) {
 // Nothing is due for a request that no longer waits.
 func TestAfterTheLastWaitNoEventIsDue(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	for range evidenceVolume {
-		d.acquire()
-		d.end(0, AttemptEnd{Status: 503})
-	}
+	d.fail()
 	d.advance(time.Second)
 	d.sending()
 	d.g.Acquire(d.now, Request{Unfinished: true})
@@ -215,10 +209,7 @@ func TestAfterTheLastWaitNoEventIsDue(t *testing.T) {
 // While the breaker is open, incomplete requests that are admitted now and then keep a fixed limit.
 func TestUnfinishedRequestsKeepAFixedLimit(t *testing.T) {
 	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 4})
-	for range evidenceVolume {
-		d.acquire()
-		d.end(0, AttemptEnd{Status: 503})
-	}
+	d.fail()
 	admitted := 0
 	for range 100 {
 		d.advance(100 * time.Millisecond)

@@ -68,14 +68,20 @@ func TestASilenceAtLittleTrafficIsTriedBeforeItIsJudged(t *testing.T) {
 	}
 }
 
-// The request that decides does not wait behind those for the URL that hangs.
-func TestWhileSuspectARespondingURLIsTriedAtOnce(t *testing.T) {
-	d := newGuardHarness(t, Options{})
+// oneHangs answers URL 1 lightly, then leaves requests for URL 2 without a response.
+func (d *guardHarness) oneHangs() {
+	d.t.Helper()
 	d.lightly(1)
 	for range 20 {
 		d.askFor(2)
 		d.advance(100 * time.Millisecond)
 	}
+}
+
+// The request that decides does not wait behind those for the URL that hangs.
+func TestWhileSuspectARespondingURLIsTriedAtOnce(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.oneHangs()
 	if s := d.g.State(); !s.Suspect || d.line == 0 {
 		t.Fatalf("no doubt: %+v", s)
 	}
@@ -147,11 +153,7 @@ func TestURLsAreRememberedOnce(t *testing.T) {
 // second one, one that is not complete, and one for a URL that was never answered.
 func TestWhileSuspectOneTrialPasses(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	d.lightly(1)
-	for range 20 {
-		d.askFor(2)
-		d.advance(100 * time.Millisecond)
-	}
+	d.oneHangs()
 	for _, tc := range []struct {
 		r    Request
 		want Verdict
