@@ -132,7 +132,7 @@ func TestFramingDelaysNoRetry(t *testing.T) {
 		}
 		c.say("HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n5;x=")
 		for range 10 {
-			_ = c.SetReadDeadline(time.Now().Add(900 * time.Millisecond))
+			_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 			if _, err := c.endOfInput(); err == nil {
 				return
 			}
@@ -141,13 +141,11 @@ func TestFramingDelaysNoRetry(t *testing.T) {
 		c.say("\r\nhello\r\n0\r\n\r\n")
 	}
 	inMemory(t, handle, nil, func(t *testing.T, m *memory) {
-		c := m.client().send(get("/"))
-		_ = c.SetReadDeadline(time.Now().Add(2 * time.Second))
-		if _, err := c.r.Peek(1); err != nil {
-			t.Errorf("nothing after 2 s: %v", err)
+		began := time.Now()
+		m.client().send(get("/")).want(200, "ok")
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("took %v", took)
 		}
-		_ = c.SetReadDeadline(time.Time{})
-		c.want(503, "hello")
 	})
 }
 

@@ -12,15 +12,17 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
-// responseBufferTimeout bounds how long the body of a failed response is read. A slower response
-// is relayed instead of buffered, because a later retry would not help the client.
-const responseBufferTimeout = time.Second
+// bodyWait bounds how long the body of a failed response is read before a retry. Most error bodies
+// come with the headers or a round trip later, and then the connection can serve the next attempt
+// and the body can ask for a wait. The retry does not wait for the rest of a slower body.
+const bodyWait = 250 * time.Millisecond
 
 // minBodyRoom is the least room, in bytes, behind buffered headers for reading the body.
 const minBodyRoom = 512
 
-// bufferedResponse keeps a failed response whole while a retry seeks a better one. Its bytes are
-// charged to the retry buffer.
+// bufferedResponse keeps the last failed response while a retry seeks a better one: whole, or, if
+// its body is slow, what has come of it with the attempt that can read the rest. Its bytes are charged
+// to the retry buffer.
 type bufferedResponse struct {
 	s           *sender // made the attempt
 	resp        http1.Response
@@ -35,11 +37,21 @@ type bufferedResponse struct {
 	body        []byte
 	chunked     http1.Chunked
 	charged     int
+
+	rest   *attempt.Attempt // set aside with a response that was not read to its end; nil: none
+	stream heldStream       // of that attempt
 }
 
-// read buffers the whole response of the attempt that just ended, in place of an older one. If it
-// returns a reason, the response cannot be buffered, but it can still be relayed from its first
-// byte.
+// kept reports whether there is a response for the client that no running attempt has.
+func (h *bufferedResponse) kept() bool { return h.full || h.rest != nil }
+
+// keptOf reports whether that response is the one of the n-th attempt.
+func (h *bufferedResponse) keptOf(n int) bool { return h.kept() && h.attempt == int32(n) }
+
+// read buffers the response of the attempt that just ended, in place of an older one. A response
+// that does not end within bodyWait stays in its attempt, with what has come of it; see leave. If
+// read returns a reason, the response cannot be buffered. It can then still be relayed from its first
+// byte, as it can while it is in its attempt.
 func (h *bufferedResponse) read() policy.Reason {
 	h.drop()
 	limit := h.s.r.Route.ResponseBufferBytes
@@ -53,46 +65,49 @@ func (h *bufferedResponse) read() policy.Reason {
 		return policy.ReasonRetryBufferFull
 	}
 	h.body, h.s.att.Body.Prefix = h.s.att.Body.Prefix, nil // read already, to find out the status
-	if why := h.readBody(limit); why != policy.ReasonNone {
-		h.s.att.Body.Prefix = h.body
-		h.body = nil
-		h.releaseCharge()
-		return why
+	ended, why := h.readBody(limit)
+	if ended {
+		h.keep()
+		return policy.ReasonNone
 	}
-	h.keep()
-	return policy.ReasonNone
+	h.s.att.Body.Prefix, h.body = h.body, nil
+	if why != policy.ReasonNone {
+		h.releaseCharge()
+	}
+	return why
 }
 
 // readLast buffers the response of the last attempt until the fallback has a better one. res is
 // the result of that attempt; nil means that there was none. It reports false if the response
 // cannot be buffered.
 func (h *bufferedResponse) readLast(res *policy.Attempt) bool {
-	if res == nil || res.Cause != policy.CauseStatus || h.full && h.attempt == int32(h.s.r.Attempts) {
+	if res == nil || res.Cause != policy.CauseStatus || h.keptOf(h.s.r.Attempts) {
 		return true
 	}
 	return h.read() == policy.ReasonNone
 }
 
-// readBody reads the body into h.body, at most limit bytes.
-func (h *bufferedResponse) readBody(limit int64) policy.Reason {
+// readBody reads the body into h.body, at most limit bytes. It reports whether the body ended; a
+// reason says that it cannot be buffered.
+func (h *bufferedResponse) readBody(limit int64) (ended bool, why policy.Reason) {
 	h.s.att.Body.KeepBelow = h.s.att.R // the headers stay where they are
-	until := h.s.r.Time.Now().Add(responseBufferTimeout)
+	until := h.s.r.Time.Now().Add(bodyWait)
 	for {
 		piece, err := h.s.att.Body.NextBefore(until)
 		switch {
 		case err == io.EOF:
-			return policy.ReasonNone
+			return true, policy.ReasonNone
 		case err == attempt.ErrCut:
 			h.cut = true
-			return policy.ReasonNone
-		case err != nil:
-			return policy.ReasonResponseTooLarge
+			return true, policy.ReasonNone
+		case err != nil: // no time is left, or the client left
+			return false, policy.ReasonNone
 		}
 		if !h.appendBody(piece) {
-			return policy.ReasonRetryBufferFull
+			return false, policy.ReasonRetryBufferFull
 		}
 		if int64(len(h.body)) > limit {
-			return policy.ReasonResponseTooLarge
+			return false, policy.ReasonResponseTooLarge
 		}
 	}
 }
@@ -136,6 +151,26 @@ func (h *bufferedResponse) keep() {
 	h.s.att.Release(h.s.r.Time.Tick())
 }
 
+// leave ends the running attempt before the request is sent again. An attempt with a failed response
+// that has not ended is set aside until a later response replaces it. res is the result of the
+// attempt, or nil if there was none, and stream what is known of its event stream.
+func (h *bufferedResponse) leave(res *policy.Attempt, stream heldStream) {
+	if res == nil || res.Cause != policy.CauseStatus || h.s.att.Up == nil {
+		h.s.discard()
+		return
+	}
+	h.attempt, h.stream = int32(h.s.r.Attempts), stream
+	h.rest = h.s.setAside()
+}
+
+// resume makes the attempt that was set aside the running one, so that its response can be relayed.
+func (h *bufferedResponse) resume() heldStream {
+	h.s.resume(h.rest)
+	h.rest = nil
+	h.drop()
+	return h.stream
+}
+
 // drop forgets the buffered response, if there is one, and returns its memory.
 func (h *bufferedResponse) drop() {
 	if h.charged > 0 { // everything that is held is charged
@@ -147,6 +182,11 @@ func (h *bufferedResponse) forget() {
 	h.releaseCharge()
 	h.releaseHeaders()
 	h.full, h.cut = false, false
+	if h.rest != nil {
+		h.rest.Abort()
+		h.rest.Body.Release()
+		h.rest = nil
+	}
 }
 
 // compact moves the response out of the buffers that it was read into. Its headers are parsed
@@ -205,9 +245,11 @@ func (h *bufferedResponse) readError(a *policy.Attempt, began *heldStream) polic
 // event stream. It returns nil if the response has none.
 func (h *bufferedResponse) errorObject(began *heldStream) []byte {
 	switch {
+	case began.failed && !h.full:
+		return began.reader.Error(h.s.att.Body.Prefix)
 	case began.failed:
 		return began.reader.Error(h.body)
-	case isPlainJSON(&h.resp):
+	case h.full && isPlainJSON(&h.resp):
 		return h.body
 	}
 	return nil

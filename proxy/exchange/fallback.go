@@ -19,7 +19,7 @@ func (x *Exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outco
 		return 0, 0, false
 	}
 	if x.buffered.readLast(a) {
-		if code, o, done := x.askFallbacks(reason); done {
+		if code, o, done := x.askFallbacks(a, reason); done {
 			return code, o, true
 		}
 	}
@@ -35,9 +35,9 @@ func (x *Exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outco
 	return code, o, true
 }
 
-// askFallbacks tries one fallback upstream after the other until one has a better response. If the
+// askFallbacks tries one fallback upstream after the other until one has a better response than a. If the
 // request may have been processed and is not safe to repeat, no further fallback gets it.
-func (x *Exchange) askFallbacks(reason string) (int, policy.Outcome, bool) {
+func (x *Exchange) askFallbacks(a *policy.Attempt, reason string) (int, policy.Outcome, bool) {
 	prepared := false
 	for _, to := range x.r.Route.FallbackRoutes {
 		switch {
@@ -46,7 +46,7 @@ func (x *Exchange) askFallbacks(reason string) (int, policy.Outcome, bool) {
 		case x.r.WouldDropTLS(to.Upstream):
 			continue
 		case !prepared:
-			x.sender.discard()
+			x.buffered.leave(a, x.attempts.stream)
 			x.upload.FetchBody()
 			prepared = true
 		}

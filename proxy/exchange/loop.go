@@ -32,7 +32,7 @@ func (x *Exchange) run() (int, policy.Outcome) {
 		case !d.Retry && !x.admit.MayRetryThroughBreaker(x.sender.att, &a, &d):
 			return x.conclude(&a, d)
 		}
-		x.sender.discard()
+		x.buffered.leave(&a, x.attempts.stream)
 		switch x.pause(d) {
 		case permit.Left:
 			return x.concludeUnsent(permit.ClientLeft)
@@ -75,7 +75,7 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	if x.r.Tokens != nil {
 		x.countFailed(a, d.Retry)
 	}
-	return true
+	return x.r.ClientEnd.Load() != request.ClientGone // it may have left while its failed response was read
 }
 
 // countFailed counts what the failed attempt used, and gives back what an attempt took of rate limits
@@ -167,7 +167,7 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	if x.r.ClientEnd.Load() != request.ClientPresent {
 		return policy.Decision{Class: d.Class, Why: policy.ReasonBodyUnfinished}
 	}
-	if a.Header != nil {
+	if a.Header != nil && x.buffered.full {
 		a.Header = &x.buffered.resp // the headers moved there with the response
 	}
 	if why := x.buffered.readError(a, &x.attempts.stream); why != policy.ReasonNone {
@@ -265,7 +265,7 @@ func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 		x.report.Reason = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status
 	}
 	switch {
-	case x.buffered.full && (x.buffered.attempt == int32(x.r.Attempts) || a.Cause != policy.CauseStatus):
+	case x.buffered.keptOf(x.r.Attempts), x.buffered.kept() && a.Cause != policy.CauseStatus:
 		x.sender.drop()
 		return x.relay.buffered(&x.buffered, outcome, reasonOf(d.Why))
 	case a.Cause == policy.CauseStatus:
@@ -327,7 +327,7 @@ func (x *Exchange) concludeUnsent(in permit.Result) (int, policy.Outcome) {
 // reject sends the client the last real response, or one of our own if there was none.
 func (x *Exchange) reject(t permit.Rejection) (int, policy.Outcome) {
 	x.report.Reason = t.Reason
-	if x.buffered.full {
+	if x.buffered.kept() {
 		return x.relay.buffered(&x.buffered, t.Outcome, t.Reason)
 	}
 	x.relay.endIfUnread()

@@ -186,8 +186,13 @@ func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
 	return attempt.ErrCut
 }
 
-// buffered sends the buffered response to the client unchanged.
+// buffered sends the buffered response to the client unchanged. If it has not ended yet, the rest
+// follows as it arrives.
 func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) (int, policy.Outcome) {
+	if h.rest != nil {
+		re.at.stream = h.resume()
+		return re.response(o, reason)
+	}
 	h.restoreHeaders()
 	re.at.s.att.Resp, h.resp = h.resp, re.at.s.att.Resp
 	re.endIfUnread()

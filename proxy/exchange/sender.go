@@ -262,6 +262,24 @@ func (s *sender) drop() {
 	s.att.Abort()
 }
 
+// setAside takes the running attempt out of the request, with a response that may still be relayed,
+// and makes room for the next one. The caller owns the attempt.
+func (s *sender) setAside() *attempt.Attempt {
+	s.endRequest()
+	s.upload.Stop()
+	left := s.att
+	s.att = &attempt.Attempt{Host: left.Host, Buffers: left.Buffers, Throttled: left.Throttled}
+	s.upload.Serve(s.att)
+	return left
+}
+
+// resume makes a, which was set aside, the running attempt again.
+func (s *sender) resume(a *attempt.Attempt) {
+	s.discard()
+	s.att = a
+	s.upload.Serve(a)
+}
+
 // abandonPermit keeps the permit of an attempt that was sent and that the client no longer waits
 // for, because the upstream still works on it. The connection of a probe is still read: its late
 // response is the first sign that the upstream is back. The caller of abandonPermit closes any
