@@ -1,7 +1,11 @@
 package proxy
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -10,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/exchange"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // An upstream's machine vanishes between two requests and acknowledges nothing. The request on the
@@ -44,7 +49,7 @@ func TestAVanishedUpstreamIsNoticedBeforeTheTimeout(t *testing.T) {
 			if err != nil || res.StatusCode != tc.status {
 				t.Errorf("%v, %v, want status %d", res, err, tc.status)
 			}
-			if took := time.Since(began); took < exchange.AckWithin || took > 6*exchange.AckWithin {
+			if took := time.Since(began); took < rawsocket.AckWithin || took > 6*rawsocket.AckWithin {
 				t.Errorf("it took %v", took)
 			}
 			p.wantOutcome(1, tc.outcome)
@@ -52,12 +57,116 @@ func TestAVanishedUpstreamIsNoticedBeforeTheTimeout(t *testing.T) {
 	}
 }
 
+// An upstream's machine vanishes during an upload. The client learns it about as soon as that of a
+// request without a body, not when the write deadline passes after one to two minutes.
+func TestAnUploadToAVanishedUpstreamEnds(t *testing.T) {
+	const size = 4 << 20
+	withLength := requestText("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size))
+	chunked := requestText("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size)
+	for name, tc := range map[string]struct {
+		request string
+		sent    int // of the body
+		vanish  func(c *upConn, gone chan<- struct{})
+		tls     bool
+		change  func(c *Config)
+	}{
+		"spliced":                     {request: withLength, sent: size, vanish: vanishWithin, change: func(c *Config) { c.Default.RetryBufferBytes = 1 }},
+		"copied":                      {request: chunked, sent: size, vanish: vanishWithin},
+		"over TLS":                    {request: withLength, sent: size, vanish: vanishWithin, tls: true},
+		"while the client is slow":    {request: withLength, sent: 100 << 10, vanish: vanishWithin},
+		"while its window was closed": {request: chunked, sent: size, vanish: vanishUnread},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			change := func(c *Config) {
+				c.Default.RequestTimeout, c.Default.BodyIdleTimeout = 5*time.Minute, time.Minute
+				if tc.change != nil {
+					tc.change(c)
+				}
+			}
+			var p *testProxy
+			gone := make(chan struct{})
+			vanish := func(c *upConn) { tc.vanish(c, gone) }
+			if tc.tls {
+				p, _ = secureUpstream(t, vanish, nil, upstream.TLSFiles{}, change)
+			} else {
+				p = startProxy(t, startUpstream(t, vanish), change)
+			}
+			c := p.dial()
+			c.send(tc.request)
+			began := time.Now()
+			go func() {
+				_, _ = c.Write(make([]byte, tc.sent))
+				<-gone
+				_, _ = c.Write([]byte("x")) // while the client is slow, only this stays unacknowledged
+			}()
+			c.want(502, "*")
+			if took := time.Since(began); took > 6*rawsocket.AckWithin {
+				t.Errorf("it took %v", took)
+			}
+			p.wantOutcome(0, policy.OutcomeGaveUpNotIdempotent)
+		})
+	}
+}
+
+// The body fits into the buffers that are written before a second goroutine is started, but not
+// into the socket's.
+func TestASmallUploadToAVanishedUpstreamEnds(t *testing.T) {
+	t.Parallel()
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		if err := deafen(c.Conn); err != nil {
+			t.Error(err)
+		}
+		c.say(ok200)
+		<-c.t.Context().Done()
+	})
+	p := startProxy(t, u, func(c *Config) {
+		c.Default.RequestTimeout, c.Default.BodyIdleTimeout = 5*time.Minute, time.Minute
+		c.Default.Upstream.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := new(net.Dialer).DialContext(ctx, network, addr)
+			if err == nil {
+				_ = nc.(*net.TCPConn).SetWriteBuffer(4 << 10)
+			}
+			return nc, err
+		}
+	})
+	p.dial().send(get("/first")).want(200, "ok")
+	soon(t, "the connection to be idle", func() bool { return p.Stats().Upstreams[0].Pool.Idle == 1 })
+	began := time.Now()
+	p.dial().send(requestText("POST / HTTP/1.1", "Host: a", "Content-Length: 60000")+strings.Repeat("x", 60000)).want(502, "*")
+	if took := time.Since(began); took > 6*rawsocket.AckWithin {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// vanishWithin reads the beginning of a request. Then its machine acknowledges nothing any more.
+func vanishWithin(c *upConn, gone chan<- struct{}) {
+	c.head()
+	_, _ = io.ReadFull(c.Reader, make([]byte, 64<<10))
+	vanishUnread(c, gone)
+}
+
+// vanishUnread reads nothing, so that its window closes unless it vanishes before.
+func vanishUnread(c *upConn, gone chan<- struct{}) {
+	time.Sleep(time.Second)
+	nc := c.Conn
+	if secure, ok := nc.(*tls.Conn); ok {
+		nc = secure.NetConn()
+	}
+	if err := deafen(nc); err != nil {
+		c.t.Error(err)
+	}
+	close(gone)
+	<-c.t.Context().Done()
+}
+
 // An upstream that acknowledges the request may take any time to respond.
 func TestASlowUpstreamHasNotVanished(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, startUpstream(t, func(c *upConn) {
 		c.head()
-		time.Sleep(exchange.AckWithin + time.Second)
+		time.Sleep(rawsocket.AckWithin + time.Second)
 		c.say(ok200)
 	}), func(c *Config) { c.Default.RequestTimeout = time.Minute })
 	p.dial().send(get("/")).want(200, "ok")

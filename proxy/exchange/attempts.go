@@ -306,6 +306,8 @@ func (at *attempts) read(idle time.Duration) error {
 		case whole && at.hedge.due():
 			at.hedge.send()
 			continue
+		case at.s.upload.UpstreamVanished():
+			return attempt.ErrVanished
 		case at.s.upload.LeftWhileStuck():
 			at.r.ClientEnd.Store(request.ClientGone)
 			return attempt.ErrClientGone
@@ -314,20 +316,16 @@ func (at *attempts) read(idle time.Duration) error {
 	}
 }
 
-// AckWithin is how long after a request the proxy looks for its acknowledgement. Keep-alive probes
-// detect a peer that vanishes later, but they do not run before the request is acknowledged.
-const AckWithin = 5 * time.Second
-
 // untilAckCheck returns until, or the time of the next check for an acknowledgement if that is
 // sooner.
 func (at *attempts) untilAckCheck(until, now clock.Instant) clock.Instant {
-	checks := max(now.Sub(at.s.att.SentAt), 0) / AckWithin
-	return request.Earliest(until, at.s.att.SentAt.Add((checks+1)*AckWithin))
+	checks := max(now.Sub(at.s.att.SentAt), 0) / rawsocket.AckWithin
+	return request.Earliest(until, at.s.att.SentAt.Add((checks+1)*rawsocket.AckWithin))
 }
 
-// vanished reports whether the upstream's system does not acknowledge the request.
+// vanished reports whether the upstream's system does not acknowledge a request that was sent whole.
 func (at *attempts) vanished() bool {
-	return at.r.Time.Now().Sub(at.s.att.SentAt) >= AckWithin && at.s.att.Up.Unacknowledged()
+	return at.r.Time.Now().Sub(at.s.att.SentAt) >= rawsocket.AckWithin && at.s.att.Up.Unacknowledged()
 }
 
 // readUntil returns when waiting for the upstream ends; zero means never.

@@ -23,6 +23,11 @@ import (
 // has read them.
 const stuckAfter = time.Second
 
+// vanishedFor is how long the upstream's system must have acknowledged nothing after the
+// retransmissions that rawsocket.Unacknowledged requires, which take 3 s. Together they are
+// rawsocket.AckWithin, so that an upload is given up no sooner than a request that was sent whole.
+const vanishedFor = 2 * time.Second
+
 // Upload sends the body of a request upstream and watches the client. It owns the read side of the
 // client's connection and the body.
 //
@@ -44,6 +49,7 @@ type Upload struct {
 
 	takenSeen uint64        // bytes taken at the last check for a stuck upload
 	takenAt   clock.Instant // when takenSeen last changed
+	unackedAt clock.Instant // since when the upstream acknowledges nothing; zero: it does
 
 	vec      [8][]byte // the parts of one write to the upstream; owned by the pump while it runs
 	sizeLine [24]byte  // of the chunk being sent
@@ -69,7 +75,7 @@ func (u *Upload) Pieces() uint32 { return u.pieces.Load() }
 
 // Start sends the rest of the body, then watches the client.
 func (u *Upload) Start() {
-	u.takenSeen, u.takenAt = 0, u.r.Time.Now()
+	u.takenSeen, u.takenAt, u.unackedAt = 0, u.r.Time.Now(), 0
 	u.run(nil, true)
 }
 
@@ -211,6 +217,20 @@ func (u *Upload) LeftWhileStuck() bool {
 		return false
 	}
 	return now.Sub(u.takenAt) >= stuckAfter && u.r.Conn.HungUp()
+}
+
+// UpstreamVanished reports whether the upstream's system acknowledges nothing of a body in flight. A
+// pump that waits for the client, or splices, cannot detect that.
+func (u *Upload) UpstreamVanished() bool {
+	if !u.HasBody() || !u.att.Up.Unacknowledged() {
+		u.unackedAt = 0
+		return false
+	}
+	now := u.r.Time.Now()
+	if u.unackedAt.IsZero() {
+		u.unackedAt = now
+	}
+	return now.Sub(u.unackedAt) >= vanishedFor
 }
 
 // FetchBody reads the client's whole body, even if none of it was read yet.

@@ -92,7 +92,9 @@ func (p *Pool) connect(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rawsocket.Wrap(c), nil
+	c = rawsocket.Wrap(c)
+	rawsocket.EndUnacknowledged(c)
+	return c, nil
 }
 
 // stripDialPrefix removes package net's "dial tcp 10.0.0.7:80: ", since DialError adds the

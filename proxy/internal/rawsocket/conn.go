@@ -21,6 +21,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // Conn is a stream connection. It can be used like any net.Conn, with one restriction: at
@@ -51,6 +52,55 @@ type writeState struct {
 
 	trying atomic.Bool // a system call is in flight
 	reset  atomic.Bool // a call returned a reset
+
+	acks    *time.Timer // checks for acknowledgements while a write waits; nil: none are needed
+	waiting atomic.Bool // a write waits, and acks runs
+}
+
+// AckWithin is how long after a send its acknowledgement is looked for. Keep-alive probes
+// detect a peer that vanishes later, but they do not run before all is acknowledged. ackEvery
+// is the time between further checks of a write that still waits.
+const (
+	AckWithin = 5 * time.Second
+	ackEvery  = time.Second
+)
+
+// EndUnacknowledged makes a write that waits for room end as if its deadline had passed, if
+// Unacknowledged is true after AckWithin or later. The write then need not wait for its own
+// deadline, which gives a slow peer much more time. Call it before the first write. It has no
+// effect if c is no Conn.
+func EndUnacknowledged(c net.Conn) {
+	w, ok := c.(*Conn)
+	if !ok {
+		return
+	}
+	w.out.acks = time.AfterFunc(time.Hour, w.checkAcks)
+	w.out.acks.Stop()
+}
+
+// checkAcks is called while a write waits.
+func (c *Conn) checkAcks() {
+	if !c.out.waiting.Load() {
+		return
+	}
+	if Unacknowledged(c.Conn) {
+		_ = c.SetWriteDeadline(time.Unix(1, 0))
+	}
+	c.out.acks.Reset(ackEvery)
+}
+
+// beginWait is called before a write waits for room, and endWait after each write.
+func (w *writeState) beginWait() {
+	if w.acks != nil && !w.waiting.Swap(true) {
+		w.acks.Reset(AckWithin)
+	}
+}
+
+func (w *writeState) endWait() {
+	if w.acks != nil && w.waiting.Load() {
+		w.waiting.Store(false)
+		w.acks.Stop()
+	}
 }
 
 // Wrap returns a Conn over a TCP or unix connection, or c itself if there is no plain
@@ -141,6 +191,7 @@ func (c *Conn) Writev(parts [][]byte) (int, error) {
 	w := &c.out
 	w.parts, w.n, w.err = parts, 0, nil
 	err := c.raw.Write(w.callback)
+	w.endWait()
 	w.parts = nil
 	if err == nil {
 		err = w.err
@@ -158,6 +209,7 @@ func (w *writeState) writable(fd uintptr) bool {
 		n, err := w.writeOnce(fd)
 		switch {
 		case err == syscall.EAGAIN:
+			w.beginWait()
 			return false
 		case err != nil:
 			w.err = os.NewSyscallError("write", err)

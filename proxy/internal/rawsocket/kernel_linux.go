@@ -35,11 +35,11 @@ func Acked(c net.Conn) uint64 {
 const vanishedAfter = 4
 
 // Unacknowledged reports whether the peer's system acknowledges nothing of what was sent several
-// times. The peer or the network to it is then gone: a peer without room still acknowledges. c is
-// as for IsTCPClosed. It returns false if that cannot be known.
+// times. The peer or the network to it is then gone: a peer without room still acknowledges, the
+// probes of its window too. c is as for IsTCPClosed. It returns false if that cannot be known.
 func Unacknowledged(c net.Conn) bool {
 	info := tcpInfo(c)
-	return info != nil && info.Unacked > 0 && info.Retransmits >= vanishedAfter
+	return info != nil && (info.Unacked > 0 && info.Retransmits >= vanishedAfter || info.Probes >= vanishedAfter)
 }
 
 // tcpInfo returns the kernel's information about c, or nil.
