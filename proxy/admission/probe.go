@@ -169,7 +169,11 @@ func (d *Queue) awaitResponse(up *upstream.Conn, request []byte) breaker.Attempt
 		a.GiveUpBuffer()
 		a.Buffers.Release()
 	}()
-	if a.ReadFinalHeaders(attempt.Plain{}, http1.Limits{HeaderBytes: buffer.Medium, Headers: 100}, nil) != policy.CauseStatus {
+	switch cause := a.ReadFinalHeaders(attempt.Plain{}, http1.Limits{}, nil); cause {
+	case policy.CauseStatus:
+	case policy.CauseMalformed:
+		return FailedEnd(cause, true)
+	default:
 		return breaker.AttemptEnd{Kind: breaker.Reset}
 	}
 	return breaker.AttemptEnd{Kind: breaker.Responded, Status: a.Resp.Status}

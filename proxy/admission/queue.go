@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/queue"
@@ -311,6 +312,21 @@ func DialEndKind(err error) breaker.EndKind {
 		return breaker.Unsent
 	}
 	return breaker.DialFailed
+}
+
+// FailedEnd returns what an attempt shows that was sent and got no valid response because of cause. An
+// upstream that sends anything is not silent: what is no response, or did not become one in time, counts
+// as the 502 or 504 of a gateway. begun is whether a part of the response came.
+func FailedEnd(cause policy.Cause, begun bool) breaker.AttemptEnd {
+	switch {
+	case cause == policy.CauseMalformed:
+		return breaker.AttemptEnd{Kind: breaker.Responded, Status: 502}
+	case cause == policy.CauseAttemptTimeout && begun:
+		return breaker.AttemptEnd{Kind: breaker.Responded, Status: 504}
+	case cause == policy.CauseAttemptTimeout:
+		return breaker.AttemptEnd{Kind: breaker.TimedOut}
+	}
+	return breaker.AttemptEnd{Kind: breaker.Reset}
 }
 
 // RetryAfter returns when a rejected client may retry, in whole seconds from 1 to 30: at the next

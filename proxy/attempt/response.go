@@ -73,6 +73,9 @@ func (a *Attempt) readHeaders(from Reader, limits http1.Limits, method []byte) p
 	}
 }
 
+// Begun reports whether a part of the response came, informational responses included.
+func (a *Attempt) Begun() bool { return a.Up != nil && a.R+a.W > 0 }
+
 // causeOf returns the cause that corresponds to an error of reading headers.
 func (a *Attempt) causeOf(err error) policy.Cause {
 	switch {

@@ -245,7 +245,10 @@ func (h *Attempt) ReleasePermit(r *request.Request, kind breaker.EndKind) {
 	case kind == breaker.Unsent:
 		d.HandleSignal(d.Guard.Release(permit, t, e))
 		return
-	case kind == breaker.Abandoned || h.Result.Cause == policy.CauseAttemptTimeout:
+	case kind == breaker.Abandoned && h.Att.Begun():
+		d.HandleSignal(d.Guard.Release(permit, t, r.EndOfBegun(kind)))
+		return
+	case kind == breaker.Abandoned || h.Result.Cause == policy.CauseAttemptTimeout && !h.Att.Begun():
 		_, signal := d.Guard.Abandon(permit, t, e)
 		d.HandleSignal(signal)
 		return

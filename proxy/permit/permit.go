@@ -141,14 +141,15 @@ func (ad *Admitter) Release(a *attempt.Attempt, res *policy.Attempt) {
 }
 
 // AwaitsLateResponse reports whether the connection of the attempt with the permit is still read
-// after its client stopped waiting. A request that was not sent whole gets no response.
+// after its client stopped waiting. A request that was not sent whole gets no response, and one whose
+// response has begun shows already what a late response would.
 func (ad *Admitter) AwaitsLateResponse(a *attempt.Attempt, permit breaker.Permit) bool {
-	return permit.Probe() && a.SentSome() && a.Up != nil && a.Progress.Load() == attempt.Sent
+	return permit.Probe() && a.SentSome() && a.Up != nil && !a.Begun() && a.Progress.Load() == attempt.Sent
 }
 
 // Abandon keeps the permit of an attempt that was sent and that the client no longer waits for,
 // because the upstream still works on it. The connection of a probe is still read; no pump may use
-// it.
+// it. If the response has begun, the permit is returned.
 func (ad *Admitter) Abandon(a *attempt.Attempt, kind breaker.EndKind) {
 	ad.NoteSent(a)
 	permit := a.TakePermit()
@@ -158,6 +159,10 @@ func (ad *Admitter) Abandon(a *attempt.Attempt, kind breaker.EndKind) {
 	q, t := ad.r.Dest.UpstreamState.Admission, ad.r.Process.Clock.Elapsed()
 	if !a.SentSome() {
 		q.HandleSignal(q.Guard.Release(permit, t, breaker.AttemptEnd{Kind: breaker.Unsent}))
+		return
+	}
+	if a.Begun() {
+		q.HandleSignal(q.Guard.Release(permit, t, ad.r.EndOfBegun(kind)))
 		return
 	}
 	listens := ad.AwaitsLateResponse(a, permit)

@@ -100,11 +100,21 @@ func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.A
 		if a.DialErr != nil {
 			e.Kind, e.CutShort = admission.DialEndKind(a.DialErr), cr.CutDialShort(a)
 		}
-	case policy.CauseAttemptTimeout:
-		e.Kind = breaker.TimedOut
 	default:
-		e.Kind = breaker.Reset
+		e = admission.FailedEnd(res.Cause, a.Begun())
+		e.Key = cr.UrlKey()
 	}
+	return e
+}
+
+// EndOfBegun returns what an attempt shows whose response began and that nobody waits for. kind is
+// why. A client that leaves then shows nothing about the upstream.
+func (cr *Request) EndOfBegun(kind breaker.EndKind) breaker.AttemptEnd {
+	e := breaker.AttemptEnd{Kind: breaker.Unsent}
+	if kind == breaker.TimedOut {
+		e = admission.FailedEnd(policy.CauseAttemptTimeout, true)
+	}
+	e.Key = cr.UrlKey()
 	return e
 }
 
