@@ -4,7 +4,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // clientSlots bounds the clients connected at once, by number and by the memory that they may
@@ -105,7 +107,7 @@ const (
 	plainCost   = 36 << 10 // HTTP/1.1 with a request in flight: two goroutines, buffers, its connection upstream
 	secureCost  = 48 << 10 // the same over TLS
 	parkedCost  = 2 << 10
-	http2Cost   = 64 << 10 // plus its window, see windowsFor
+	http2Cost   = 64 << 10 // plus half a stream's window
 	streamCost  = 64 << 10 // a stream with a request in flight
 	handlerCost = 12 << 10 // a stream that waits for its slot, or is being rejected
 )
@@ -119,8 +121,7 @@ func costsOf(memory int64) clientCosts {
 	if memory <= 0 {
 		return clientCosts{}
 	}
-	_, window := windowsFor(memory)
-	return clientCosts{plainCost, secureCost, parkedCost, http2Cost + int64(window)/2}
+	return clientCosts{plainCost, secureCost, parkedCost, http2Cost + int64(streamWindow(memory))/2}
 }
 
 // accepted returns the cost of a client that was just accepted.
@@ -148,13 +149,21 @@ func maxStreams(c *Config) int {
 	return max(most, 1)
 }
 
-// windowsFor returns HTTP/2's windows for a stream and for a connection, in bytes.
-func windowsFor(memory int64) (stream, connection int) {
-	connection = connectionWindow
-	if memory > 0 {
-		connection = int(min(max(clientShare(memory)/128, 64<<10), connectionWindow))
+// backlogPart is the divisor of the memory for clients that gives the bytes which may wait in HTTP/2
+// streams for slow readers: 300 clients that read nothing under GOMEMLIMIT=64MiB.
+const backlogPart = 4
+
+// readAhead returns what peers may send by HTTP/2 before it is read; memory is that for clients.
+func readAhead(memory int64) bridge.ReadAhead {
+	return bridge.ReadAhead{Window: streamWindow(memory), Backlog: bridge.NewBacklog(memory / backlogPart)}
+}
+
+// streamWindow returns HTTP/2's window for a stream, in bytes.
+func streamWindow(memory int64) int {
+	if memory <= 0 {
+		return upstream.DefaultStreamWindow
 	}
-	return min(streamWindow, connection), connection
+	return int(min(max(clientShare(memory)/256, 64<<10), upstream.DefaultStreamWindow))
 }
 
 // recharge changes the cost of the connection.

@@ -20,12 +20,10 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
-// HTTP/2's windows, in bytes: how much of one request, and of one connection, the proxy holds for
-// a stream that is not read yet.
-const (
-	streamWindow     = 512 << 10
-	connectionWindow = 1 << 20
-)
+// connectionWindow is HTTP/2's window of one connection, in bytes. It is never used up: one upload
+// that its upstream does not read would hold it for all other requests of the connection. What waits
+// to be read is bounded by bridge.ReadAhead.
+const connectionWindow = 1 << 30
 
 // pingAfter is how long a client may be silent before it gets a ping. A vanished client would
 // otherwise hold its streams until TCP notices.
@@ -71,7 +69,6 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
 	h.emptyFrom.Store(int64(c.server.process.Clock.Now()))
 	c.recharge(c.cost + c.server.clients.costs.http2)
-	stream, connection := windowsFor(set.ClientMemory)
 	h.server = http.Server{
 		Handler:                      http.HandlerFunc(h.serveStream),
 		DisableGeneralOptionsHandler: true,
@@ -82,8 +79,8 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          c.server.clients.streams.ofOne(set.MaxConcurrentStreams),
 			MaxReadFrameSize:              floodguard.FrameSize,
-			MaxReceiveBufferPerStream:     stream,
-			MaxReceiveBufferPerConnection: connection,
+			MaxReceiveBufferPerStream:     c.server.ahead.Window,
+			MaxReceiveBufferPerConnection: connectionWindow,
 			SendPingTimeout:               pingAfter,
 			WriteByteTimeout:              set.WriteTimeout,
 		},
@@ -165,14 +162,14 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	defer h.count(-1)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	slot := s.clients.streamSlot(w, r, h, cancel)
+	slot := h.awaitSlot(w, r, cancel)
 	if slot == nil {
 		h.refuseStream(w, r)
 		return
 	}
 	defer s.clients.streams.give(slot)
 	r = r.WithContext(ctx)
-	stream := bridge.NewClientStream(h.watch.Crediting(w), r, h.c.client.Wire.LocalAddr(), h.c.remote())
+	stream := bridge.NewClientStream(h.watch.Crediting(w), r, h.c.client.Wire.LocalAddr(), h.c.remote(), s.ahead)
 	if c := h.begin(stream); c != nil {
 		if h.prematureEnds.Hold(r.Context(), stream) {
 			began := time.Now()
@@ -186,6 +183,16 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 	h.watch.Credit(1)
 	h.prematureEnds.RespondedWhole()
+}
+
+// awaitSlot takes a slot for a stream; cancel ends the stream. It returns nil if there was none in
+// time. Until then nobody reads the body.
+func (h *http2Conn) awaitSlot(w http.ResponseWriter, r *http.Request, cancel func()) *streamSlot {
+	s := h.c.server
+	if r.ContentLength != 0 && s.clients.streams.full() {
+		defer s.ahead.Backlog.Wait(int64(s.ahead.Window), cancel)()
+	}
+	return s.clients.streamSlot(w, r, h, cancel)
 }
 
 // count changes the number of streams by n, and records since when there are none.

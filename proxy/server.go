@@ -13,6 +13,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/internal/boundedlog"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
+	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
@@ -32,6 +33,7 @@ type Server struct {
 	parked    idlepoller.Poller // where idle connections wait
 	drain     drainState
 	memory    memoryReleaser
+	ahead     bridge.ReadAhead // of requests and responses by HTTP/2
 
 	parkAfter time.Duration
 	premature floodguard.Limits
@@ -50,6 +52,7 @@ func New(c *Config) (*Server, error) {
 		parkAfter: cmp.Or(c.ParkAfter, parkAfter),
 		premature: cmp.Or(c.PrematureEnds, floodguard.DefaultLimits),
 		memory:    memoryReleaser{over: make(chan struct{})},
+		ahead:     readAhead(c.ClientMemory),
 	}
 	s.limitFaults()
 	slots := newClientSlots(c.MaxConnections, clientShare(c.ClientMemory))
@@ -74,7 +77,7 @@ func New(c *Config) (*Server, error) {
 
 // prepare makes the settings of c, and carries over what the current settings have learnt.
 func (s *Server) prepare(c *Config) (*settings.Settings, error) {
-	return settings.Prepare(c, settings.Process{Clock: &s.process.Clock, Draining: &s.process.Draining}, s.settings.Load())
+	return settings.Prepare(c, settings.Process{Clock: &s.process.Clock, Draining: &s.process.Draining, ReadAhead: s.ahead}, s.settings.Load())
 }
 
 // Reload applies c to requests that begin from now on; requests in flight keep the settings with

@@ -47,7 +47,7 @@ func (s *Server) Stats() Stats {
 	n := s.settings.Load()
 	st := Stats{Connections: int(s.connected.count.Load())}
 	st.AcceptPauses, st.Faults, st.HandshakeFailures = s.listeners.pauses.Load(), s.faults.Load(), s.handshakeFailures.Load()
-	st.EvictedIdle, st.EvictedStalled = s.clients.evicting.idle.Load(), s.clients.evicting.stalled.Load()
+	st.EvictedIdle, st.EvictedStalled = s.clients.evicting.idle.Load(), s.clients.evicting.stalled.Load()+s.ahead.Backlog.Ended()
 	for why := range st.HeaderFailures {
 		st.HeaderFailures[why] = s.headerFailures[why].Load()
 	}

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -213,6 +214,8 @@ func (b *Body) fill(idle time.Duration) error {
 		return nil
 	case errors.Is(err, ErrClientGone) || rawsocket.IsTimeout(err):
 		return err
+	case errors.Is(err, bridge.ErrNotRead):
+		return ErrClientGone // it reads, but not in time
 	}
 	return ErrCut
 }

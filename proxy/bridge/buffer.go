@@ -11,13 +11,15 @@ import (
 	pool "github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
-// bufferLimit is how many bytes wait between the two sides of a stream before its writer blocks:
-// as many as the loop reads at once.
+// bufferLimit is how many bytes wait between the two sides of a stream before its writer blocks, at
+// most: as many as the loop reads at once.
 const bufferLimit = 64 << 10
 
 // buffer is a bounded queue of bytes between goroutines, with the deadlines of a net.Conn. Call
 // init before use; do not copy it.
 type buffer struct {
+	limit int // bytes that wait before the writer blocks
+
 	mu      sync.Mutex // guards all fields below
 	cond    sync.Cond
 	data    []byte
@@ -29,7 +31,7 @@ type buffer struct {
 	readTime, writTime *time.Timer
 }
 
-func (b *buffer) init() { b.cond.L = &b.mu }
+func (b *buffer) init(limit int) { b.cond.L, b.limit = &b.mu, limit }
 
 // Read returns the bytes that are there, and waits for the first one. As with a socket, an expired
 // deadline takes precedence over everything.
@@ -59,23 +61,35 @@ func (b *buffer) Write(p []byte) (n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
-		if b.end != nil {
-			return n, b.end
-		}
-		if expired(b.writeBy) {
-			return n, os.ErrDeadlineExceeded
-		}
-		k := min(len(p)-n, max(bufferLimit-(len(b.data)-b.r), 0))
-		b.append(p[n : n+k])
-		n += k
-		if k > 0 {
-			b.wake()
-		}
-		if n == len(p) {
-			return n, nil
+		k, err := b.accept(p[n:])
+		if n += k; err != nil || n == len(p) {
+			return n, err
 		}
 		b.wait(b.writeBy, &b.writTime)
 	}
+}
+
+// accept takes as many bytes as there is room for. It is called with mu held.
+func (b *buffer) accept(p []byte) (int, error) {
+	if b.end != nil {
+		return 0, b.end
+	}
+	if expired(b.writeBy) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	n := min(len(p), max(b.limit-(len(b.data)-b.r), 0))
+	if n > 0 {
+		b.append(p[:n])
+		b.wake()
+	}
+	return n, nil
+}
+
+// writeNow takes as many bytes as there is room for.
+func (b *buffer) writeNow(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.accept(p)
 }
 
 // tryWrite accepts p without waiting. It reports false and accepts nothing if there is no room.
@@ -85,7 +99,7 @@ func (b *buffer) tryWrite(p []byte) bool {
 	switch {
 	case b.end != nil:
 		return true // there is no reader
-	case len(b.data)-b.r+len(p) > bufferLimit:
+	case len(b.data)-b.r+len(p) > b.limit:
 		return false
 	}
 	b.append(p)
@@ -174,9 +188,9 @@ const chunkRoom = 16
 
 // fill writes a body into b in the framing f, each piece as it arrives. It returns io.EOF after
 // all of it, with the trailers that came at the end of the body; otherwise it returns the error
-// that ended the body.
-func (b *buffer) fill(body io.Reader, f http1.Framing, trailers func() http.Header) error {
-	buf := pool.Get(pool.Wide)
+// that ended the body. ahead is what the sender of the body may send ahead.
+func (b *buffer) fill(body io.Reader, f http1.Framing, trailers func() http.Header, ahead ReadAhead) error {
+	buf := pool.Get(min(b.limit, pool.Wide))
 	defer pool.Put(buf)
 	chunked := f.Kind == http1.BodyChunked
 	for {
@@ -186,7 +200,7 @@ func (b *buffer) fill(body io.Reader, f http1.Framing, trailers func() http.Head
 			piece = frame(buf, n)
 		}
 		if len(piece) > 0 {
-			if _, err := b.Write(piece); err != nil {
+			if err := ahead.write(b, piece); err != nil {
 				return err
 			}
 		}

@@ -12,7 +12,7 @@ import (
 
 func newBuffer() *buffer {
 	b := new(buffer)
-	b.init()
+	b.init(bufferLimit)
 	return b
 }
 

@@ -30,6 +30,7 @@ type ClientStream struct {
 	ctl            *http.ResponseController
 	local          net.Addr
 	remote         net.Addr
+	ahead          ReadAhead
 
 	out       response
 	complete  atomic.Bool // the response was written whole
@@ -40,10 +41,10 @@ type ClientStream struct {
 }
 
 // NewClientStream returns a stream for the arguments of a handler. local and remote are the
-// addresses of its connection.
-func NewClientStream(w http.ResponseWriter, r *http.Request, local, remote net.Addr) *ClientStream {
-	c := &ClientStream{w: w, r: r, ctl: http.NewResponseController(w), local: local, remote: remote}
-	c.in.init()
+// addresses of its connection, and ahead is what the client may send of the request's body.
+func NewClientStream(w http.ResponseWriter, r *http.Request, local, remote net.Addr, ahead ReadAhead) *ClientStream {
+	c := &ClientStream{w: w, r: r, ctl: http.NewResponseController(w), local: local, remote: remote, ahead: ahead}
+	c.in.init(ahead.buffer())
 	f := framingOf(r)
 	section, ok := c.appendHeaders(make([]byte, 0, 1024), f)
 	if declared := r.Header["Content-Length"]; ok && len(declared) > 0 && declared[0] == "0" {
@@ -174,7 +175,9 @@ func (c *ClientStream) copyBody(f http1.Framing) {
 	if c.out.websocket {
 		f = http1.Framing{} // the bytes after the header section pass unchanged
 	}
-	switch err := c.in.fill(c.r.Body, f, func() http.Header { return c.r.Trailer }); {
+	switch err := c.in.fill(c.r.Body, f, func() http.Header { return c.r.Trailer }, c.ahead); {
+	case errors.Is(err, ErrNotRead):
+		_ = c.r.Body.Close() // drops what net/http holds
 	case err != io.EOF:
 		c.broken.Store(err != errClientGone && !errors.Is(err, net.ErrClosed))
 		c.in.discard(errClientGone)

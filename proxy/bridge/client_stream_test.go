@@ -14,7 +14,7 @@ import (
 func served(t *testing.T, r *http.Request, f func(c *ClientStream)) (*httptest.ResponseRecorder, bool) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	c := NewClientStream(w, r, nil, nil)
+	c := NewClientStream(w, r, nil, nil, ReadAhead{})
 	f(c)
 	return w, c.Finish()
 }

@@ -37,6 +37,7 @@ type UpstreamStream struct {
 	local    net.Addr
 	remote   net.Addr
 	mapError func(error) error
+	ahead    ReadAhead
 	ctx      context.Context
 	cancel   context.CancelFunc
 
@@ -61,13 +62,14 @@ type UpstreamStreamOptions struct {
 	Local, Remote net.Addr
 	// MapError converts an error of RoundTrip to the one that Read returns.
 	MapError func(error) error
+	Ahead    ReadAhead // of the response
 }
 
 // NewUpstreamStream returns a stream on the reserved slot of to.
 func NewUpstreamStream(to Sender, o UpstreamStreamOptions) *UpstreamStream {
-	s := &UpstreamStream{sender: to, scheme: o.Scheme, local: o.Local, remote: o.Remote, mapError: o.MapError}
-	s.in.init()
-	s.body.init()
+	s := &UpstreamStream{sender: to, scheme: o.Scheme, local: o.Local, remote: o.Remote, mapError: o.MapError, ahead: o.Ahead}
+	s.in.init(o.Ahead.buffer())
+	s.body.init(o.Ahead.buffer())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -287,7 +289,7 @@ func (s *UpstreamStream) run(req *http.Request) {
 	}
 	err = io.EOF
 	if f.Kind != http1.BodyNone {
-		err = s.in.fill(bodyOf(res, f), f, func() http.Header { return res.Trailer })
+		err = s.in.fill(bodyOf(res, f), f, func() http.Header { return res.Trailer }, s.ahead)
 	}
 	s.in.close(err)
 	if err == io.EOF {

@@ -50,6 +50,7 @@ const (
 	RefusalAmbiguousPath
 	RefusalTooManyFrames
 	RefusalNoStreamSlot
+	RefusalUnreadBody
 	RefusalOtherHost
 
 	refusalCount
@@ -104,6 +105,7 @@ var refusals = [refusalCount]refusalText{
 	RefusalAmbiguousPath: {"ambiguous_path", 400, "Normalising the path could change the route or a stripped prefix."},
 	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 client sent more frames without a request than any client needs. Its connection is read slowly, and closed with GOAWAY after 5 s (RFC 9113 section 10.5). It is counted once per connection, and there is no response."},
 	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had the maximum number of requests in flight that descriptors or memory allow, and none ended within a second."},
+	RefusalUnreadBody:    {"unread_body", 503, "The body of an HTTP/2 request waited longest for the upstream to read it when the memory for unread bodies ran out."},
 	RefusalOtherHost:     {"other_host", 403, "A client with http_proxy asked for a host, port or scheme that no route has as its upstream or HOST."},
 }
 

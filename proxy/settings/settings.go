@@ -21,6 +21,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/hedge"
 	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -53,6 +54,8 @@ type Settings struct {
 type Process struct {
 	Clock    *clock.Clock
 	Draining *atomic.Bool // set when the process drains
+	// ReadAhead is what upstreams and clients may send of a body by HTTP/2 before it is read.
+	ReadAhead bridge.ReadAhead
 }
 
 // Prepare makes c ready to run. It takes over unchanged upstreams from before, the version in

@@ -64,7 +64,7 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 	key := keyOf(r)
 	if known[key] == nil {
 		o := r.Eject.options()
-		o.Start = n.process.Clock.Epoch()
+		o.Start, o.ReadAhead = n.process.Clock.Epoch(), n.process.ReadAhead
 		failures := admission.NewDialFailures(n.Log, r.Upstream.String())
 		o.OnDialError = failures.Record
 		o.HealthCheck, o.OnHealth = r.HealthCheck, n.logHealth(r.Upstream.String())

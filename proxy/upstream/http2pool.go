@@ -35,12 +35,14 @@ var (
 	ErrUnprocessed = errors.New("the upstream ended the connection before it processed the request")
 )
 
-// HTTP/2 windows towards upstreams, in bytes: how much of one response, and of one
-// connection, we buffer for a slow client.
-const (
-	streamWindow     = 512 << 10
-	connectionWindow = 2 << 20
-)
+// DefaultStreamWindow is HTTP/2's window of one response, in bytes: how much of it is buffered for a
+// slow client.
+const DefaultStreamWindow = 512 << 10
+
+// connectionWindow is HTTP/2's window of one connection, in bytes. It is never used up: clients that
+// do not know each other share the connection, and the slowest would hold it for all. What slow
+// clients hold is bounded by bridge.ReadAhead.
+const connectionWindow = 1 << 30
 
 // maxHTTP2HeaderBytes limits response headers before the configured limit applies.
 const maxHTTP2HeaderBytes = 1 << 20
@@ -67,6 +69,7 @@ const freshFor = time.Second
 type http2Pool struct {
 	pool      *Pool
 	transport http.Transport
+	ahead     bridge.ReadAhead // of each response
 
 	// conns is read without mu and replaced under it. A ClientConn may call stateChanged
 	// from any of its methods, so these are never called under mu.
@@ -100,8 +103,8 @@ type sharedDial struct {
 // connKey is the context key for the connection that the transport uses.
 type connKey struct{}
 
-func newHTTP2Pool(p *Pool) *http2Pool {
-	s := &http2Pool{pool: p}
+func newHTTP2Pool(p *Pool, ahead bridge.ReadAhead) *http2Pool {
+	s := &http2Pool{pool: p, ahead: ahead}
 	s.conns.Store(new([]*http2Conn))
 	given := func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(connKey{}).(net.Conn), nil }
 	s.transport = http.Transport{
@@ -111,7 +114,7 @@ func newHTTP2Pool(p *Pool) *http2Pool {
 		MaxResponseHeaderBytes: maxHTTP2HeaderBytes,
 		Protocols:              new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReceiveBufferPerStream:     ahead.Window,
 			MaxReceiveBufferPerConnection: connectionWindow,
 			SendPingTimeout:               pingInterval,
 			PingTimeout:                   pingInterval,
@@ -147,7 +150,7 @@ func (s *http2Pool) stream(c *http2Conn) *Conn {
 		s.reuses.Add(1)
 	}
 	stream := bridge.NewUpstreamStream(c.ClientConn, bridge.UpstreamStreamOptions{
-		Scheme: scheme, Local: c.wire.LocalAddr(), Remote: c.wire.RemoteAddr(), MapError: mapRoundTripError,
+		Scheme: scheme, Local: c.wire.LocalAddr(), Remote: c.wire.RemoteAddr(), MapError: mapRoundTripError, Ahead: s.ahead,
 	})
 	conn := s.pool.newConn(c.addr, stream, nil)
 	conn.stream, conn.Uses, conn.Reused = true, uses, uses > 1

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/bridge"
 )
 
 const (
@@ -42,6 +44,10 @@ type Options struct {
 	// the error of its last check, or healthy again, with nil. It may be nil.
 	HealthCheck HealthCheck
 	OnHealth    func(addr string, err error)
+
+	// ReadAhead is what an upstream may send of a response by HTTP/2 for a client that reads slowly.
+	// The default of its window is DefaultStreamWindow.
+	ReadAhead bridge.ReadAhead
 }
 
 // GetOptions is what a request needs from its connection. The zero value accepts any.
@@ -146,6 +152,9 @@ func (o Options) withDefaults() Options {
 	if o.EjectAfter == 0 {
 		o.EjectAfter = DefaultEjectAfter
 	}
+	if o.ReadAhead.Window <= 0 {
+		o.ReadAhead.Window = DefaultStreamWindow
+	}
 	if o.HealthCheck.Interval <= 0 {
 		o.HealthCheck.Interval = DefaultHealthInterval
 	}
@@ -163,7 +172,7 @@ func newPool(t Target, o Options, m *Endpoint) *Pool {
 	o = o.withDefaults()
 	p := &Pool{target: t, idleConns: o.IdleConns, idleAge: o.IdleAge, start: o.Start, endpoint: m}
 	if t.Protocol != HTTP1 {
-		p.http2 = newHTTP2Pool(p)
+		p.http2 = newHTTP2Pool(p, o.ReadAhead)
 	}
 	return p
 }

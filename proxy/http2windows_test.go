@@ -1,0 +1,113 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
+)
+
+// sendsEndlessly responds with more than any client reads, and /small with a few bytes.
+func sendsEndlessly(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/small" {
+		_, _ = io.WriteString(w, "hello")
+		return
+	}
+	piece := make([]byte, 32<<10)
+	for {
+		if _, err := w.Write(piece); err != nil {
+			return
+		}
+	}
+}
+
+// Clients that read nothing of what an HTTP/2 upstream sends hold little memory, and stop nobody.
+func TestStalledReadersOfAnHTTP2UpstreamAreBounded(t *testing.T) {
+	p := startProxyTo(t, "h2c://"+http2Server(t, nil, false, sendsEndlessly), func(c *Config) { c.ClientMemory = 4 << 20 })
+	for range 40 {
+		c := p.dial()
+		_ = c.Conn.(*net.TCPConn).SetReadBuffer(4096)
+		c.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	eventually(t, "some are ended", func() bool { return p.ahead.Backlog.Ended() > 10 })
+	p.dial().send("GET /small HTTP/1.1\r\nHost: a\r\n\r\n").want(200, "hello")
+	if st := p.Stats(); st.EvictedStalled < 10 {
+		t.Errorf("%d are counted", st.EvictedStalled)
+	}
+}
+
+// endAllUnread ends all bodies that wait for their readers, as soon as n do.
+func endAllUnread(t *testing.T, p *testProxy, n uint64) {
+	t.Helper()
+	l := p.ahead.Backlog
+	eventually(t, "bodies wait", func() bool {
+		had := l.Ended()
+		l.Wait(1<<40, func() {})()
+		return l.Ended()-had > n
+	})
+}
+
+// A response that is ended because its client did not read it is the client's, not the upstream's fault.
+func TestAResponseThatWasNotReadInTimeIsTheClientsFault(t *testing.T) {
+	p := startProxyTo(t, "h2c://"+http2Server(t, nil, false, sendsEndlessly), func(c *Config) { c.ClientMemory = 1 << 30 })
+	c := p.dial().send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+	endAllUnread(t, p, 1)
+	_, _ = io.Copy(io.Discard, c.Conn)
+	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+		t.Errorf("outcome %v", o)
+	}
+}
+
+// Uploads that nobody reads take nothing from the other requests of their connection.
+func TestUnreadUploadsDoNotStopOthers(t *testing.T) {
+	const stuck = 4
+	u := startUpstream(t, script(ok200))
+	var dials atomic.Int32
+	reached := make(chan struct{})
+	var seen refusals
+	p := startProxy(t, u, func(c *Config) {
+		speakHTTP2(c)
+		c.ClientMemory, c.Refused = 1<<30, seen.add
+		c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dials.Add(1) <= stuck {
+				<-reached
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+		c.Default.DialTimeout = patience
+	})
+	c := p.frameClient(t)
+	for range stuck {
+		id := c.begin("POST", "/", false)
+		for sent := 0; sent < p.ahead.Window; sent += floodguard.FrameSize {
+			_ = c.WriteData(id, false, make([]byte, floodguard.FrameSize))
+		}
+	}
+	eventually(t, "the uploads wait for their upstream", func() bool { return dials.Load() == stuck })
+	id := c.begin("POST", "/small", false)
+	_ = c.WriteData(id, true, []byte("hello"))
+	select {
+	case status := <-c.statuses:
+		if status != "200" {
+			t.Errorf("answered %s", status)
+		}
+	case code := <-c.goAways:
+		t.Fatal("the connection ended: ", code)
+	}
+	endAllUnread(t, p, stuck)
+	close(reached)
+	for range stuck {
+		if status := within(t, "an upload ends", c.statuses); status != "503" {
+			t.Errorf("an unread upload got %s", status)
+		}
+	}
+	if got := seen.list(); got == "" || got[:len("unread_body")] != http1.RefusalUnreadBody.String() {
+		t.Errorf("refused as %q", got)
+	}
+}
