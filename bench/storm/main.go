@@ -3,7 +3,7 @@
 //
 //	go run ./bench/storm --through direct,haproxy-retry,haproxy-tuned,retryproxy --proxy bin/retryproxy --png storm.png
 //
-// The server (server.go) is a separate process. A response takes 100 ms for up to 30 concurrent requests, and
+// The server (package overload) is a separate process. A response takes 100 ms for up to 30 concurrent requests, and
 // 100 ms x 1.05^((c-30)/15) for c requests above that, updated every 50 ms. The server does not notice that a
 // client has left, so abandoned requests count until they are done. After a time of peace the server is
 // stopped with SIGSTOP, or killed, or responds with 503 to everything. Later it recovers. The clients are in

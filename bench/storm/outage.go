@@ -2,16 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/retryproxy/retryproxy/bench/internal/overload"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 )
 
@@ -24,7 +23,7 @@ type stage struct {
 	proxies []*rig.Proxy
 
 	line   *rig.Timeline
-	server atomic.Pointer[rig.Worker] // its process
+	server atomic.Pointer[overload.Process]
 
 	stopped, resumed time.Duration // when the outage began and ended
 }
@@ -72,11 +71,7 @@ func play(ctx context.Context, way string, o *options, progress *log.Logger) (*r
 }
 
 func (s *stage) startServer() error {
-	server, err := json.Marshal(s.o.storm.Server)
-	if err != nil {
-		return err
-	}
-	w, err := s.StartRole(roleServer, nil, nil, s.addr, string(server))
+	w, err := overload.Start(&s.Bed, s.addr, overload.Model{Server: s.o.storm.Server})
 	s.server.Store(w)
 	return err
 }
@@ -106,20 +101,7 @@ func haproxyConfig(way string, o *options) string {
 		more += fmt.Sprintf("  timeout queue %dms\n", o.storm.SlotFor.Milliseconds())
 		limit = fmt.Sprintf(" maxconn %d", o.storm.Slots)
 	}
-	return `global
-  maxconn 8000
-defaults
-  mode http
-  timeout connect 3s
-  timeout client 60s
-  timeout server 30s
-  timeout http-keep-alive 60s
-  retries 3
-  option redispatch
-  retry-on all-retryable-errors
-` + more + `listen storm
-  bind {listen}
-  server s1 {upstream}` + limit + "\n"
+	return overload.HAProxy([]string{"{upstream}"}, more, limit)
 }
 
 // outage waits for its time, begins it and ends it.
@@ -147,7 +129,7 @@ func (s *stage) begin() (err error) {
 	case "kill":
 		s.server.Load().Kill()
 	case "503":
-		_, err = s.server.Load().Order("503")
+		err = s.server.Load().Do("503")
 	default:
 		err = s.server.Load().Signal(syscall.SIGSTOP)
 	}
@@ -159,7 +141,7 @@ func (s *stage) resume() (err error) {
 	case "kill":
 		return s.startServer()
 	case "503":
-		_, err = s.server.Load().Order("200")
+		err = s.server.Load().Do("200")
 	default:
 		err = s.server.Load().Signal(syscall.SIGCONT)
 	}
@@ -169,9 +151,8 @@ func (s *stage) resume() (err error) {
 // askServer asks for the server's load until ctx ends. A stopped server answers later.
 func (s *stage) askServer(ctx context.Context) {
 	for rig.Sleep(ctx, rig.Tick) {
-		if answer, err := s.server.Load().Ask("load", time.Hour); err == nil {
-			n, _ := strconv.Atoi(answer)
-			s.line.Count(atServer, n)
+		if most, _, err := s.server.Load().Load(); err == nil {
+			s.line.Count(atServer, most)
 		}
 	}
 }

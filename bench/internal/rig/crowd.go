@@ -29,7 +29,7 @@ type Crowd struct {
 	Every    time.Duration // mean of the pause; 0 means none
 	Patience time.Duration // how long a client waits for a response
 	Seed     uint64
-	Path     func(client int) string // what a client requests
+	Path     func(client int) string // what a client requests; called for each request
 	// Again returns the pause before a client sends its request again, after failed+1 failures in a row.
 	// If it is nil, the client goes on as after a good response.
 	Again func(r *rand.Rand, failed int) time.Duration
@@ -40,14 +40,19 @@ func (c *Crowd) Run(ctx context.Context, addrs []string, t *Timeline) *sync.Wait
 	var all sync.WaitGroup
 	for i := range c.N {
 		r := rand.New(rand.NewPCG(c.Seed, uint64(i)))
-		d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: source(i)}}
-		kept := &http.Transport{DialContext: d.DialContext, DisableCompression: true}
+		client := Client(i)
 		all.Go(func() {
-			defer kept.CloseIdleConnections()
-			c.run(ctx, &http.Client{Transport: kept}, "http://"+addrs[i%len(addrs)]+c.Path(i), r, t)
+			defer client.CloseIdleConnections()
+			c.run(ctx, client, func() string { return "http://" + addrs[i%len(addrs)] + c.Path(i) }, r, t)
 		})
 	}
 	return &all
+}
+
+// Client returns the client of a number, which has its own connections.
+func Client(number int) *http.Client {
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: source(number)}}
+	return &http.Client{Transport: &http.Transport{DialContext: d.DialContext, DisableCompression: true, MaxIdleConnsPerHost: 100}}
 }
 
 // source returns the address of a client. The clients are spread over the loopback network, so that no
@@ -57,8 +62,9 @@ func source(client int) net.IP {
 	return net.IPv4(127, 0, byte(1+client/200), byte(1+client%200))
 }
 
-func (c *Crowd) run(ctx context.Context, client *http.Client, url string, r *rand.Rand, t *Timeline) {
+func (c *Crowd) run(ctx context.Context, client *http.Client, path func() string, r *rand.Rand, t *Timeline) {
 	for Sleep(ctx, time.Duration(r.ExpFloat64()*float64(c.Every))) {
+		url := path()
 		for failed := 0; !c.Try(ctx, client, url, t) && c.Again != nil; failed++ {
 			if !Sleep(ctx, c.Again(r, failed)) {
 				return
@@ -159,8 +165,11 @@ func (t *Timeline) Since() time.Duration {
 func (t *Timeline) Until(ctx context.Context, at time.Duration) bool { return Sleep(ctx, at-t.Since()) }
 
 // Count adds n to a name in the current tick.
-func (t *Timeline) Count(name string, n int) {
-	i := int(t.Since() / Tick)
+func (t *Timeline) Count(name string, n int) { t.CountAt(t.Since(), name, n) }
+
+// CountAt adds n to a name in the tick of a time since the begin.
+func (t *Timeline) CountAt(at time.Duration, name string, n int) {
+	i := int(at / Tick)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for len(t.ticks) <= i {

@@ -1,4 +1,4 @@
-package main
+package overload
 
 import (
 	"net/http"
@@ -32,7 +32,7 @@ func TestNeedGrowsAboveFree(t *testing.T) {
 
 // TestWorkIsDoneAtItsTime drives the wheel with times of its own.
 func TestWorkIsDoneAtItsTime(t *testing.T) {
-	w := &work{o: sim.Default().Server}
+	w := &work{o: Model{Server: sim.Default().Server}}
 	j := &job{done: make(chan int, 1)}
 	w.begin(j)
 	w.turn(j.began.Add(90 * time.Millisecond))
@@ -43,14 +43,14 @@ func TestWorkIsDoneAtItsTime(t *testing.T) {
 	if len(j.done) != 1 || <-j.done != 200 {
 		t.Fatal("not answered with 200 after 150 ms")
 	}
-	if most := w.load(); len(w.jobs) != 0 || most != 1 {
+	if most, _ := w.load(); len(w.jobs) != 0 || most != 1 {
 		t.Errorf("%d there, most %d; want 0, 1", len(w.jobs), most)
 	}
 }
 
 // TestAbandonedWorkCounts: those that wait make the others slow, whoever left.
 func TestAbandonedWorkCounts(t *testing.T) {
-	w := &work{o: sim.Default().Server}
+	w := &work{o: Model{Server: sim.Default().Server}}
 	jobs := make([]*job, 330)
 	for i := range jobs {
 		jobs[i] = &job{done: make(chan int, 1)}
@@ -60,19 +60,19 @@ func TestAbandonedWorkCounts(t *testing.T) {
 	for ms := range 200 {
 		w.turn(last.Add(time.Duration(ms) * time.Millisecond))
 	}
-	if most := w.load(); most != len(jobs) || len(w.jobs) != len(jobs) {
+	if most, _ := w.load(); most != len(jobs) || len(w.jobs) != len(jobs) {
 		t.Fatalf("%d of %d left after 200 ms, want all: each takes 265", len(w.jobs), len(jobs))
 	}
 	for ms := range 200 {
 		w.turn(last.Add(time.Duration(200+ms) * time.Millisecond))
 	}
-	if most := w.load(); len(w.jobs) != 0 || most != len(jobs) {
+	if most, _ := w.load(); len(w.jobs) != 0 || most != len(jobs) {
 		t.Errorf("%d left after 400 ms, most %d; want 0, %d", len(w.jobs), most, len(jobs))
 	}
 }
 
 func TestServerRejectsWhenTold(t *testing.T) {
-	w := &work{o: sim.Server{Base: time.Millisecond}}
+	w := &work{o: Model{Server: sim.Server{Base: time.Millisecond}}}
 	go func() {
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			w.turn(time.Now())
@@ -81,7 +81,7 @@ func TestServerRejectsWhenTold(t *testing.T) {
 	server := httptest.NewServer(w)
 	defer server.Close()
 	for _, want := range []int{200, 503, 200} {
-		w.reject.Store(want == 503)
+		w.change(func() { w.status = want })
 		resp, err := http.Get(server.URL)
 		if err != nil {
 			t.Fatal(err)
