@@ -143,6 +143,10 @@ storm: build ## an outage with real processes: direct, through HAProxy (if insta
 	go run -buildvcs=true ./bench/storm --proxy $(BIN)/retryproxy --json $(BIN)/storm.json --png $(BIN)/storm.png \
 		--through direct,$$(command -v haproxy >/dev/null && echo haproxy-retry,haproxy-tuned,)retryproxy
 
+.PHONY: scorecard
+scorecard: build ## all cases in which breaker and limit help or could harm, the goals, met or not, and the table in docs/explanation/storm.md (needs haproxy; SCORECARD="--only lockout")
+	go run -buildvcs=true ./bench/scorecard --proxy $(BIN)/retryproxy --json $(BIN)/scorecard.json --docs docs/explanation/storm.md $(SCORECARD)
+
 .PHONY: fleet
 fleet: build ## fifty processes and one rate limit: alone, and together by way of a redis-server (needs it installed)
 	go run -buildvcs=true ./bench/fleet --proxy $(BIN)/retryproxy --json $(BIN)/fleet.json --png $(BIN)/fleet.png $(FLEET)

@@ -91,7 +91,7 @@ var pages = []page{
 	{path: "docs/explanation/backoff.md", tree: true, blocks: append(all(8, how{belongs, pictures}), how{kind: prints})},
 	{path: "docs/explanation/fleet.md", blocks: []how{{kind: measures}, {kind: measures}, {kind: measures}}},
 	{path: "docs/explanation/hedging.md", blocks: []how{{kind: measures}}},
-	{path: "docs/explanation/storm.md", tree: true, blocks: []how{{kind: measures}, {belongs, pictures}, {kind: prints}}},
+	{path: "docs/explanation/storm.md", tree: true, blocks: []how{{kind: measures}, {kind: measures}, {belongs, pictures}, {kind: prints}}},
 	{path: "docs/reference/queries.md", given: prometheus, blocks: []how{{kind: runs}}},
 }
 
