@@ -58,7 +58,7 @@ func (s *Server) Stats() Stats {
 	for _, u := range n.Upstreams() {
 		us := UpstreamStats{
 			Name: u.Pool.Target().String(), Pool: u.Pool.Stats(), Addresses: u.Pool.Endpoints(), BudgetTokens: u.RetryBudget.Tokens(now), HasBudget: n.Budgeted[u], LastFailure: u.DialFailures.Last.Load(),
-			Guard: u.Admission.Guard.State(), LongestWait: u.Admission.LongestWait(), HasProbe: u.Admission.ProbeRequest != nil, Probed: u.Admission.ProbeStats.Read(),
+			Guard: u.Admission.Guard.State(), LongestWait: u.Admission.LongestWait(), HasProbe: u.Admission.HasProbe(), Probed: u.Admission.ProbeStats.Read(),
 		}
 		if u.Throttler != nil {
 			us.HasThrottle, us.Throttle = true, u.Throttler.Probability(now)

@@ -244,6 +244,7 @@ func (b *builder) targetOf(r *Route, to Upstream, files upstream.TLSFiles) upstr
 func (b *builder) forward(r *Route, to *upstream.Target) forward.Settings {
 	f := forward.Settings{
 		UpstreamHost: to.Host,
+		HostVaries:   !to.OneHost(),
 		BasePath:     to.BasePath,
 		OwnHosts:     b.own,
 		StripPrefix:  r.StripPrefix,

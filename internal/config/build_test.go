@@ -119,6 +119,14 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+func TestTheHostOfAListVaries(t *testing.T) {
+	for upstreams, want := range map[string]bool{"https://a": false, "https://a,https://b": true, "http://a:81,http://a:82": true, "unix:/a,unix:/b": false} {
+		if got := configOf(t, "UPSTREAM="+upstreams).Default.Forward.HostVaries; got != want {
+			t.Errorf("%s: %t", upstreams, got)
+		}
+	}
+}
+
 func TestFallbacks(t *testing.T) {
 	if f := configOf(t, "UPSTREAM=http://a").Default.Fallbacks; f != nil {
 		t.Errorf("%+v without a setting", f)

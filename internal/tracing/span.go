@@ -169,6 +169,7 @@ func (a *attempt) Done(d *proxytrace.AttemptEnd) {
 func (a *attempt) describe(d *proxytrace.AttemptEnd) {
 	a.span.SetAttributes(attribute.String("retryproxy.class", d.Class.String()))
 	a.span.SetAttributes(peer(d.Peer)...)
+	a.span.SetAttributes(server(d.Host)...)
 	if d.Status > 0 {
 		a.span.SetAttributes(attribute.Int("http.response.status_code", d.Status))
 	}

@@ -20,20 +20,17 @@ import (
 // docs/decisions/0007-probe-path.md.
 type Probe struct {
 	Path string // of the GET; begins with "/", may have a query, contains only what a request line may
-	Host string // the Host header; "" means the upstream's own
+	Host string // the Host header; "" means the endpoint's own
 }
 
 // probeAgent is the User-Agent of a probe, so that it can be recognised in the upstream's logs.
 const probeAgent = "retryproxy-probe"
 
-// request renders the probe, or returns nil if there is no path. Each probe has its own
-// connection, because those in the pool are older than the outage.
-func (p Probe) request(upstreamHost string) []byte {
-	if p.Path == "" {
-		return nil
-	}
+// request renders the probe for an endpoint with that Host. Each probe has its own connection,
+// because those in the pool are older than the outage.
+func (p Probe) request(host string) []byte {
 	if p.Host == "" {
-		p.Host = upstreamHost
+		p.Host = host
 	}
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: */*\r\nConnection: close\r\n\r\n", p.Path, p.Host, probeAgent)
 }
@@ -49,11 +46,14 @@ func (c *probeCounts) Read() (n [breaker.NumProbeResults]uint64) {
 	return n
 }
 
+// HasProbe reports whether the upstream is probed by GET.
+func (d *Queue) HasProbe() bool { return d.byRequest.Path != "" }
+
 // probe sends the probe that is due: by GET if there is a path, or by connecting if dials failed.
 // Otherwise a queued request is the probe.
 func (d *Queue) probe() {
 	by := d.probeByConnecting
-	if d.ProbeRequest != nil {
+	if d.HasProbe() {
 		by = d.probeByRequest
 	}
 	if permit, due := d.Guard.Probe(d.elapsed()); due {
@@ -113,7 +113,7 @@ func (d *Queue) sendProbeRequest(permit breaker.Permit) (*upstream.Conn, breaker
 		return nil, breaker.AttemptEnd{Kind: probeDialEnd(err)}
 	}
 	d.WatchProbe(permit, up.Addr)
-	return up, d.awaitResponse(up, d.ProbeRequest)
+	return up, d.awaitResponse(up, d.byRequest.request(up.Host()))
 }
 
 // probeRest bounds what is read after a probe's headers, so that the upstream is not reset while

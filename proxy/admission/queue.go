@@ -40,10 +40,10 @@ type Queue struct {
 	downSince   time.Time                             // when the log said that the breaker opened; zero: it is closed
 	queueLogged atomic.Bool                           // the log mentioned queued requests since the breaker opened
 
-	ProbeRequest []byte          // the request that probes; nil: no active probe
-	ProbeStats   probeCounts     // results of the probes
-	probeCtx     context.Context // ends with the queue
-	endProbes    context.CancelFunc
+	byRequest  Probe           // how it is probed by GET; without a path it is not
+	ProbeStats probeCounts     // results of the probes
+	probeCtx   context.Context // ends with the queue
+	endProbes  context.CancelFunc
 }
 
 // Waker is a waiter in a queue.
@@ -81,8 +81,7 @@ type Options struct {
 	Guard    breaker.Options
 	Pool     *upstream.Group
 	Probe    Probe
-	Host     string // Host header of probes
-	Max      int    // waiters; when exceeded, the oldest is dropped
+	Max      int // waiters; when exceeded, the oldest is dropped
 	Clock    *clock.Clock
 	Draining *atomic.Bool // the server drains
 	Log      *zap.Logger
@@ -91,11 +90,10 @@ type Options struct {
 
 // New returns a queue with no attempt in flight. Close ends its timer and probes.
 func New(o Options) *Queue {
-	ask := o.Probe.request(o.Host)
-	o.Guard.ActiveProbe = ask != nil
+	o.Guard.ActiveProbe = o.Probe.Path != ""
 	d := &Queue{
 		log: o.Log.Warn, Guard: breaker.New(o.Guard), hasBreaker: !o.Guard.NoBreaker, pool: o.Pool, elapsed: o.Clock.Elapsed, draining: o.Draining,
-		queue: queue.New[*Waiter](o.Max), ProbeRequest: ask, lastCause: o.Failures.lastCause,
+		queue: queue.New[*Waiter](o.Max), byRequest: o.Probe, lastCause: o.Failures.lastCause,
 	}
 	d.probeCtx, d.endProbes = context.WithCancel(context.Background())
 	d.timer = time.AfterFunc(time.Hour, d.onTimer)

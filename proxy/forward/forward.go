@@ -3,7 +3,8 @@
 // It uses no socket and no clock, and does not allocate if dst has room.
 //
 // For a request begin with RequestID and Deadline.Read, then call AppendRequestHeaders
-// once. Before every attempt call Deadline.Append and AppendAttempt on the same bytes. For
+// once. Before every attempt call Deadline.Append and AppendAttempt on the same bytes, and AddHost
+// if LacksHost says so. For
 // a response call AppendResponseHeaders, for interim ones AppendInformational. Package
 // http1 handles bodies and trailers.
 //
@@ -72,6 +73,7 @@ type Settings struct {
 	Host         HostMode
 	HostName     string   // for HostName: host[:port]
 	UpstreamHost string   // host[:port] as in a Host header
+	HostVaries   bool     // the endpoints of the upstream have different hosts: AddHost writes that of the chosen one, not UpstreamHost
 	OwnHosts     []string // our own authorities, for HostAuto: host:port, or host for any port
 
 	Changes HeaderChanges // of the configuration, for requests

@@ -13,6 +13,9 @@ import (
 // appendHost writes the Host for the upstream under the given name. The authority of an
 // absolute-form target replaces the client's Host (RFC 9112 section 3.2.2).
 func (w *requestWriter) appendHost(dst, name []byte) []byte {
+	if w.s.HostVaries && w.sendsUpstreamHost() {
+		return dst // AddHost writes it
+	}
 	if string(name) == "Host" { // the usual case
 		dst = append(dst, "Host: "...)
 	} else {
@@ -27,6 +30,24 @@ func (w *requestWriter) appendHost(dst, name []byte) []byte {
 		dst = append(dst, w.s.UpstreamHost...)
 	}
 	return append(dst, "\r\n"...)
+}
+
+// sendsUpstreamHost reports whether the upstream gets its own Host.
+func (w *requestWriter) sendsUpstreamHost() bool {
+	return !(w.s.Host == HostName && w.s.HostName != "") && !w.keepsClientHost()
+}
+
+// LacksHost reports whether AppendRequestHeaders leaves out the Host of the request, because it is that of
+// the endpoint that will be chosen.
+func LacksHost(r *http1.Request, s *Settings, p *Peer) bool {
+	w := requestWriter{r: r, s: s, p: p}
+	return s.HostVaries && w.sendsUpstreamHost()
+}
+
+// AddHost adds a Host header to a complete header section.
+func AddHost(section []byte, host string) []byte {
+	section = append(section[:len(section)-len("\r\n")], "Host: "...)
+	return append(append(section, host...), "\r\n\r\n"...)
 }
 
 // keepsClientHost reports whether the upstream gets the client's Host.

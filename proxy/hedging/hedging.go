@@ -15,6 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -33,6 +34,7 @@ type Attempt struct {
 	beside  *upstream.Conn // of the first attempt; its reader is woken at the end
 	pool    *upstream.Group
 	request [][]byte
+	addHost bool // request has no Host yet, because it is that of the endpoint
 	method  []byte
 	limits  http1.Limits
 	until   clock.Instant // zero: never
@@ -56,7 +58,7 @@ type Attempt struct {
 func New(r *request.Request, first *upstream.Conn, permit breaker.Permit, throttled bool, b *budget.Budget) *Attempt {
 	h := &Attempt{
 		beside: first, pool: r.Route.UpstreamState.Pool, dialing: r.Route.DialTimeout, method: r.HTTP.Method, limits: r.Settings.Limits,
-		Budget: b, onFault: r.Process.OnFault, Done: make(chan struct{}),
+		addHost: r.Out.LacksHost, Budget: b, onFault: r.Process.OnFault, Done: make(chan struct{}),
 	}
 	a := &h.Att
 	a.Host, a.Buffers = &r.Process.Attempts, &h.buffers
@@ -69,7 +71,8 @@ func New(r *request.Request, first *upstream.Conn, permit breaker.Permit, thrott
 	return h
 }
 
-// Start sends the request, which consists of parts, in a new goroutine.
+// Start sends the request, which consists of parts, in a new goroutine. The first part is its whole
+// header section.
 func (h *Attempt) Start(parts [][]byte) {
 	h.request = parts
 	go h.run()
@@ -149,7 +152,11 @@ func (h *Attempt) send(fresh bool) policy.Cause {
 		}
 		return policy.CauseDial
 	}
-	n, err := up.Writev(slices.Clone(h.request)) // Writev cuts its argument
+	parts := slices.Clone(h.request) // Writev cuts its argument
+	if h.addHost {
+		parts[0] = forward.AddHost(slices.Clone(parts[0]), up.Host())
+	}
+	n, err := up.Writev(parts)
 	h.Att.GotBytes = n > 0
 	h.Wrote = h.Wrote || n > 0
 	switch {

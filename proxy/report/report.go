@@ -187,6 +187,9 @@ func (p *Report) AttemptSpan(a *attempt.Attempt, hedge bool) trace.AttemptSpan {
 	}
 	target := &p.Request.Dest.Upstream
 	began := trace.Attempt{Began: p.Request.Process.Clock.At(a.Began), Resend: int(a.Number) - 1, Hedge: hedge, Fallback: p.Request.Dest.IsFallback, Host: target.Host, Scheme: "http"}
+	if !target.OneHost() {
+		began.Host = ""
+	}
 	if target.TLS != nil {
 		began.Scheme = "https"
 	}
@@ -201,7 +204,7 @@ func (p *Report) EndSpan(a *attempt.Attempt, res *policy.Attempt, class policy.C
 	if a.Span == nil {
 		return
 	}
-	e := trace.AttemptEnd{At: p.Request.Process.Clock.At(p.Request.Time.Clock), Cause: res.Cause, Class: class, Left: !p.Request.ClientStaysOn(), Peer: a.Addr}
+	e := trace.AttemptEnd{At: p.Request.Process.Clock.At(p.Request.Time.Clock), Cause: res.Cause, Class: class, Left: !p.Request.ClientStaysOn(), Peer: a.Addr, Host: a.Endpoint.Host()}
 	if res.Cause == policy.CauseStatus {
 		e.Status = res.Status
 	}

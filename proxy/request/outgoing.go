@@ -15,6 +15,7 @@ type Outgoing struct {
 	ID           []byte // X-Request-Id
 	GeneratedKey []byte // the Idempotency-Key that the proxy added
 	Headers      []byte // without what differs by attempt; nil: not rendered
+	LacksHost    bool   // Headers have no Host, because it differs by attempt
 
 	idText  [forward.RandomIDLen]byte
 	keyText [forward.RandomIDLen]byte
@@ -34,6 +35,7 @@ func (o *Outgoing) OwnID() { o.ID = append(o.idText[:0], o.ID...) }
 func (o *Outgoing) Render() {
 	if o.Headers == nil {
 		o.Headers = o.of.Conn.Buffers.Get(buffer.Small)[:0]
+		o.LacksHost = forward.LacksHost(o.of.HTTP, &o.of.Dest.Forward, &o.of.Conn.Peer)
 		o.Headers = forward.AppendRequestHeaders(o.Headers, o.of.HTTP, &o.of.Dest.Forward, &o.of.Conn.Peer, o.ID, o.GeneratedKey)
 	}
 }
@@ -46,7 +48,8 @@ func (o *Outgoing) generateKey() []byte {
 	return forward.AppendRandomID(o.keyText[:0])
 }
 
-// Finish appends to the request headers what differs by attempt.
+// Finish appends to the request headers what differs by attempt. If the attempt has no connection
+// yet and LacksHost is true, the caller adds the Host.
 func (o *Outgoing) Finish(headers []byte, expect bool, a *attempt.Attempt) []byte {
 	if o.of.Time.clientDeadline.Given {
 		headers = o.of.Time.clientDeadline.Append(headers, o.of.Time.left(o.of.Time.Now()))
@@ -58,7 +61,11 @@ func (o *Outgoing) Finish(headers []byte, expect bool, a *attempt.Attempt) []byt
 	if a.Span != nil {
 		headers = o.appendTrace(headers, a.Span)
 	}
-	return forward.AppendAttempt(headers, int(o.of.EarlierAttempts+a.Number), expect)
+	headers = forward.AppendAttempt(headers, int(o.of.EarlierAttempts+a.Number), expect)
+	if o.LacksHost && a.Up != nil {
+		return forward.AddHost(headers, a.Up.Host())
+	}
+	return headers
 }
 
 // appendTrace appends the fields of an attempt's span.

@@ -74,7 +74,7 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 			Pool:        pool,
 			RetryBudget: n.newBudget(r), BudgetKey: budgetKey(r),
 			Admission: admission.New(admission.Options{
-				Guard: r.Guard, Pool: pool, Probe: r.Probe, Host: r.Upstream.Host, Max: r.QueueMax,
+				Guard: r.Guard, Pool: pool, Probe: r.Probe, Max: r.QueueMax,
 				Clock: n.process.Clock, Draining: n.process.Draining, Log: n.Log, Failures: failures,
 			}),
 			DialFailures: failures,

@@ -61,7 +61,7 @@ type Attempt struct {
 	Wait     time.Duration // before the retry
 	Hedge    bool
 	Fallback bool   // it is sent to the route's fallback upstream
-	Host     string // the upstream's "host" or "host:port"; of several, the first one's
+	Host     string // the upstream's "host" or "host:port"; "" if its endpoints have different ones
 	Scheme   string
 }
 
@@ -73,6 +73,7 @@ type AttemptEnd struct {
 	Class  policy.Class
 	Left   bool   // the client left
 	Peer   string // "ip:port" or a socket's path; "" if there was no connection
+	Host   string // the endpoint's "host" or "host:port", if its upstream has several endpoints; else ""
 }
 
 // End is how a request ended.

@@ -98,6 +98,9 @@ func (c *Conn) wire() net.Conn {
 	return rawsocket.Unwrap(c.Conn)
 }
 
+// Host returns the value of a Host header for the endpoint, as Target.Host of its own target.
+func (c *Conn) Host() string { return c.pool.target.Host }
+
 // Writev writes parts, with one system call if possible. It cuts parts to what is left.
 func (c *Conn) Writev(parts [][]byte) (int, error) { return rawsocket.Writev(c.Conn, parts) }
 

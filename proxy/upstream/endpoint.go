@@ -63,6 +63,20 @@ func (g *Group) newEndpoint(from *Target, addr string) *Endpoint {
 	return m
 }
 
+// Host returns the value of a Host header for the endpoint; "" for nil.
+func (m *Endpoint) Host() string {
+	if m == nil {
+		return ""
+	}
+	return m.pool.target.Host
+}
+
+// isOf reports whether the endpoint connects as t does. If an address has moved from one name of a
+// list to another, the names in Host and SNI are others too.
+func (m *Endpoint) isOf(t *Target) bool {
+	return m.pool.target.Host == t.Host && m.pool.target.TLS == t.TLS
+}
+
 // load returns the number of connections in use, dials included.
 func (m *Endpoint) load() int64 { return m.pool.load.Load() + m.pool.dialing.Load() }
 

@@ -195,6 +195,9 @@ func (g *Group) updateEndpoints() (removed []*Endpoint) {
 		s := &g.sources[i]
 		for _, p := range s.addrs {
 			m := known[p.addr]
+			if m != nil && !m.seen && !m.isOf(&s.target) {
+				m = nil
+			}
 			if m == nil && len(endpoints) < maxEndpoints {
 				m = g.newEndpoint(&s.target, p.addr)
 			}

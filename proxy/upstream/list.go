@@ -19,8 +19,6 @@ const maxListedTargets = 64
 // query or fragment, a path that is not in normal form, an empty or malformed host, a port outside [1, 65535], a unix
 // path that is relative or longer than 107 bytes. An https target verifies against the
 // system's certificates unless UseTLS changes that. Nothing is resolved or opened.
-//
-// The Host header (Target.Host) of a list is that of its first target.
 func ParseTarget(s string) (Target, error) {
 	parts := splitList(s)
 	t, err := parseOne(parts[0])

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 )
 
@@ -66,4 +67,44 @@ func TestIdleConnectionsToRemovedAddressesAreClosed(t *testing.T) {
 		t.Errorf("the one in use: %v", err)
 	}
 	_ = used.Close()
+}
+
+// Two names of a list exchange their addresses. Each address then gets the Host of the name that it
+// belongs to now.
+func TestAnAddressThatMovesToAnotherNameGetsItsHost(t *testing.T) {
+	var exchanged atomic.Bool
+	target, err := ParseTarget("http://a.test,http://b.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.Resolve = func(_ context.Context, host string) ([]netip.Addr, error) {
+		last := byte(1)
+		if (host == "a.test") == exchanged.Load() {
+			last = 2
+		}
+		return []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, last})}, nil
+	}
+	target.Dial = func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		t.Cleanup(func() { _ = theirs.Close() })
+		return ours, nil
+	}
+	g := NewGroup(target, Options{})
+	defer g.Close()
+	for _, want := range []map[string]string{
+		{"192.0.2.1:80": "a.test", "192.0.2.2:80": "b.test"},
+		{"192.0.2.2:80": "a.test", "192.0.2.1:80": "b.test"},
+	} {
+		for range 20 {
+			c, err := g.Get(t.Context(), GetOptions{Fresh: true, ForceLookup: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Host() != want[c.Addr] {
+				t.Errorf("%s got Host %s", c.Addr, c.Host())
+			}
+			_ = c.Close()
+		}
+		exchanged.Store(true)
+	}
 }

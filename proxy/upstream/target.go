@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +47,7 @@ type Target struct {
 
 	// Host is the value of a Host header for this upstream: "host" or "host:port", without
 	// the port if it is the scheme's own, and without a trailing dot; "localhost" for a
-	// unix socket.
+	// unix socket. Each target of a list has its own.
 	Host string
 
 	// BasePath is prepended to the path of every request, such as "/v2"; "" for nothing. It is in
@@ -341,6 +342,11 @@ func (t Target) Local() bool {
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// OneHost reports whether all targets of the upstream have the same Host.
+func (t Target) OneHost() bool {
+	return !slices.ContainsFunc(t.MoreTargets, func(o Target) bool { return o.Host != t.Host })
 }
 
 // OneAddress reports whether the target is one address, so that there is never a choice: not a list and
