@@ -145,7 +145,8 @@ func TestABrokenProxyIsFound(t *testing.T) {
 		"one that loses one request": {missed: true, broken: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if n.Add(1) == 20 {
-					panic(http.ErrAbortHandler)
+					http.Error(w, "lost", http.StatusBadGateway)
+					return
 				}
 				next.ServeHTTP(w, r)
 			})

@@ -21,7 +21,7 @@ const leastRate = 5
 func (s *stage) measure() *measures {
 	r := s.row
 	from, to, end := s.o.scale(r.fault.from), s.o.scale(r.fault.to), s.o.scale(r.end)
-	length := max(end, s.line.Since().Truncate(time.Second))
+	length := max(end, s.line.Since()+rig.Tick)
 	ticks := s.line.Ticks(length)
 	all := rig.Sum(ticks, 0, length)
 	m := &measures{Counts: all, Second: rig.Seconds(ticks), Peak: rig.Sum(ticks, from, length)[atServers]}

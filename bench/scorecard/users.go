@@ -47,7 +47,7 @@ func (u *users) last() (last time.Duration) {
 }
 
 // each calls send for each request at its time, in a new goroutine.
-func (u *users) each(ctx context.Context, line *rig.Timeline, send func(n int)) {
+func (u *users) each(ctx context.Context, line *rig.Timeline, send func(n int, at time.Duration)) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	number := 0
@@ -59,7 +59,7 @@ func (u *users) each(ctx context.Context, line *rig.Timeline, send func(n int)) 
 		for at := w.from; at < w.to && line.Until(ctx, at); at += between {
 			n := number
 			number++
-			all.Go(func() { send(n) })
+			all.Go(func() { send(n, at) })
 		}
 	}
 }
@@ -72,26 +72,25 @@ func (u *users) run(ctx context.Context, addrs []string, line *rig.Timeline) {
 		defer clients[i].CloseIdleConnections()
 	}
 	c := rig.Crowd{Patience: u.patience}
-	u.each(ctx, line, func(n int) {
-		came := line.Since()
+	u.each(ctx, line, func(n int, at time.Duration) {
 		for try := range max(u.tries, 1) {
 			url := "http://" + addrs[(n+try)%len(addrs)] + u.path(n)
 			if c.Try(ctx, clients[n/len(addrs)%clientsEach], url, line) {
-				line.CountAt(came, served, 1)
+				line.CountAt(at, served, 1)
 				return
 			}
 			if try < u.tries-1 && !rig.Sleep(ctx, again) {
 				break
 			}
 		}
-		line.CountAt(came, unserved, 1)
+		line.CountAt(at, unserved, 1)
 	})
 }
 
 // disturb sends all requests on new connections, and waits for nobody. The connections end after the
 // patience.
 func (u *users) disturb(ctx context.Context, addrs []string, line *rig.Timeline) {
-	u.each(ctx, line, func(n int) {
+	u.each(ctx, line, func(n int, _ time.Duration) {
 		c, err := net.Dial("tcp", addrs[n%len(addrs)])
 		if err != nil {
 			return
