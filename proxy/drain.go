@@ -11,9 +11,6 @@ import (
 )
 
 const (
-	// acceptGrace is how long clients in the system's queue are still accepted after a drain
-	// begins to close the listeners.
-	acceptGrace = 50 * time.Millisecond
 	// drainQuietTime is how long no request must arrive before idle connections are closed: a
 	// client about to use one has done so by then.
 	drainQuietTime = time.Second
@@ -33,7 +30,8 @@ var ErrDrainTimeout = errors.New("requests were still in flight at the end of th
 type drainState struct {
 	process  *request.Process
 	active   atomic.Int64 // requests in progress, from their headers to their end
-	lastBusy atomic.Int64 // while draining: when a request last ended, since started
+	lastBusy atomic.Int64 // while draining: when a client was last accepted or a request last ended, since started
+	listens  atomic.Bool  // clients may be in an accept queue
 	idleEnd  atomic.Bool  // idle connections must end
 	cutOff   atomic.Int64 // requests in progress when the drain cut them off
 }
@@ -60,13 +58,20 @@ func (d *drainState) requestEnded() {
 	}
 }
 
+// clientAccepted notes that a client is about to send its first request.
+func (d *drainState) clientAccepted() {
+	if d.process.Draining.Load() {
+		d.noteBusy()
+	}
+}
+
 func (d *drainState) noteBusy() { d.lastBusy.Store(int64(d.process.Clock.Elapsed())) }
 
 // Drain ends the server in order. From now on every response ends its connection, no retry begins,
 // and waits for one end at once. Only a request whose event stream brought no content in time is
 // still retried, if that needs no wait. A request that waits for a permit at a healthy upstream is
-// admitted when one is free, until shortly before the end. Clients in the accept queue are still
-// accepted, then the listeners close. Idle connections stay readable until no request arrived for
+// admitted when one is free, until shortly before the end. The clients in the accept queues
+// are accepted, then the listeners close. Idle connections stay readable until no request arrived for
 // a second. Upgraded connections continue until shortly before the end; then both their sides are
 // half-closed. When DrainTimeout or ctx ends, whatever is left is cut off, and Drain returns
 // ErrDrainTimeout. Serve returns afterwards.
@@ -81,7 +86,7 @@ func (s *Server) Drain(ctx context.Context) error {
 		c.client.Wake(downstream.PhaseBackoff)
 		c.http2.Load().goAway()
 	})
-	s.listeners.stopAfterQueue()
+	s.listeners.finish()
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
 	for {
@@ -99,7 +104,7 @@ func (s *Server) Drain(ctx context.Context) error {
 				c.x.EndTunnel()
 			})
 		}
-		if s.connected.empty() {
+		if !s.drain.listens.Load() && s.connected.empty() {
 			return nil
 		}
 		select {

@@ -43,6 +43,7 @@ func (c *conn) handshake() bool {
 	c.client.Phase.Store(downstream.PhaseBusy)
 	if err == nil {
 		_ = c.client.Wire.SetDeadline(time.Time{})
+		c.server.drain.clientAccepted()
 		return true
 	}
 	c.server.handshakeFailures.Add(1)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/proxy/accepting"
 )
 
 // ListenError reports which address of Config.Listen cannot be listened on.
@@ -34,7 +36,7 @@ type listenerSet struct {
 }
 
 type listener struct {
-	net.Listener
+	*accepting.Listener
 	name string // for routes: "" is the main one
 }
 
@@ -52,7 +54,7 @@ func (ls *listenerSet) open(addresses []string, inherited func(string) net.Liste
 		if i == 0 {
 			name = ""
 		}
-		ls.all = append(ls.all, listener{l, name})
+		ls.all = append(ls.all, listener{accepting.Wrap(l), name})
 	}
 	if len(errs) > 0 {
 		ls.close()
@@ -84,32 +86,28 @@ func listen(addr string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
-// accept passes the clients of all listeners to admit, until stop or close. It pauses if the
+// accept passes the clients of all listeners to admit, until finish or close. It pauses if the
 // system has no descriptor left; new clients then stay in the system's queue.
 func (ls *listenerSet) accept(admit func(net.Conn, string), log func() *zap.Logger) {
-	var accepting sync.WaitGroup
+	var loops sync.WaitGroup
 	for _, l := range ls.all {
-		accepting.Go(func() { ls.acceptFrom(l, admit, log) })
+		loops.Go(func() { ls.acceptFrom(l, admit, log) })
 	}
-	accepting.Wait()
+	loops.Wait()
 }
 
 func (ls *listenerSet) acceptFrom(l listener, admit func(net.Conn, string), log func() *zap.Logger) {
-	defer func() { _ = l.Close() }()
 	for {
 		nc, err := l.Accept()
-		if err == nil {
+		switch {
+		case err == nil:
 			admit(nc, l.name)
-			continue
-		}
-		if ls.stopped() || errors.Is(err, net.ErrClosed) {
+		case errors.Is(err, net.ErrClosed):
 			return
-		}
-		ls.pauses.Add(1)
-		log().Warn("accept paused", zap.Error(err))
-		select {
-		case <-ls.closing:
-		case <-time.After(acceptPause):
+		default:
+			ls.pauses.Add(1)
+			log().Warn("accept paused", zap.Error(err))
+			time.Sleep(acceptPause)
 		}
 	}
 }
@@ -118,29 +116,16 @@ func (ls *listenerSet) acceptFrom(l listener, admit func(net.Conn, string), log 
 // to be unnoticed when a descriptor is free again.
 const acceptPause = 50 * time.Millisecond
 
-// stop ends accepting.
+// stop records that accepting ends.
 func (ls *listenerSet) stop() { ls.once.Do(func() { close(ls.closing) }) }
 
-func (ls *listenerSet) stopped() bool {
-	select {
-	case <-ls.closing:
-		return true
-	default:
-		return false
-	}
-}
-
-// stopAfterQueue lets the accept loops accept what is queued, then ends them.
-func (ls *listenerSet) stopAfterQueue() {
-	until := time.Now().Add(acceptGrace)
-	for _, l := range ls.all {
-		if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
-			_ = d.SetDeadline(until)
-		} else {
-			_ = l.Close()
-		}
-	}
+// finish lets the accept loops accept the clients that are in the system's queues, then ends them
+// and closes the listeners.
+func (ls *listenerSet) finish() {
 	ls.stop()
+	for _, l := range ls.all {
+		l.Finish()
+	}
 }
 
 func (ls *listenerSet) close() {

@@ -115,7 +115,9 @@ func (s *Server) RetryPercent() int { return s.process.RetryPercent() }
 // on any more.
 func (s *Server) Listen() error {
 	n := s.settings.Load()
-	return s.listeners.open(n.Listen, n.InheritedListener)
+	err := s.listeners.open(n.Listen, n.InheritedListener)
+	s.drain.listens.Store(err == nil)
+	return err
 }
 
 // Addrs returns the addresses listened on, in the order of Config.Listen.
@@ -138,6 +140,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.listeners.stop()
 	<-seating
 	s.clients.seatAll() // the accept loop may have ended with clients still queued
+	s.drain.listens.Store(false)
 	s.connected.ends.Wait()
 	s.memory.end()
 	s.parked.Close()
@@ -161,6 +164,7 @@ func (s *Server) kill() {
 }
 
 func (s *Server) accepted(nc net.Conn, name string) {
+	s.drain.clientAccepted()
 	s.clients.admit(acceptedConn{nc: nc, name: name, cost: s.clients.costs.accepted(s.settings.Load())})
 }
 
