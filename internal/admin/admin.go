@@ -18,6 +18,8 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/accepting"
 )
 
 // Limits of the server. All its requests are small; a scrape is the largest response.
@@ -50,8 +52,10 @@ type Options struct {
 
 // Server is the admin listener. Its methods are safe for concurrent use.
 type Server struct {
-	http   *http.Server
-	socket net.Listener
+	http     *http.Server
+	socket   *limited
+	served   chan struct{} // closed when Serve has accepted its last connection
+	unserved accepting.Unserved
 }
 
 // New returns a Server. It opens nothing.
@@ -72,7 +76,8 @@ func New(o Options) *Server {
 		mux.Handle("GET /page/", access.reading(o.Page))
 	}
 	addProfiles(mux, access)
-	return &Server{http: &http.Server{
+	s := &Server{served: make(chan struct{})}
+	s.http = &http.Server{
 		Handler:           harden(mux),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
@@ -80,8 +85,12 @@ func New(o Options) *Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          logger(o.Log),
-		ConnState:         noteState,
-	}}
+		ConnState: func(nc net.Conn, state http.ConnState) {
+			noteState(nc, state)
+			s.unserved.Note(nc, state)
+		},
+	}
+	return s
 }
 
 func logger(l *log.Logger) *log.Logger {
@@ -161,25 +170,36 @@ func (s *Server) Listen(network, address string) error {
 }
 
 // Use sets an open socket instead of Listen. The server then owns it.
-func (s *Server) Use(l net.Listener) { s.socket = l }
+func (s *Server) Use(l net.Listener) { s.socket = newLimited(l, maxConnections) }
 
-// Socket returns the listening socket, after Listen or Use. The server keeps its ownership.
-func (s *Server) Socket() net.Listener { return s.socket }
+// Abandon closes the socket of a server that has one and will not serve.
+func (s *Server) Abandon() {
+	if s.socket != nil {
+		_ = s.socket.Close()
+	}
+}
 
 // Addr returns the address of the server. Call it after Listen or Use.
 func (s *Server) Addr() net.Addr { return s.socket.Addr() }
 
-// Serve serves until Close; it then returns nil.
+// Serve serves until Close; it then returns nil. It may be called once.
 func (s *Server) Serve() error {
-	err := s.http.Serve(newLimited(s.socket, maxConnections))
-	if errors.Is(err, http.ErrServerClosed) {
+	defer close(s.served)
+	err := s.http.Serve(s.socket)
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
 }
 
-// Close ends the server. Responses in flight may finish until ctx ends.
+// Close ends a server that serves. Clients that have connected get their responses, until ctx ends.
 func (s *Server) Close(ctx context.Context) error {
+	s.socket.Finish()
+	select {
+	case <-s.served:
+	case <-ctx.Done():
+	}
+	s.unserved.Wait(ctx)
 	if err := s.http.Shutdown(ctx); err != nil {
 		return s.http.Close()
 	}

@@ -365,3 +365,50 @@ func sendAny(t *testing.T, addr string) (int, string) {
 	b, _ := io.ReadAll(res.Body)
 	return res.StatusCode, string(b)
 }
+
+// A probe or a scrape that connected before the end gets its response.
+func TestClientsThatConnectedBeforeTheEndAreServed(t *testing.T) {
+	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": t.TempDir() + "/s"} {
+		t.Run(network, func(t *testing.T) {
+			server := New(Options{Metrics: http.NotFoundHandler()})
+			if err := server.Listen(network, address); err != nil {
+				t.Fatal(err)
+			}
+			var clients []net.Conn
+			for range 30 {
+				c, err := net.Dial(network, server.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close() //nolint:errcheck // a test's
+				if _, err := io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+					t.Fatal(err)
+				}
+				clients = append(clients, c)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			closed := make(chan error, 1)
+			go func() { closed <- server.Close(ctx) }()
+			time.Sleep(50 * time.Millisecond) // the process has no time to accept before Close
+			if err := server.Serve(); err != nil {
+				t.Error(err)
+			}
+			for _, c := range clients {
+				_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+				response, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil || response.StatusCode != 200 {
+					t.Fatal(response, err)
+				}
+				_ = response.Body.Close()
+			}
+			if err := <-closed; err != nil {
+				t.Error(err)
+			}
+			if c, err := net.Dial(network, server.Addr().String()); err == nil {
+				_ = c.Close()
+				t.Error("it still listens")
+			}
+		})
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/accepting"
 )
 
 // limited bounds the number of open connections. Connections without a request cannot keep out
@@ -15,14 +17,15 @@ import (
 // sends another request before its response, and last, one with a response in flight that has had
 // enough time. Some slots are reserved for programs on this machine, such as probes by command.
 type limited struct {
-	net.Listener
+	*accepting.Listener
 	most    int // maximum of open connections
 	outside int // maximum of them from other machines
 	began   sync.Once
 	ended   sync.Once
 	ready   chan accepted
 	closed  chan struct{}
-	wg      sync.WaitGroup // run, and the connections that wait
+	wg      sync.WaitGroup // run
+	waiters sync.WaitGroup // the connections that wait for a slot
 
 	mu      sync.Mutex // guards the fields below and the states in open
 	open    map[*slotConn]struct{}
@@ -53,7 +56,7 @@ const (
 func newLimited(l net.Listener, n int) *limited {
 	deferAccept(l)
 	return &limited{
-		Listener: l, most: n, outside: n - n/localShare,
+		Listener: accepting.Wrap(l), most: n, outside: n - n/localShare,
 		ready: make(chan accepted), closed: make(chan struct{}), open: map[*slotConn]struct{}{},
 	}
 }
@@ -75,10 +78,12 @@ func (l *limited) run() {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
-			l.give(accepted{err: err})
 			if errors.Is(err, net.ErrClosed) {
+				l.waiters.Wait()
+				l.give(accepted{err: err})
 				return
 			}
+			l.give(accepted{err: err})
 			continue
 		}
 		c := &slotConn{Conn: conn, of: l, local: isLocal(conn), since: time.Now(), asked: asks(conn)}
@@ -113,7 +118,7 @@ func (l *limited) wait(c *slotConn) {
 		_ = c.Conn.Close()
 		return
 	}
-	l.wg.Go(func() {
+	l.waiters.Go(func() {
 		defer l.waits(-1)
 		for range longestWait / lookAgain {
 			select {

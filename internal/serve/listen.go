@@ -106,7 +106,7 @@ func (a *app) abandon() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = a.proxy.Serve(ended) // ends at once
-	if a.admin != nil && a.admin.Socket() != nil {
-		_ = a.admin.Socket().Close()
+	if a.admin != nil {
+		a.admin.Abandon()
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/internal/filewatch"
 	"github.com/retryproxy/retryproxy/internal/inject"
+	"github.com/retryproxy/retryproxy/proxy/accepting"
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
@@ -38,7 +39,7 @@ type Server struct {
 	options  inject.Options
 	files    certs.Files
 	log      *slog.Logger
-	listener net.Listener
+	listener *accepting.Listener
 	changes  *filewatch.Files
 	shown    atomic.Pointer[tls.Config]
 }
@@ -60,21 +61,27 @@ func New(o inject.Options, files certs.Files, log *slog.Logger) (*Server, error)
 func (s *Server) Listen(address string) error {
 	var config net.ListenConfig
 	l, err := config.Listen(context.Background(), "tcp", address)
-	s.listener = l
-	return err
+	if err != nil {
+		return err
+	}
+	s.listener = accepting.Wrap(l)
+	return nil
 }
 
 // Addr returns the address on which it listens. Call it after Listen.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Serve answers until ctx ends, then waits for requests in progress.
+// Serve answers until ctx ends, then the clients that have connected, and waits for requests in
+// progress.
 func (s *Server) Serve(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /mutate", s.mutate)
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	var unserved accepting.Unserved
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: idleTimeout,
+		ConnState: unserved.Note,
 		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.current},
 	}
@@ -89,8 +96,10 @@ func (s *Server) Serve(ctx context.Context) error {
 	case <-ctx.Done():
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
-		err = server.Shutdown(patience)
+		s.listener.Finish()
 		<-ended
+		unserved.Wait(patience)
+		err = server.Shutdown(patience)
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil

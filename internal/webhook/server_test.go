@@ -210,3 +210,34 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 	t.Fatalf("%s: not within %v", what, patience)
 }
+
+// The API server connects for each review that has no idle connection. A connection from before the
+// end gets its answer, although the process had no time to accept it.
+func TestClientsThatConnectedBeforeTheEndAreAnswered(t *testing.T) {
+	files := certs.Files{Cert: filepath.Join(t.TempDir(), "tls.crt")}
+	trusted := certify(t, files, 1)
+	s, err := New(inject.Default("retryproxy:1"), files, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	connection, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ended) }()
+	c := client(trusted)
+	c.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { return connection, nil }
+	if status, body := do(t, c, "GET", "https://"+s.Addr().String()+"/readyz", ""); status != 200 {
+		t.Errorf("%d %s", status, body)
+	}
+	c.CloseIdleConnections()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
