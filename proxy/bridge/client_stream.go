@@ -12,6 +12,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
+// past is a deadline that has passed.
+var past = time.Unix(1, 0)
+
 // errClientGone is the error of a read if the client's stream or connection ended before the
 // request did.
 var errClientGone = errors.New("the client ended the stream")
@@ -31,6 +34,7 @@ type ClientStream struct {
 	local          net.Addr
 	remote         net.Addr
 	ahead          ReadAhead
+	writeBy        writeDeadline
 
 	out       response
 	complete  atomic.Bool // the response was written whole
@@ -45,6 +49,7 @@ type ClientStream struct {
 func NewClientStream(w http.ResponseWriter, r *http.Request, local, remote net.Addr, ahead ReadAhead) *ClientStream {
 	c := &ClientStream{w: w, r: r, ctl: http.NewResponseController(w), local: local, remote: remote, ahead: ahead}
 	c.in.init(ahead.buffer())
+	c.writeBy.abort = func() { _ = c.ctl.SetWriteDeadline(past) }
 	f := framingOf(r)
 	section, ok := c.appendHeaders(make([]byte, 0, 1024), f)
 	if declared := r.Header["Content-Length"]; ok && len(declared) > 0 && declared[0] == "0" {
@@ -80,6 +85,7 @@ func (c *ClientStream) Finish() bool {
 	if c.stopWatch != nil {
 		c.stopWatch()
 	}
+	c.writeBy.set(time.Time{})
 	c.in.discard(net.ErrClosed)
 	_ = c.r.Body.Close()
 	if c.bodyDone != nil {
@@ -117,6 +123,10 @@ func (c *ClientStream) Write(p []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
+	if err := c.writeBy.begin(); err != nil {
+		return 0, err
+	}
+	defer c.writeBy.end()
 	n, err := c.out.write(c.w, p)
 	switch {
 	case err != nil:
@@ -148,18 +158,17 @@ func (c *ClientStream) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline ends the stream at t if the client has not read by then what was written
-// before.
+// SetWriteDeadline makes writes end at t. A write that was blocked until then ends the stream.
 func (c *ClientStream) SetWriteDeadline(t time.Time) error {
-	if err := c.ctl.SetWriteDeadline(t); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
+	c.writeBy.set(t)
 	return nil
 }
 
 // SetDeadline sets both deadlines.
 func (c *ClientStream) SetDeadline(t time.Time) error {
-	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+	c.in.setReadDeadline(t)
+	c.writeBy.set(t)
+	return nil
 }
 
 // LocalAddr returns the local address of the stream's connection.

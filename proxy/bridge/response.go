@@ -101,7 +101,7 @@ func (o *response) begin(w http.ResponseWriter) {
 		return
 	}
 	// A nil value keeps the standard library from adding one.
-	for _, name := range []string{"Date", "Content-Type"} {
+	for _, name := range []string{"Date", "Content-Type", "Content-Length"} {
 		if _, set := h[name]; !set {
 			h[name] = nil
 		}
