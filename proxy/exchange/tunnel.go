@@ -82,13 +82,14 @@ func (t *tunnel) copy(dst, src net.Conn) {
 	defer buffer.Put(buf)
 	for {
 		seen := t.moved.Load()
-		t.extend(src, dst)
+		t.extendRead(src)
 		n, err := src.Read(buf)
 		if rawsocket.IsTimeout(err) && t.ending.Load() {
 			err = io.EOF
 		}
 		if n > 0 {
 			t.moved.Add(1)
+			_ = dst.SetWriteDeadline(t.idleFromNow())
 			if _, werr := dst.Write(buf[:n]); werr != nil {
 				t.breakOff()
 				return
@@ -126,16 +127,20 @@ func (t *tunnel) breakOff() {
 	}
 }
 
-func (t *tunnel) extend(src, dst net.Conn) {
-	by := time.Time{}
-	if t.idle > 0 {
-		by = time.Now().Add(t.idle)
-	}
-	_ = src.SetReadDeadline(by)
-	_ = dst.SetWriteDeadline(by)
+func (t *tunnel) extendRead(src net.Conn) {
+	_ = src.SetReadDeadline(t.idleFromNow())
 	if t.ending.Load() {
 		_ = src.SetReadDeadline(downstream.Past) // end ran before this call moved the deadline
 	}
+}
+
+// idleFromNow returns when a read or write that begins now has taken as long as the tunnel may be
+// idle; zero means never.
+func (t *tunnel) idleFromNow() time.Time {
+	if t.idle <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(t.idle)
 }
 
 // closeWrite half-closes c, so that the peer reads the end of the stream. It reports false if c
