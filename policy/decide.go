@@ -74,6 +74,7 @@ type Situation struct {
 	Elapsed       time.Duration // since the first attempt began
 	Previous      time.Duration // the wait before this attempt, for any reason; 0 before the first
 	FreeRetryUsed bool          // the one free retry after an idle close was used
+	AskedWaitUsed bool          // a retry was made with TokenWaived
 	Draining      bool          // the process is shutting down
 	Layered       bool          // the layered-retries rule allowed no retries
 }
@@ -84,8 +85,25 @@ type Decision struct {
 	Retry bool          // send the request again after Wait
 	Free  bool          // at once, not counted, without a token, on a new connection
 	Wait  time.Duration // 0 or more; less than Situation.Left
+	Token TokenClaim    // with Retry, what it has of the budget
 	Why   Reason        // with Retry, what the retry is for; else why there is none, or ReasonNone if the response is no failure
 }
+
+// LacksToken reports whether the budget had no token for the retry.
+func (d *Decision) LacksToken() bool {
+	return d.Token == TokenQueued || d.Why == ReasonBudgetExhausted
+}
+
+// TokenClaim is what a retry has of the retry budget.
+type TokenClaim uint8
+
+// The claims, a closed set.
+const (
+	TokenNone   TokenClaim = iota // nothing: it needs no token
+	TokenTaken                    // it has a token
+	TokenQueued                   // it must queue for a token before it is sent
+	TokenWaived                   // nothing: the upstream asked for the wait; once per request
+)
 
 // Policy is how a route handles failures. All requests of the route read it at the same time, so it
 // must not be changed after its first use. The zero value retries nothing.
@@ -97,6 +115,11 @@ type Policy struct {
 	Rejected   status.Set       // statuses retried for every method; the zero value is 429
 	Backoff    backoff.Strategy // nil does not wait
 	Throttled  backoff.Strategy // after a 429 or a status of Rejected without Retry-After; nil = Backoff
+
+	// QueueForBudget is set if a request that can wait matters more than load: without a token, its
+	// retry queues for the next one, and one wait that the upstream asks for costs none. Otherwise a
+	// retry without a token is given up.
+	QueueForBudget bool
 }
 
 // Retryable reports whether a request may run twice without harm: its method is in Methods, it
@@ -110,7 +133,7 @@ func (p *Policy) Retryable(method []byte, hasKey bool) bool {
 // The checks have a fixed order, and the first that fails gives the reason: is the response a
 // failure; may the request be retried (mark of an inner proxy, request of the upstream, method,
 // count and window, body, layered retries, drain); does the wait fit in the time left; does the
-// budget allow it. The budget comes last because asking takes a token.
+// budget allow it, now or in the time left. The budget comes last because asking takes a token.
 //
 // b is the budget shared by all requests to the upstream, or nil. now is monotonic time of any
 // origin, the same for all calls on one budget. r is the source of jitter. Decide does not
@@ -130,12 +153,32 @@ func (p *Policy) Decide(a *Attempt, s *Situation, b *budget.Budget, now time.Dur
 		d.Wait = 0
 		return d
 	}
-	if b != nil && !b.TryRetry(now) {
-		d.Wait, d.Why = 0, ReasonBudgetExhausted
-		return d
+	if b != nil {
+		if d.Token, d.Why = p.claim(a, s, b, now); d.Why != ReasonNone {
+			d.Wait = 0
+			return d
+		}
 	}
 	d.Retry, d.Why = true, p.whatFor(a)
 	return d
+}
+
+// minAskedWait is the shortest wait for which the upstream pays: whoever asks for it knows when it can
+// serve the request. It is the resolution of Retry-After. For a shorter one, an upstream that always
+// responds 429 would get twice the load at once.
+const minAskedWait = time.Second
+
+// claim gets the token that a retry needs, or returns why there is none.
+func (p *Policy) claim(a *Attempt, s *Situation, b *budget.Budget, now time.Duration) (TokenClaim, Reason) {
+	switch {
+	case p.QueueForBudget && !s.AskedWaitUsed && a.Cause == CauseStatus && a.HasRetryAfter && a.RetryAfter >= minAskedWait:
+		return TokenWaived, ReasonNone
+	case b.TryRetry(now):
+		return TokenTaken, ReasonNone
+	case p.QueueForBudget && b.Delay(now) < s.Left:
+		return TokenQueued, ReasonNone
+	}
+	return TokenNone, ReasonBudgetExhausted
 }
 
 // decideFree allows the retry after an idle close. Count, window, budget, layered retries, drain

@@ -35,6 +35,8 @@ func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []ba
 			MaxRetries: r.IntN(8),
 			Backoff:    pick(r, strategies...),
 			Throttled:  pick(r, strategies...),
+
+			QueueForBudget: r.IntN(2) == 0,
 		},
 		attempt: Attempt{
 			Cause:         pick(r, CauseStatus, CauseStatus, Cause(r.IntN(NumCauses))),
@@ -50,13 +52,21 @@ func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []ba
 		at: Situation{
 			Retries: r.IntN(3), Safe: r.IntN(4) > 0, Replay: Replay(max(0, r.IntN(20)-15)),
 			Left: pick(r, 30*time.Second, time.Minute, backoff.Forever, around(r)), Elapsed: pick(r, 0, time.Second, max(0, around(r))), Previous: max(0, around(r)),
-			FreeRetryUsed: r.IntN(2) == 0, Draining: r.IntN(20) == 0, Layered: r.IntN(20) == 0,
+			FreeRetryUsed: r.IntN(2) == 0, AskedWaitUsed: r.IntN(2) == 0, Draining: r.IntN(20) == 0, Layered: r.IntN(20) == 0,
 		},
-		budget: pick[*budget.Budget](r, nil, nil, budget.New(budget.Config{}), budget.New(budget.Config{Burst: 1}), budget.New(budget.Default())),
+		budget: pick[*budget.Budget](r, nil, nil, budget.New(budget.Config{}), budget.New(budget.Config{Burst: 1}), spent(budget.Config{MinPerSecond: 1, Burst: 1}), budget.New(budget.Default())),
 		seed:   r.Uint64(),
 	}
 	tr.at.MaxRetries = min(tr.policy.MaxRetries, r.IntN(9))
 	return tr
+}
+
+// spent returns a budget without tokens.
+func spent(c budget.Config) *budget.Budget {
+	b := budget.New(c)
+	for b.TryRetry(0) {
+	}
+	return b
 }
 
 // decide runs the trial on a fresh copy of its budget and returns the number of tokens taken.
@@ -107,8 +117,14 @@ func (tr *trial) broken(d Decision, taken float64, hadToken bool) string {
 		return "a Retry-After is never cut short"
 	case d.Wait < backoff.FloorOf(tr.policy.Backoff):
 		return "no wait is shorter than a fixed backoff"
-	case tr.budget != nil && taken != 1:
+	case (d.Token == TokenNone) != (tr.budget == nil):
+		return "a retry has something of a budget, if there is one"
+	case (d.Token == TokenTaken) != (taken == 1) || taken != 0 && taken != 1:
 		return "a retry takes one token"
+	case d.Token == TokenQueued && (!tr.policy.QueueForBudget || hadToken || tr.budget.Delay(0) >= s.Left):
+		return "a retry queues only if there is no token now and one in time"
+	case d.Token == TokenWaived && (!tr.policy.QueueForBudget || s.AskedWaitUsed || !a.HasRetryAfter || d.Wait < time.Second):
+		return "only one wait of a second or more that the upstream asked for needs no token"
 	}
 	return ""
 }
@@ -159,7 +175,7 @@ func (tr *trial) holds(why Reason, hadToken bool) bool {
 	case ReasonRetryAfterTooLong:
 		return a.HasRetryAfter && a.RetryAfter >= s.Left
 	case ReasonBudgetExhausted:
-		return tr.budget != nil && !hadToken
+		return tr.budget != nil && !hadToken && (!tr.policy.QueueForBudget || tr.budget.Delay(0) >= s.Left)
 	}
 	return false
 }
@@ -199,7 +215,7 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 		strategies = append(strategies, b)
 	}
 	r := seeded(11)
-	whys, outcomes := map[Reason]int{}, map[string]int{}
+	whys, outcomes, claims := map[Reason]int{}, map[string]int{}, map[TokenClaim]int{}
 	for range 100_000 {
 		tr := randomTrial(t, r, settings, strategies)
 		hadToken := tr.budget != nil && tr.budget.Tokens(0) >= 1
@@ -209,6 +225,7 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 		}
 		whys[d.Why]++
 		outcomes[fmt.Sprint(d.Retry, d.Free)]++
+		claims[d.Token]++
 	}
 	// The trials must be able to break the promises.
 	for _, why := range AllReasons() {
@@ -218,6 +235,11 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 	}
 	if outcomes["true true"] < 1000 || outcomes["true false"] < 10_000 || outcomes["false false"] < 10_000 {
 		t.Errorf("few of a kind: %v", outcomes)
+	}
+	for _, claim := range []TokenClaim{TokenTaken, TokenQueued, TokenWaived} {
+		if claims[claim] < 100 {
+			t.Errorf("few claims of a kind: %v", claims)
+		}
 	}
 }
 

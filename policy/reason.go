@@ -83,7 +83,7 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonNotIdempotent:        {Label: "not_idempotent", Explain: "A retry might do the work twice: the method is not idempotent, there is no Idempotency-Key, and the route does not allow unsafe retries."},
 	ReasonRetriesExhausted:     {Label: "retries_exhausted", Explain: "The request had used all its retries, or the window for them was over."},
 	ReasonRetriesOff:           {Label: "retries_off", Explain: "The route allows no retries."},
-	ReasonBudgetExhausted:      {Label: "budget_exhausted", Explain: "The retry budget of the upstream was empty."},
+	ReasonBudgetExhausted:      {Label: "budget_exhausted", Explain: "The retry budget of the upstream was empty. Outbound: it would not have had a token within the time left for the request."},
 	ReasonDeadline:             {Label: "deadline", Explain: "The time for the request was over, or the wait did not fit into what was left of it."},
 	ReasonRetryAfterTooLong:    {Label: "retry_after_too_long", Explain: "The upstream asked for a longer wait (Retry-After or an exhausted rate limit) than the request had time left, or than a rate-limit pause may last."},
 	ReasonBodyTooLarge:         {Label: "body_too_large", Explain: "The request body was larger than the retry buffer of a request."},

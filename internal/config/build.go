@@ -80,6 +80,7 @@ type targetResult struct {
 func (b *builder) route(r *Route) proxy.Route {
 	p, err := r.Policy()
 	b.note(r, "BACKOFF", err)
+	p.QueueForBudget = b.settings.Position == "outbound" // in front of an application, load matters more
 	budget, hasBudget := r.Budget()
 	made := proxy.Route{
 		Name:                r.Name,

@@ -340,3 +340,16 @@ func TestNothingIsSentTwiceWithRetryOnNone(t *testing.T) {
 		t.Error("off with HEDGE_AFTER=1s")
 	}
 }
+
+// In front of an application, load matters more than a single request; in front of a remote service,
+// whoever can wait waits.
+func TestOutboundRetriesWaitForTheirBudget(t *testing.T) {
+	for position, want := range map[string]bool{"inbound": false, "outbound": true} {
+		c := configOf(t, "UPSTREAM=http://app.internal:81", "POSITION="+position, "ROUTES=a", "ROUTE_A_PATH=/a")
+		for _, r := range []proxy.Route{c.Default, c.Routes[0]} {
+			if got := r.Policy.QueueForBudget; got != want {
+				t.Errorf("%s, route %s: %v, want %v", position, r.Name, got, want)
+			}
+		}
+	}
+}

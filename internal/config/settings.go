@@ -150,7 +150,7 @@ type BackoffSettings struct {
 
 // BudgetSettings limit the retries of all requests to an upstream.
 type BudgetSettings struct {
-	BudgetRatio        Ratio   `env:"BUDGET_RATIO" envDefault:"0.2" llm:"1" unit:"ratio" max:"10" about:"Retry budget: retries allowed per request to the same upstream, over 10 seconds. With SHARED it covers all processes of the scope. off: no budget."`
+	BudgetRatio        Ratio   `env:"BUDGET_RATIO" envDefault:"0.2" llm:"1" unit:"ratio" max:"10" about:"Retry budget: retries allowed per request to the same upstream, over 10 seconds. Outbound, a retry that finds it empty waits for its next token if there will be one within REQUEST_TIMEOUT, and a wait of a second or more that the upstream asks for costs none, once per request. With SHARED it covers all processes of the scope. off: no budget."`
 	BudgetMinPerSecond float64 `env:"BUDGET_MIN_PER_SECOND" envDefault:"1" unit:"number" min:"0" max:"10000" about:"Retries per second that are allowed even with few requests."`
 	BudgetBurst        int     `env:"BUDGET_BURST" envDefault:"10" unit:"count" min:"1" max:"1000000" about:"Retries that a quiet upstream can save up."`
 }

@@ -34,8 +34,9 @@ func RetryTable() (string, error) {
 	var b strings.Builder
 	b.WriteString("\n")
 	table(&b, []string{"What the upstream did", "`" + strings.ReplaceAll(p.Methods.String(), ",", "`, `") + "`", "`POST`, `PATCH` with `Idempotency-Key`", "`POST`, `PATCH`"}, rows)
-	fmt.Fprintf(&b, "There are at most %d retries, all within %s. There is no retry if the retry budget is empty, the\n"+
-		"wait does not fit into the time left, or the retry buffer does not have the whole body.\n"+
+	fmt.Fprintf(&b, "There are at most %d retries, all within %s. There is no retry if the retry budget is empty\n"+
+		"(outbound: and has no token within the time left), the wait does not fit into the time left, or the\n"+
+		"retry buffer does not have the whole body.\n"+
 		"`retryproxy explain METHOD URL` answers for the settings of the shell in which you run it.\n\n",
 		p.MaxRetries, profile.RequestTimeout)
 	return b.String(), nil

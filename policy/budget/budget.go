@@ -66,8 +66,8 @@ const (
 //   - each request adds Ratio tokens and each second MinPerSecond;
 //   - it holds at most Burst + Ratio x (requests of the last 10 s). Tokens above that are lost, so
 //     unused tokens of a request are lost after 9 to 10 s;
-//   - each retry takes one token. Without a whole token there is no retry. A retry that is not sent
-//     returns its token;
+//   - each retry takes one token. Without a whole token there is no retry, unless it can wait for the
+//     next one; see Join. A retry that is not sent returns its token;
 //   - it starts full, with Burst tokens.
 //
 // So in any t seconds with n requests there are at most
@@ -89,6 +89,8 @@ type Budget struct {
 	// used is the number of units taken or lost so far. The units added so far follow from
 	// the requests and the clock (see deposited), so a retry changes only this word.
 	used atomic.Int64
+
+	queued atomic.Int64 // retries that wait for a token; see Join
 
 	// Fields of a budget shared by a fleet; see Share.
 	requestReport     func()       // nil: not shared
@@ -176,15 +178,19 @@ func (b *Budget) deposited(now time.Duration) (sum, full int64) {
 	return all*b.ratio + earned, b.burst + recent*b.ratio
 }
 
-// TryRetry takes a token for one retry, or reports that there is none.
-func (b *Budget) TryRetry(now time.Duration) bool {
+// TryRetry takes a token for one retry, or reports that there is none, or that other retries wait for
+// it.
+func (b *Budget) TryRetry(now time.Duration) bool { return b.queued.Load() <= 0 && b.take(now) }
+
+// take takes a token.
+func (b *Budget) take(now time.Duration) bool {
 	if b.requestReport != nil {
 		return b.tryShared(now)
 	}
 	return b.tryOwn(now)
 }
 
-// tryOwn is TryRetry for this process alone.
+// tryOwn is take for this process alone.
 func (b *Budget) tryOwn(now time.Duration) bool {
 	sum, full := b.deposited(now)
 	for {

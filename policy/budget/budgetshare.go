@@ -84,7 +84,7 @@ func (b *Budget) alone(now time.Duration) bool {
 	return int64(now) >= b.freshTo.Load() || wanted != 0 && int64(now)-wanted >= int64(budgetGrantTimeout)
 }
 
-// tryShared is TryRetry in a fleet.
+// tryShared is take in a fleet.
 func (b *Budget) tryShared(now time.Duration) bool {
 	own := b.tryOwn(now) // the own bucket pays too, as far as it can
 	for !b.alone(now) {

@@ -58,6 +58,7 @@ type Waiter struct {
 	Owner      Waker
 	Decision   atomic.Int32  // the decision of the queue
 	queuedAt   time.Duration // when it was queued, since the server's start
+	until      time.Duration // how long it can wait for a budget token, since the server's start
 	ExpectedAt time.Duration // when it is likely to get a permit, since the server's start; 0: at any time
 	Permit     breaker.Permit
 	Request    breaker.Request // what it waits to send

@@ -29,7 +29,8 @@ func (x *Exchange) run() (int, policy.Outcome) {
 		switch stays := x.tryOnce(&a, &d, again.Free); {
 		case !stays:
 			return x.abandon()
-		case !d.Retry && !x.admit.MayRetryThroughBreaker(x.sender.att, &a, &d):
+		case d.LacksToken() && x.admit.MayRetryThroughBreaker(x.sender.att, &a, &d): // d is that retry
+		case !d.Retry:
 			return x.conclude(&a, d)
 		}
 		x.buffered.leave(&a, x.attempts.stream)
@@ -39,6 +40,8 @@ func (x *Exchange) run() (int, policy.Outcome) {
 		case permit.DrainBegan:
 			x.admit.ReturnBudgetToken()
 			return x.conclude(&a, policy.Decision{Class: d.Class, Why: policy.ReasonDraining})
+		case permit.NoToken:
+			return x.conclude(&a, policy.Decision{Class: d.Class, Why: policy.ReasonBudgetExhausted})
 		}
 		again = d
 	}
@@ -182,7 +185,7 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 		budget = nil // the breaker limits the load by itself
 	}
 	d = r.Policy.Decide(a, &s, budget, x.r.Process.Clock.Since(x.r.Time.Clock), backoff.Shared())
-	x.admit.HasBudgetToken = d.Retry && !d.Free && budget != nil
+	x.admit.HasBudgetToken = d.Token == policy.TokenTaken
 	if shut && !a.HasRetryAfter && r.UpstreamState.Admission.AdmitsOnlyProbes() {
 		d.Wait = 0 // the wait is at the breaker
 	}
@@ -219,8 +222,9 @@ func (x *Exchange) secure(a *policy.Attempt) policy.Reason {
 	return policy.ReasonNone
 }
 
-// pause waits before a retry. All checks that could forbid the retry were made before. Only the
-// client or a drain ends the wait early. A retry after a silent event stream is then sent at once.
+// pause waits before a retry: for its budget token, if it has none yet, and for the backoff. Both
+// begin now. All checks that could forbid the retry were made before. The client or a drain ends the
+// wait early. A retry after a silent event stream is then sent at once.
 func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 	x.report.AttemptLog.Waited(d.Wait)
 	if d.Free {
@@ -229,14 +233,20 @@ func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 	}
 	x.r.Retries++
 	x.sender.waited = d.Wait
-	if d.Wait <= 0 {
+	x.sender.askedWaitUsed = x.sender.askedWaitUsed || d.Token == policy.TokenWaived
+	end := permit.WaitedOut
+	if d.Token == policy.TokenQueued {
+		began := x.r.Time.Tick()
+		end = x.admit.AwaitBudgetToken()
+		queued := x.r.Time.Tick().Sub(began)
+		x.report.AttemptLog.Waited(max(d.Wait, queued))
+		d.Wait -= queued
+	}
+	if end == permit.WaitedOut && d.Wait > 0 {
+		end = x.admit.BackOff(d)
+	} else if end == permit.WaitedOut {
 		return x.noWait()
 	}
-	x.report.Observer.WaitBegan()
-	began := x.r.Time.Tick()
-	end := x.admit.Await(began.Add(d.Wait), nil)
-	x.report.Observer.WaitEnded(x.r.Time.Tick().Sub(began))
-	x.report.Waited(d.Why.String(), began)
 	if end == permit.DrainBegan && x.attempts.stream.silent {
 		return x.noWait()
 	}

@@ -29,12 +29,13 @@ type sender struct {
 	avoid         string        // the address of the last attempt; the next one prefers another
 	waited        time.Duration // before the last retry
 	freeRetryUsed bool
+	askedWaitUsed bool // one retry cost no budget token, because the upstream asked for the wait
 	lastAttempt   bool // no retry is possible: the attempt has all the time that is left
 }
 
 // begin prepares for another request.
 func (s *sender) begin() {
-	s.avoid, s.waited, s.freeRetryUsed, s.lastAttempt = "", 0, false, false
+	s.avoid, s.waited, s.freeRetryUsed, s.askedWaitUsed, s.lastAttempt = "", 0, false, false, false
 	s.att = &s.first
 	s.att.Throttled, s.att.Spliced, s.att.Began = false, false, 0
 	s.upload.Serve(s.att)
@@ -306,6 +307,7 @@ func (s *sender) situation() policy.Situation {
 		Elapsed:       s.r.Time.Clock.Sub(s.r.Time.Began),
 		Previous:      s.waited,
 		FreeRetryUsed: s.freeRetryUsed,
+		AskedWaitUsed: s.askedWaitUsed,
 		Draining:      s.r.Process.Draining.Load(),
 		Layered:       s.r.Layered,
 	}

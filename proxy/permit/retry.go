@@ -2,6 +2,7 @@ package permit
 
 import (
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -23,6 +24,39 @@ func (ad *Admitter) ReturnBudgetToken() {
 		ad.HasBudgetToken = false
 		ad.r.Route.UpstreamState.RetryBudget.GiveBack()
 	}
+}
+
+// AwaitBudgetToken waits for the budget token of a retry, in the order of all such retries of the
+// upstream. It returns WaitedOut with the token, and NoToken if there was none within the time left.
+func (ad *Admitter) AwaitBudgetToken() WaitEnd {
+	q, began := ad.r.Route.UpstreamState.BudgetQueue, ad.r.Time.Tick()
+	ad.waiter.ExpectedAt = 0
+	until := began.Add(ad.r.Time.MaxWait(began))
+	decision, ticket := q.Enter(&ad.waiter, ad.r.Process.Clock.Since(until))
+	end := WaitedOut
+	if decision == admission.Wait {
+		end = ad.Await(until, &ad.waiter)
+		ad.report.Queued(began)
+		decision = q.Quit(&ad.waiter, ticket)
+	}
+	ad.HasBudgetToken = decision == admission.Admit
+	switch {
+	case end == Left, end == DrainBegan:
+		return end
+	case ad.HasBudgetToken:
+		return WaitedOut
+	}
+	return NoToken
+}
+
+// BackOff waits for the time of d.
+func (ad *Admitter) BackOff(d policy.Decision) WaitEnd {
+	ad.report.Observer.WaitBegan()
+	began := ad.r.Time.Tick()
+	end := ad.Await(began.Add(d.Wait), nil)
+	ad.report.Observer.WaitEnded(ad.r.Time.Tick().Sub(began))
+	ad.report.Waited(d.Why.String(), began)
+	return end
 }
 
 // RetryBlockedBy returns why a retry that the policy allows must not be made, or ReasonNone. It is
@@ -94,7 +128,7 @@ func (ad *Admitter) wouldNot(a *attempt.Attempt, res *policy.Attempt) policy.Rea
 // budget had no token. It reports whether the breaker opened and the request is retried through
 // its queue. again is then that retry.
 func (ad *Admitter) MayRetryThroughBreaker(a *attempt.Attempt, res *policy.Attempt, again *policy.Decision) bool {
-	if again.Why != policy.ReasonBudgetExhausted || res.Cause != policy.CauseReset || a.Fault.Breaks() || ad.r.Route.Breaker != settings.BreakerQueue {
+	if !again.LacksToken() || res.Cause != policy.CauseReset || a.Fault.Breaks() || ad.r.Route.Breaker != settings.BreakerQueue {
 		return false
 	}
 	began := ad.r.Time.Tick()
@@ -102,11 +136,11 @@ func (ad *Admitter) MayRetryThroughBreaker(a *attempt.Attempt, res *policy.Attem
 	ad.report.Queued(began)
 	switch {
 	case end == DrainBegan:
-		again.Why = policy.ReasonDraining
+		*again = policy.Decision{Class: again.Class, Why: policy.ReasonDraining}
 		return false
 	case end != Left && !ad.r.RetryWaitsInQueue(): // pause detects a client that left
 		return false
 	}
-	again.Retry, again.Wait, again.Why = true, 0, policy.ReasonReset
+	*again = policy.Decision{Class: again.Class, Retry: true, Why: policy.ReasonReset}
 	return true
 }

@@ -21,6 +21,7 @@ const (
 	Left
 	DrainBegan
 	Notified
+	NoToken // the retry budget had no token in time
 )
 
 // Await waits until t on the client's own connection, with its read deadline as the timer. The

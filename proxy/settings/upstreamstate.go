@@ -21,6 +21,7 @@ type UpstreamState struct {
 	key         upstreamKey
 	Pool        *upstream.Group
 	RetryBudget *budget.Budget
+	BudgetQueue *admission.BudgetQueue // of retries that wait for a token of RetryBudget
 	Admission   *admission.Queue
 
 	DialFailures *admission.DialFailures
@@ -69,10 +70,12 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 		o.OnDialError = failures.Record
 		o.HealthCheck, o.OnHealth = r.HealthCheck, n.logHealth(r.Upstream.String())
 		pool := upstream.NewGroup(r.Upstream, o)
+		retryBudget := n.newBudget(r)
 		known[key] = &UpstreamState{
 			key:         key,
 			Pool:        pool,
-			RetryBudget: n.newBudget(r), BudgetKey: budgetKey(r),
+			RetryBudget: retryBudget, BudgetKey: budgetKey(r),
+			BudgetQueue: admission.NewBudgetQueue(retryBudget, r.QueueMax, n.process.Clock),
 			Admission: admission.New(admission.Options{
 				Guard: r.Guard, Pool: pool, Probe: r.Probe, Max: r.QueueMax,
 				Clock: n.process.Clock, Draining: n.process.Draining, Log: n.Log, Failures: failures,

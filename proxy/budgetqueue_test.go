@@ -1,0 +1,233 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
+)
+
+// waitsForBudget sets the default route up as outbound with that profile.
+func waitsForBudget(t *testing.T, name string) func(c *Config) {
+	return func(c *Config) {
+		profile, err := policy.FindProfile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := profile.Policy()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.QueueForBudget = true
+		c.Default.Policy, c.Default.RequestTimeout = p, profile.RequestTimeout
+		c.Default.NoBudget, c.Default.Budget = false, budget.Default()
+	}
+}
+
+// moody is an upstream whose response depends on the time since it began.
+type moody struct {
+	mu    sync.Mutex
+	began time.Time
+	sent  int
+	says  func(since time.Duration) string
+}
+
+func (s *moody) handle(c *upConn) {
+	for headers := c.head(); headers != ""; headers = c.head() {
+		discardBody(c, headers)
+		s.mu.Lock()
+		if s.began.IsZero() {
+			s.began = time.Now()
+		}
+		s.sent++
+		response := s.says(time.Since(s.began))
+		s.mu.Unlock()
+		c.say("%s", response)
+	}
+}
+
+// rateLimited returns what an upstream says that takes ten requests a second, ten at once.
+func rateLimited() func(time.Duration) string {
+	level, last := 10.0, time.Duration(0)
+	return func(now time.Duration) string {
+		level, last = min(10, level+10*(now-last).Seconds()), now
+		if level < 1 {
+			return rawResponse(429, "Retry-After: 1")
+		}
+		level--
+		return ok200
+	}
+}
+
+// burst sends n requests at once and returns their statuses and reasons, when all have ended.
+func (m *memory) burst(n int) map[string]int {
+	var all []func() string
+	for range n {
+		end := m.client().send(get("/")).later()
+		all = append(all, func() string {
+			res, _ := end()
+			return fmt.Sprint(res.StatusCode, " ", res.Header.Get("X-Retryproxy-Reason"))
+		})
+	}
+	seen := map[string]int{}
+	for _, end := range all {
+		seen[end()]++
+	}
+	return seen
+}
+
+// Whoever can wait waits for the retry budget: none of twenty requests is lost to an upstream that
+// fails for 20 s, and none of a hundred to one that takes ten a second.
+func TestNobodyWhoCanWaitIsLostToTheBudget(t *testing.T) {
+	failing := func(since time.Duration) string {
+		if since < 20*time.Second {
+			return rawResponse(500)
+		}
+		return ok200
+	}
+	for name, tc := range map[string]struct {
+		says func(time.Duration) string
+		n    int
+	}{"an upstream that fails": {failing, 20}, "an upstream with a rate limit": {rateLimited(), 100}} {
+		t.Run(name, func(t *testing.T) {
+			up := &moody{says: tc.says}
+			inMemory(t, up.handle, waitsForBudget(t, "batch"), func(t *testing.T, m *memory) {
+				began := time.Now()
+				if seen := m.burst(tc.n); seen["200 "] != tc.n {
+					t.Errorf("%v, want %d times 200", seen, tc.n)
+				}
+				if took := time.Since(began); took > 90*time.Second {
+					t.Errorf("all had their responses after %v, want at most 90s", took)
+				}
+			})
+		})
+	}
+}
+
+// The budget holds as before: what an upstream gets that refuses everything.
+func TestAnUpstreamThatAlwaysRefusesGetsNoMoreThanTheBudget(t *testing.T) {
+	for asked, most := range map[string]float64{"0": 1.2, "1": 2.2} {
+		t.Run("Retry-After "+asked, func(t *testing.T) {
+			up := &moody{says: func(time.Duration) string { return rawResponse(429, "Retry-After: "+asked) }}
+			inMemory(t, up.handle, waitsForBudget(t, "batch"), func(t *testing.T, m *memory) {
+				const n, perSecond = 1000, 20
+				began := time.Now()
+				var ends []func() (*http.Response, time.Time)
+				for range n {
+					ends = append(ends, m.client().send(get("/")).later())
+					time.Sleep(time.Second / perSecond)
+				}
+				for _, end := range ends {
+					end()
+				}
+				c := budget.Default()
+				if limit := most*n + float64(c.Burst) + c.MinPerSecond*time.Since(began).Seconds(); float64(up.sent) > limit {
+					t.Errorf("%d attempts for %d requests, want at most %.0f", up.sent, n, limit)
+				}
+			})
+		})
+	}
+}
+
+// In front of an application, load matters more: nothing waits for the budget.
+func TestInboundRetriesDoNotWaitForTheBudget(t *testing.T) {
+	up := &moody{says: func(time.Duration) string { return rawResponse(429, "Retry-After: 1") }}
+	inMemory(t, up.handle, func(c *Config) {
+		waitsForBudget(t, "batch")(c)
+		c.Default.Policy.QueueForBudget = false
+		c.Default.Budget = budget.Config{Burst: 1}
+	}, func(t *testing.T, m *memory) {
+		began := time.Now()
+		if seen := m.burst(5); seen["429 budget_exhausted"] != 5 || up.sent != 6 {
+			t.Errorf("%v after %d attempts, want 5 times 429 after 6", seen, up.sent)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("responses after %v", took)
+		}
+	})
+}
+
+// emptied empties the budget of the default route, which then earns a token a second.
+func (m *memory) emptied() *budget.Budget {
+	u := m.settings.Load().DefaultRoute.UpstreamState
+	for u.RetryBudget.TryRetry(m.process.Clock.Elapsed()) {
+	}
+	return u.RetryBudget
+}
+
+func TestAWaitForTheBudgetEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(c *Config)
+		end    func(m *memory, c *client)
+		after  time.Duration
+		want   string // "": the client left
+	}{
+		"when the client leaves": {end: func(_ *memory, c *client) { c.Close() }, after: time.Second},
+		"when a drain begins":    {end: func(m *memory, _ *client) { go m.Drain(context.Background()) }, after: time.Second, want: "draining"},
+		"when the deadline leaves no room": {
+			change: func(c *Config) { c.Default.RequestTimeout = 10 * time.Second },
+			want:   "budget_exhausted",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, script(bad503), func(c *Config) {
+				waitsForBudget(t, "batch")(c)
+				c.Default.Budget = budget.Config{MinPerSecond: 0.05, Burst: 1} // a token in 20 s
+				if tc.change != nil {
+					tc.change(c)
+				}
+			}, func(t *testing.T, m *memory) {
+				b := m.emptied()
+				began := time.Now()
+				c := m.client().send(get("/"))
+				ended := c.later()
+				time.Sleep(time.Second)
+				if tc.end != nil {
+					tc.end(m, c)
+				}
+				if res, at := ended(); tc.want != "" && (res.Header.Get("X-Retryproxy-Reason") != tc.want || at.Sub(began) != tc.after) {
+					t.Errorf("%v after %v, want %s after %v", res.Header, at.Sub(began), tc.want, tc.after)
+				}
+				time.Sleep(40 * time.Second)
+				if n := m.up.sends(); n != 1 {
+					t.Errorf("%d attempts, want 1", n)
+				}
+				if got := b.Tokens(m.process.Clock.Elapsed()); got != 1 {
+					t.Errorf("%v tokens are left, want the one that was earned", got)
+				}
+				if !b.TryRetry(m.process.Clock.Elapsed()) {
+					t.Error("a retry that is gone still waits for a token")
+				}
+			})
+		})
+	}
+}
+
+// The backoff runs while the retry waits for its token.
+func TestBackoffAndTheWaitForATokenOverlap(t *testing.T) {
+	for wait, want := range map[time.Duration]time.Duration{
+		200 * time.Millisecond: time.Second,
+		3 * time.Second:        3 * time.Second,
+	} {
+		up := &timed{first: []string{rawResponse(503)}}
+		inMemory(t, up.handle, func(c *Config) {
+			waitsForBudget(t, "batch")(c)
+			c.Default.Policy.Backoff = fixedWait(t, wait)
+			c.Default.Budget.Ratio = 0
+		}, func(t *testing.T, m *memory) {
+			m.emptied()
+			m.client().send(get("/")).want(200, "ok")
+			if got := up.at[1].Sub(up.at[0]); got < want || got > want+maxPoll {
+				t.Errorf("a backoff of %v: the retry came after %v, want %v", wait, got, want)
+			}
+		})
+	}
+}
+
+// maxPoll is how late a token may be passed on.
+const maxPoll = 100 * time.Millisecond
