@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
 	"github.com/retryproxy/retryproxy/proxy/settings"
@@ -61,7 +63,7 @@ func (c *conn) rejectPlainHTTP(err error) {
 		return
 	}
 	_ = c.client.Wire.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = c.client.Wire.Write([]byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port expects HTTPS.\n"))
+	_, _ = fmt.Fprintf(c.client.Wire, "HTTP/1.1 400 Bad Request\r\nDate: %s\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port expects HTTPS.\n", clock.Date(time.Now()))
 }
 
 // looksLikeHTTP reports whether the first bytes are those of a common method.

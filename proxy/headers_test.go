@@ -39,7 +39,7 @@ func TestHeadersKeepOrderCaseAndDuplicates(t *testing.T) {
 	if got := withoutAdded(headers); got != want {
 		t.Errorf("upstream got\n%q, want\n%q", got, want)
 	}
-	response := "HTTP/1.1 200 Fine\r\nset-cookie: a=1\r\nX-Z: 1\r\nSet-Cookie: b=2\r\nDate: now\r\nx-z: 2\r\nContent-Length: 2\r\nServer: s\r\n\r\nok"
+	response := "HTTP/1.1 200 Fine\r\nset-cookie: a=1\r\nX-Z: 1\r\nSet-Cookie: b=2\r\nX-Now: 1\r\nx-z: 2\r\nContent-Length: 2\r\nServer: s\r\n\r\nok"
 	_, got := exchangeHeaders(t, bare, get("/"), response)
 	if want := strings.Replace(response, "\r\n\r\nok", "\r\nConnection: close\r\n\r\nok", 1); got != want {
 		t.Errorf("client got\n%q, want\n%q", got, want)

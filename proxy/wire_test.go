@@ -17,7 +17,7 @@ import (
 // bare switches off what the proxy adds to responses, for tests that compare
 // every byte.
 func bare(c *Config) {
-	c.Default.ResponseChanges = forward.NewHeaderChanges(nil, []string{"X-Retryproxy-Attempts", "X-Retryproxy-Reason", "X-Retryproxy-Fallback", "X-Request-Id", "X-Should-Retry"})
+	c.Default.ResponseChanges = forward.NewHeaderChanges(nil, []string{"X-Retryproxy-Attempts", "X-Retryproxy-Reason", "X-Retryproxy-Fallback", "X-Request-Id", "X-Should-Retry", "Date"})
 }
 
 // wantRaw reads as many bytes as want has and compares them.

@@ -10,6 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 )
 
 // bodyWait bounds how long the body of a failed response is read before a retry. Most error bodies
@@ -30,7 +31,8 @@ type bufferedResponse struct {
 	headerBuf   []byte // the buffer that resp's spans point into
 	headerStart int32  // where the headers in it begin
 	headerEnd   int32
-	attempt     int32 // the number of the attempt with this response
+	received    clock.Instant // when its headers came
+	attempt     int32         // the number of the attempt with this response
 	full        bool
 	compacted   bool // moved into exact-size buffers during a wait
 	cut         bool // the upstream cut it off, so it is cut off for the client too
@@ -54,6 +56,7 @@ func (h *bufferedResponse) keptOf(n int) bool { return h.kept() && h.attempt == 
 // byte, as it can while it is in its attempt.
 func (h *bufferedResponse) read() policy.Reason {
 	h.drop()
+	h.received = h.s.r.Time.Clock
 	limit := h.s.r.Route.ResponseBufferBytes
 	if f := h.s.att.Body.Framing; f.Kind == http1.BodyLength && f.Length > limit {
 		return policy.ReasonResponseTooLarge

@@ -23,6 +23,11 @@ type relay struct {
 // response sends the response of the attempt that just ended to the client as it arrives. It returns
 // the status code and the outcome.
 func (re *relay) response(o policy.Outcome, reason string) (int, policy.Outcome) {
+	return re.rest(re.at.r.Time.Clock, o, reason)
+}
+
+// rest sends the response of the running attempt, whose headers were received at received.
+func (re *relay) rest(received clock.Instant, o policy.Outcome, reason string) (int, policy.Outcome) {
 	status := re.at.s.att.Resp.Status
 	if status == 101 {
 		return re.tunnel()
@@ -35,7 +40,7 @@ func (re *relay) response(o policy.Outcome, reason string) (int, policy.Outcome)
 	framing := re.at.w.Framing(re.at.s.att.Body.Framing)
 	events := framing.Kind != http1.BodyLength && isEventStream(&re.at.s.att.Resp)
 	re.at.w.TakeHeadersBuffer()
-	re.at.w.Headers(&re.at.s.att.Resp, framing, reason)
+	re.at.w.Headers(&re.at.s.att.Resp, framing, received, reason)
 	re.at.s.att.Body.KeepBelow = 0 // the spans of the headers are not needed any more
 	reads := re.readsUsage()
 	err := re.copyBody(framing)
@@ -191,7 +196,7 @@ func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
 func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) (int, policy.Outcome) {
 	if h.rest != nil {
 		re.at.stream = h.resume()
-		return re.response(o, reason)
+		return re.rest(h.received, o, reason)
 	}
 	h.restoreHeaders()
 	re.at.s.att.Resp, h.resp = h.resp, re.at.s.att.Resp
@@ -201,7 +206,7 @@ func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) 
 		return re.at.w.InPlaceOf(&re.at.s.att.Resp, o)
 	}
 	f := re.at.w.Framing(h.framing)
-	re.at.w.Headers(&re.at.s.att.Resp, f, reason)
+	re.at.w.Headers(&re.at.s.att.Resp, f, h.received, reason)
 	err := re.at.w.WritePiece(f, h.body)
 	if err == nil && h.cut {
 		_ = re.at.w.Flush()

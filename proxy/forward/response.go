@@ -34,6 +34,9 @@ type ResponseOptions struct {
 	// RequestID is the value of X-Request-Id if the upstream sent none; empty adds none.
 	RequestID []byte
 
+	// Date is the value of Date if the upstream sent none (RFC 9110 section 6.6.1); nil adds none.
+	Date []byte
+
 	Changes HeaderChanges // of the configuration
 
 	// Reports writes what the proxy reports even if Changes hides it.
@@ -45,6 +48,7 @@ var (
 	reasonName    = []byte("X-Retryproxy-Reason")
 	fallbackName  = []byte("X-Retryproxy-Fallback")
 	requestIDName = []byte("X-Request-Id")
+	dateName      = []byte("Date")
 
 	shouldRetryName = []byte("X-Should-Retry")
 )
@@ -190,6 +194,9 @@ func (w *responseWriter) hidesOwn(name []byte) bool {
 func (w *responseWriter) appendMissing(dst []byte) []byte {
 	if !w.framed {
 		dst = w.appendFraming(dst)
+	}
+	if w.o.Date != nil && w.r.Get(http1.Date) == nil && !w.o.Changes.hides(dateName) {
+		dst = http1.AppendHeader(dst, dateName, w.o.Date)
 	}
 	switch {
 	case w.o.Attempts <= 0 || w.attempts || w.hidesOwn(attemptsName):

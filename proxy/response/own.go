@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
@@ -59,7 +61,7 @@ func newResponse(status int, headers ...http1.Header) *http1.Response {
 func (w *Writer) writeResponse(resp *http1.Response, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	status := resp.Status
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
-	opt := forward.ResponseOptions{Framing: f, Minor: w.r.HTTP.Minor, Close: w.MustClose, Changes: w.r.Route.ResponseChanges}
+	opt := forward.ResponseOptions{Framing: f, Minor: w.r.HTTP.Minor, Close: w.MustClose, Date: clock.Date(time.Now()), Changes: w.r.Route.ResponseChanges}
 	w.ownHeaders(&opt, resp, reason)
 	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &opt)
 	if string(w.r.HTTP.Method) != "HEAD" {

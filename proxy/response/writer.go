@@ -8,6 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/report"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
@@ -71,12 +72,15 @@ func (w *Writer) NotGRPC(resp *http1.Response) bool {
 }
 
 // appendHeaders appends the headers of an upstream's response with the framing f.
-func (w *Writer) appendHeaders(dst []byte, resp *http1.Response, f http1.Framing, reason string) []byte {
+func (w *Writer) appendHeaders(dst []byte, resp *http1.Response, f http1.Framing, received clock.Instant, reason string) []byte {
 	o := forward.ResponseOptions{
 		Framing: f,
 		Minor:   w.r.HTTP.Minor,
 		Close:   w.MustClose,
 		Changes: w.r.Route.ResponseChanges,
+	}
+	if resp.Get(http1.Date) == nil {
+		o.Date = w.r.Process.Clock.Date(received)
 	}
 	w.ownHeaders(&o, resp, reason)
 	return forward.AppendResponseHeaders(dst, resp, &o)
@@ -190,8 +194,8 @@ func (w *Writer) Inform(resp *http1.Response) error {
 }
 
 // Headers begins an upstream's response with the framing f.
-func (w *Writer) Headers(resp *http1.Response, f http1.Framing, reason string) {
-	w.buf = w.appendHeaders(w.clean(), resp, f, reason)
+func (w *Writer) Headers(resp *http1.Response, f http1.Framing, received clock.Instant, reason string) {
+	w.buf = w.appendHeaders(w.clean(), resp, f, received, reason)
 	w.Started = true
 }
 

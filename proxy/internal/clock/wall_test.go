@@ -13,6 +13,9 @@ import (
 // wallTimes are the calls that have to do with the wall clock and are right so: how many, by file and method.
 var wallTimes = map[string]int{
 	"proxy/internal/clock/clock.go UnixNano":   1, // converts an instant, for logs and traces
+	"proxy/internal/clock/date.go Unix":        1, // the wall clock, for Date
+	"proxy/internal/clock/date.go UTC":         1, // the wall clock, for Date
+	"proxy/internal/rawsocket/conn.go Unix":    1, // a deadline that is over by any clock
 	"proxy/report/report.go UnixNano":          1, // of an instant, for the journal
 	"proxy/admission/probe.go Unix":            1, // a deadline that is over by any clock
 	"proxy/downstream/conn.go Unix":            1, // a deadline that is over by any clock
