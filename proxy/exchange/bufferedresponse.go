@@ -36,12 +36,12 @@ type bufferedResponse struct {
 	full        bool
 	compacted   bool // moved into exact-size buffers during a wait
 	cut         bool // the upstream cut it off, so it is cut off for the client too
+	failed      bool // it is an event stream that began with an error
 	body        []byte
 	chunked     http1.Chunked
 	charged     int
 
-	rest   *attempt.Attempt // set aside with a response that was not read to its end; nil: none
-	stream heldStream       // of that attempt
+	rest *attempt.Attempt // set aside with a response that was not read to its end; nil: none
 }
 
 // kept reports whether there is a response for the client that no running attempt has.
@@ -157,12 +157,12 @@ func (h *bufferedResponse) keep() {
 // leave ends the running attempt before the request is sent again. An attempt with a failed response
 // that has not ended is set aside until a later response replaces it. res is the result of the
 // attempt, or nil if there was none, and stream what is known of its event stream.
-func (h *bufferedResponse) leave(res *policy.Attempt, stream heldStream) {
+func (h *bufferedResponse) leave(res *policy.Attempt, stream *heldStream) {
 	if res == nil || res.Cause != policy.CauseStatus || h.s.att.Up == nil {
 		h.s.discard()
 		return
 	}
-	h.attempt, h.stream = int32(h.s.r.Attempts), stream
+	h.attempt, h.failed = int32(h.s.r.Attempts), stream.failed
 	h.rest = h.s.setAside()
 }
 
@@ -171,7 +171,7 @@ func (h *bufferedResponse) resume() heldStream {
 	h.s.resume(h.rest)
 	h.rest = nil
 	h.drop()
-	return h.stream
+	return heldStream{failed: h.failed}
 }
 
 // drop forgets the buffered response, if there is one, and returns its memory.

@@ -46,7 +46,7 @@ func (x *Exchange) askFallbacks(a *policy.Attempt, reason string) (int, policy.O
 		case x.r.WouldDropTLS(to.Upstream):
 			continue
 		case !prepared:
-			x.buffered.leave(a, x.attempts.stream)
+			x.buffered.leave(a, &x.attempts.stream)
 			x.upload.FetchBody()
 			prepared = true
 		}

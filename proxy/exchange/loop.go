@@ -33,7 +33,7 @@ func (x *Exchange) run() (int, policy.Outcome) {
 		case !d.Retry:
 			return x.conclude(&a, d)
 		}
-		x.buffered.leave(&a, x.attempts.stream)
+		x.buffered.leave(&a, &x.attempts.stream)
 		switch x.pause(d) {
 		case permit.Left:
 			return x.concludeUnsent(permit.ClientLeft)
