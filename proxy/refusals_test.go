@@ -72,6 +72,7 @@ func TestRefusedRequestHeaders(t *testing.T) {
 		{"empty length", ok("Content-Length:"), 400, http1.RefusalBadContentLength},
 		{"huge length", ok("Content-Length: 9223372036854775808"), 400, http1.RefusalBadContentLength},
 		{"TE other than chunked", ok("Transfer-Encoding: gzip, chunked"), 501, http1.RefusalUnknownTransferEncoding},
+		{"TE unknown", ok("Transfer-Encoding: cow"), 501, http1.RefusalUnknownTransferEncoding},
 		{"TE without chunked", ok("Transfer-Encoding: gzip"), 400, http1.RefusalBadTransferEncoding},
 		{"chunked not last", ok("Transfer-Encoding: chunked, gzip"), 400, http1.RefusalBadTransferEncoding},
 		{"chunked twice", ok("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"), 400, http1.RefusalBadTransferEncoding},

@@ -148,6 +148,7 @@ type transferCodings struct {
 	malformed bool // an element that is not a plain token
 	chunked   int  // how often chunked is named
 	others    int
+	unknown   bool // one of others is no coding that RFC 9112 names
 	last      bool // the last coding is chunked
 }
 
@@ -164,21 +165,38 @@ func (c *transferCodings) add(v []byte) {
 			c.chunked++
 		} else {
 			c.others++
+			c.unknown = c.unknown || !isNamedCoding(e)
 		}
 	}
 }
 
-// check requires chunked once, alone. If chunked is not the last coding, the length is
-// unknown and the response must be 400 (RFC 9112 section 6.3 rule 4). That takes precedence
-// over the 501 of section 6.1 for unimplemented codings.
+// check requires chunked once, alone. A coding that is not understood gets 501 (RFC 9112 section 6.1),
+// wherever it stands: nobody knows whether it delimits the body. Of the codings with a name, those
+// before chunked are not implemented, which is 501 too, and a list that does not end with chunked has
+// no length, which is 400 (section 6.3 rule 4).
 func (c *transferCodings) check() Refusal {
 	switch {
-	case c.malformed, c.chunked != 1, !c.last:
+	case c.malformed:
+		return RefusalBadTransferEncoding
+	case c.unknown:
+		return RefusalUnknownTransferEncoding
+	case c.chunked != 1, !c.last:
 		return RefusalBadTransferEncoding
 	case c.others > 0:
 		return RefusalUnknownTransferEncoding
 	}
 	return RefusalNone
+}
+
+// isNamedCoding reports whether name is a transfer coding of RFC 9112 section 7, or identity, which
+// RFC 2616 section 3.6 had.
+func isNamedCoding(name []byte) bool {
+	for _, known := range [...]string{"gzip", "deflate", "compress", "x-gzip", "x-compress", "identity"} {
+		if EqualFold(name, known) {
+			return true
+		}
+	}
+	return false
 }
 
 // isTokenList reports whether v is token *( OWS "," OWS token ), without empty elements and parameters.

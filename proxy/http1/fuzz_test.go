@@ -14,7 +14,7 @@ import (
 // meaning, the same body and the same end. We may refuse more. The differences that are meant, all of them on our side of
 // strictness or named in the docs:
 //
-//   - One empty line before a request line is skipped here (RFC 9112 section 2.2) and by net/http's server, not by ReadRequest.
+//   - Up to emptyLines empty lines before a request line are skipped here (RFC 9112 section 2.2); net/http's server skips one, ReadRequest none.
 //   - HTTP/1.2 to 1.9 read as 1.1 here; net/http keeps the number.
 //   - Forbidden trailer fields are dropped here (RFC 9110 section 6.5.1) and kept by net/http.
 //   - A 204 that announces a body, and Keep-Alive: timeout=0, set Close here only. So does a body that ends with the connection.
@@ -64,7 +64,7 @@ func checkPrefix(t *testing.T, b []byte, cut, n int, err error, parse func([]byt
 }
 
 func compareRequest(t *testing.T, r *Request, b []byte, n int) {
-	b, rest := bytes.TrimPrefix(b, []byte("\r\n")), b[n:]
+	b, rest := bytes.TrimLeft(b, "\r\n"), b[n:] // a CR or LF alone is refused before
 	br := wideReader(b)
 	theirs, err := http.ReadRequest(br)
 	if err != nil {

@@ -85,14 +85,14 @@ var refusals = [refusalCount]refusalText{
 
 	RefusalMissingHost:   {"missing_host", 400, "An HTTP/1.1 request without Host (RFC 9112 section 3.2)."},
 	RefusalDuplicateHost: {"duplicate_host", 400, "More than one Host header (RFC 9112 section 3.2)."},
-	RefusalBadHost:       {"bad_host", 400, "The Host value is empty or not `name[:port]` (RFC 9112 section 3.2)."},
+	RefusalBadHost:       {"bad_host", 400, "The Host value is not `name[:port]`, or it is empty beside a target with an authority (RFC 9112 section 3.2)."},
 	RefusalBadExpect:     {"bad_expect", 417, "Expect is not 100-continue (RFC 9110 section 10.1.1)."},
 
 	RefusalCLWithTE:                {"cl_with_te", 400, "Content-Length and Transfer-Encoding in one message (RFC 9112 section 6.1)."},
 	RefusalBadContentLength:        {"bad_content_length", 400, "Content-Length is not a plain decimal number below 2^63 (RFC 9112 section 6.3)."},
 	RefusalDifferingContentLength:  {"repeated_content_length", 400, "Content-Length headers that differ (RFC 9112 section 6.3)."},
 	RefusalBadTransferEncoding:     {"bad_transfer_encoding", 400, "Transfer-Encoding does not end with exactly one chunked without parameters (RFC 9112 section 6.3)."},
-	RefusalUnknownTransferEncoding: {"unknown_transfer_encoding", 501, "A transfer coding before the final chunked, none of which is implemented (RFC 9112 section 6.1)."},
+	RefusalUnknownTransferEncoding: {"unknown_transfer_encoding", 501, "A transfer coding that is unknown, or another one before the final chunked: none is implemented (RFC 9112 section 6.1)."},
 	RefusalTransferEncodingIn10:    {"transfer_encoding_in_http_1_0", 400, "Transfer-Encoding in an HTTP/1.0 message (RFC 9112 section 6.1)."},
 	RefusalBodyForbidden:           {"body_forbidden", 400, "An interim (1xx) response announces a body (RFC 9110 section 15.2)."},
 

@@ -111,6 +111,10 @@ func (r *Request) Get(id HeaderName) []byte { return firstByID(r.Headers, id) }
 // Lookup returns the value of the first header with the given name, ignoring case.
 func (r *Request) Lookup(name string) (value []byte, ok bool) { return firstByName(r.Headers, name) }
 
+// emptyLines is how many empty lines before a request are ignored (RFC 9112 section 2.2). Old clients
+// send one or two after a body.
+const emptyLines = 8
+
 // read parses a header section from the start of b. n == 0 without a refusal means that b
 // ends before the header section.
 func (r *Request) read(b []byte, maxHeaders int) (n int, why Refusal) {
@@ -118,10 +122,12 @@ func (r *Request) read(b []byte, maxHeaders int) (n int, why Refusal) {
 	*r = Request{} // in place; a literal with both fields would be built elsewhere and copied
 	r.Headers, r.pending = headers, pending
 	i := 0
-	if len(b) > 0 && b[0] == '\r' {
-		if i, why = lineEnd(b, 0); i == 0 {
+	for lines := 0; i < len(b) && b[i] == '\r' && lines < emptyLines; lines++ {
+		end, why := lineEnd(b, i)
+		if end == 0 {
 			return 0, why
 		}
+		i = end
 	}
 	next, why := r.readLine(b, i)
 	if next == 0 {
@@ -243,7 +249,8 @@ func readProtocol(b []byte, i int) (minor int, ok bool, why Refusal) {
 	return min(int(b[i+7]-'0'), 1), true, RefusalNone
 }
 
-// interpretHeaders derives host, body and connection properties from the headers.
+// interpretHeaders derives host, body and connection properties from the headers. An empty Host means
+// that the target has no authority (RFC 9112 section 3.2).
 func (r *Request) interpretHeaders() Refusal {
 	var s messageInfo
 	hosts, hostOK := 0, true
@@ -256,7 +263,7 @@ func (r *Request) interpretHeaders() Refusal {
 		switch f.ID {
 		case Host:
 			hosts++
-			hostOK = hostOK && validAuthority(f.Value)
+			hostOK = hostOK && (validAuthority(f.Value) || len(f.Value) == 0 && r.Form != Absolute)
 			if r.Form != Absolute {
 				r.Authority = f.Value
 			}

@@ -65,6 +65,9 @@ var acceptedRequests = []struct {
 	{"unknown method, case kept", "m-SEARCH / HTTP/1.1\r\nHost: a\r\n\r\n", requestSummary{authority: "a", path: "/"}},
 	{"method of 32 letters", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA / HTTP/1.1\r\nHost: a\r\n\r\n", requestSummary{authority: "a", path: "/"}},
 	{"higher minor reads as 1.1 (RFC 9110 2.5)", "GET / HTTP/1.9\r\nHost: a\r\n\r\n", requestSummary{authority: "a", path: "/"}},
+	{"several empty lines first (RFC 9112 2.2)", "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", requestSummary{authority: "a", path: "/"}},
+	{"empty Host (RFC 9112 3.2)", "GET / HTTP/1.1\r\nHost:\r\n\r\n", requestSummary{path: "/"}},
+	{"empty Host in HTTP/1.0", "GET / HTTP/1.0\r\nHost:\r\n\r\n", requestSummary{path: "/", http10: true, closes: true}},
 	{"one empty line first (RFC 9112 2.2)", "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", requestSummary{authority: "a", path: "/"}},
 
 	{"asterisk form (RFC 9112 3.2.4)", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", requestSummary{form: Asterisk, authority: "a", path: "*"}},
