@@ -45,6 +45,7 @@ type options struct {
 	only              []string // parts of names of rows
 	arms              []string
 	read              []string // files of earlier runs
+	set               []string // settings of both arms of retryproxy
 	short             bool
 	list              bool
 	seed              uint64
@@ -62,6 +63,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	read := f.String("read", "", "files of --json, separated by commas, to be judged instead of playing")
 	f.StringVar(&o.json, "json", "", "file for all that was measured")
 	f.StringVar(&o.docs, "docs", "", "page whose table is replaced if all rows are there in all arms")
+	f.Settings(&o.set, "RETRYPROXY_MAX_RETRIES=0")
 	f.BoolVar(&o.short, "short", false, "a tenth of the time and no goals, to see that it runs")
 	f.BoolVar(&o.list, "list", false, "print the names of the rows")
 	f.Seed(&o.seed, 1)

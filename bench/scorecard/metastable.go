@@ -47,7 +47,7 @@ func deploy(seconds int, goals ...goal) *row {
 // cacheLost is a cache before a store that becomes slow with many requests.
 func cacheLost() *row {
 	m := overload.Model{CacheFor: 2 * ms, Server: sim.Server{Base: 200 * ms, Free: 30, Factor: 1.3, Step: 15, Look: 50 * ms}}
-	u := always(300, second, 4, 40*second)
+	u := always(200, second, 4, 40*second)
 	u.path = func(n int) string { return fmt.Sprint("/key/", n*7919%1000) }
 	return (&row{
 		name: "cache lost", how: "a cache of a thousand URLs loses its content; behind it is a store that becomes slow above 30 requests at once", model: m,
@@ -69,11 +69,11 @@ var outbound = []string{"RETRYPROXY_POSITION=outbound"}
 
 // spike is three times the load for 20 s.
 func spike() *row {
-	more := always(200, second, 4, 0)
+	more := always(160, second, 4, 0)
 	more.when = []span{{8 * second, 28 * second}}
 	return (&row{
-		name: "spike", how: "three times the load for 20 s, at a server of twice the load", model: queueing,
-		users: []users{always(100, second, 4, 45*second), more}, fault: span{8 * second, 28 * second}, end: 45 * second, slack: chance,
+		name: "spike", how: "for 20 s three times the load, a fifth more than the server can do", model: queueing,
+		users: []users{always(80, second, 4, 45*second), more}, fault: span{8 * second, 28 * second}, end: 45 * second, slack: chance,
 	}).with(after(0.95), again95(2))
 }
 
@@ -81,7 +81,7 @@ func spike() *row {
 func pauses() *row {
 	r := &row{
 		name: "pauses", how: "the server stands still for 0.7 s every 5 s; clients wait 0.5 s", model: queueing,
-		users: []users{always(130, 500*ms, 4, 43*second)}, fault: span{8 * second, 29 * second}, end: 43 * second, slack: chance,
+		users: []users{always(115, 500*ms, 4, 43*second)}, fault: span{8 * second, 29 * second}, end: 43 * second, slack: chance,
 	}
 	for at := r.fault.from; at < r.fault.to; at += 5 * second {
 		r.steps = append(r.steps, step{at, stopIt}, step{at + 700*ms, goOn})
@@ -92,8 +92,8 @@ func pauses() *row {
 // halved is a server with half of its capacity for 20 s.
 func halved() *row {
 	return (&row{
-		name: "capacity halved", how: "for 20 s the server takes twice as long, which is too long for the load", model: queueing,
-		users: []users{always(130, second, 4, 45*second)}, fault: span{8 * second, 28 * second}, end: 45 * second, slack: chance,
+		name: "capacity halved", how: "for 20 s the server takes twice as long, and the load is a tenth more than it can do", model: queueing,
+		users: []users{always(110, second, 4, 45*second)}, fault: span{8 * second, 28 * second}, end: 45 * second, slack: chance,
 		steps: []step{{8 * second, order("slower 2")}, {28 * second, order("slower 1")}},
 	}).with(after(0.90), again95(2.5))
 }

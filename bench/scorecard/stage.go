@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -119,9 +120,9 @@ func (s *stage) start(ctx context.Context) (addrs []string, err error) {
 		p, err = s.StartPeer(rig.Peer{Program: "haproxy", Args: []string{"-db", "-q", "-f"}, Config: overload.HAProxy(s.upstreams(), "", "")}, "", nil)
 		s.proxies = []*rig.Proxy{p}
 	default:
-		settings := s.row.settings
+		settings := slices.Concat(s.row.settings, s.o.set)
 		if s.arm == off {
-			settings = append(settings[:len(settings):len(settings)], "RETRYPROXY_BREAKER=off", "RETRYPROXY_CONCURRENCY_LIMIT=off")
+			settings = append(settings, "RETRYPROXY_BREAKER=off", "RETRYPROXY_CONCURRENCY_LIMIT=off")
 		}
 		spec := rig.Spec{Program: s.o.proxy, Upstream: "http://" + strings.Join(s.upstreams(), ",http://"), Env: settings}
 		s.proxies, err = s.StartMany(ctx, spec, max(s.row.proxies, 1))
