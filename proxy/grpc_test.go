@@ -502,3 +502,48 @@ func TestGRPCStreamRefusedInTheMiddle(t *testing.T) {
 		})
 	}
 }
+
+// Trailers may be as large as headers. Beyond that the reason is their size, and no upstream is blamed.
+func TestGRPCTrailersMayBeAsLargeAsHeaders(t *testing.T) {
+	for _, messages := range []string{"", string(message("hello"))} {
+		for size, want := range map[int]grpcResult{
+			20 << 10: {status: "3", message: "told late"},
+			70 << 10: {status: "8", message: "retryproxy: trailers_too_large: the trailers of the call are larger than headers may be"},
+		} {
+			addr, allHeaders := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, messages)
+				w.(http.Flusher).Flush()
+				h := w.Header()
+				h.Set(http.TrailerPrefix+"Grpc-Status", "3")
+				h.Set(http.TrailerPrefix+"Grpc-Message", "told late")
+				h.Set(http.TrailerPrefix+"Grpc-Status-Details-Bin", strings.Repeat("a", size))
+			})
+			p := startProxyTo(t, "h2c://"+addr, speakGRPC(t, "grpc-unavailable,reset"))
+			a := p.call(bytes.NewReader(message("hello")))
+			if a.status != want.status || a.message != want.message || a.body != messages || len(allHeaders) != 1 {
+				t.Errorf("%d bytes after %d: status %s, %q, %d bytes, %d attempts", size, len(messages), a.status, a.message, len(a.body), len(allHeaders))
+			}
+		}
+	}
+}
+
+// The trailers of a short response reach an HTTP/1.1 client, through two proxies as well.
+func TestTrailersOfAShortResponseAreKept(t *testing.T) {
+	addr := http2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Length"] = nil // net/http would send one
+		w.Header().Set(http.TrailerPrefix+"X-Late", "late")
+		_, _ = io.WriteString(w, "ok")
+	})
+	far := startProxyTo(t, "h2c://"+addr, speakHTTP2)
+	near := startProxyTo(t, "h2c://"+far.addr, nil)
+	for name, p := range map[string]*testProxy{"one proxy": far, "two proxies": near} {
+		c := p.dial()
+		for range 10 {
+			c.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n")
+			res, body, err := c.response("GET")
+			if err != nil || body != "ok" || res.ContentLength != -1 || res.Trailer.Get("X-Late") != "late" {
+				t.Fatalf("%s: %q %v, length %d, trailers %v", name, body, err, res.ContentLength, res.Trailer)
+			}
+		}
+	}
+}

@@ -511,3 +511,18 @@ func TestLargeHeadersFromHTTP2UpstreamAreRefused(t *testing.T) {
 	p := startProxyTo(t, "h2c://"+addr, func(c *Config) { c.Default.Policy.MaxRetries = 0 })
 	p.dial().send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").want(502, "*")
 }
+
+// A length and trailers pass together between HTTP/2 connections.
+func TestHTTP2TrailersAfterALengthArePassedOn(t *testing.T) {
+	t.Skip("a body is HTTP/1.1 between the connections, where one with a length has no trailers; it needs streams of our own")
+	addr := http2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "2")
+		_, _ = io.WriteString(w, "ok")
+		w.Header().Set(http.TrailerPrefix+"X-Late", "late")
+	})
+	p := startProxyTo(t, "h2c://"+addr, speakHTTP2)
+	res, body := p.fetch(http2Client(t, nil), "GET", "/", nil)
+	if body != "ok" || res.ContentLength != 2 || res.Trailer.Get("X-Late") != "late" {
+		t.Errorf("%q, length %d, trailers %v", body, res.ContentLength, res.Trailer)
+	}
+}

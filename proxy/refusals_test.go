@@ -165,7 +165,7 @@ func TestRefusedBodiesThatCameWithTheirHeaders(t *testing.T) {
 		"long extension":      {"5;" + strings.Repeat("x", 2000) + "\r\nhello\r\n0\r\n\r\n", 400, http1.RefusalChunkExtensions},
 		"control byte in one": {"5;a\x00\r\nhello\r\n0\r\n\r\n", 400, http1.RefusalControlByte},
 		"bad trailer":         {"0\r\nno colon\r\n\r\n", 400, http1.RefusalBadTrailer},
-		"huge trailers":       {"0\r\n" + strings.Repeat("X: "+strings.Repeat("y", 1000)+"\r\n", 20) + "\r\n", 431, http1.RefusalTrailersTooLarge},
+		"huge trailers":       {"0\r\n" + strings.Repeat("X: "+strings.Repeat("y", 1000)+"\r\n", 70) + "\r\n", 431, http1.RefusalTrailersTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, nil, chunked+tc.body, tc.status, tc.why, policy.OutcomeRequestBroken)

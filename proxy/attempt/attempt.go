@@ -227,4 +227,6 @@ var (
 	ErrVanished = errors.New("the upstream does not acknowledge the request")
 	// ErrCut is the error of a response that ended before the end that its framing announced.
 	ErrCut = errors.New("the response was cut off")
+	// ErrTrailersTooLarge is the error of a response that is whole but for its trailers.
+	ErrTrailersTooLarge = errors.New("the trailers of the response are larger than headers may be")
 )

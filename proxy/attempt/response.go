@@ -116,13 +116,14 @@ type Body struct {
 	KeepBelow int    // bytes below it in the read buffer must stay
 }
 
-// Reset begins the body of the response whose headers are in a.Resp. It reads by from.
-func (b *Body) Reset(a *Attempt, from Reader) {
+// Reset begins the body of the response whose headers are in a.Resp. It reads by from. limits are
+// those of its trailers.
+func (b *Body) Reset(a *Attempt, from Reader, limits http1.Limits) {
 	b.a, b.from = a, from
 	b.Framing, b.Left, b.KeepBelow = a.Resp.Body, a.Resp.Body.Length, 0
 	b.Ended = b.Framing.Kind == http1.BodyNone || b.Framing.Kind == http1.BodyLength && b.Left == 0
 	if b.Framing.Kind == http1.BodyChunked {
-		b.Chunked.Reset()
+		b.Chunked.Reset(limits)
 	}
 }
 
@@ -136,7 +137,8 @@ func (b *Body) Release() {
 func (b *Body) UntilClose() bool { return b.Framing.Kind == http1.BodyClose }
 
 // Next returns the next piece, which is valid until the next call, or io.EOF at the proper end.
-// The error is ErrCut if the upstream ended the body early or broke its framing. It is
+// The error is ErrCut if the upstream ended the body early or broke its framing, and
+// ErrTrailersTooLarge if all of it came, but its trailers are beyond the limit. It is
 // ErrClientGone if the client left, and a timeout if the body paused for idle.
 func (b *Body) Next(idle time.Duration) ([]byte, error) {
 	return b.next(func() time.Duration { return idle })
@@ -182,6 +184,9 @@ func (b *Body) Buffered() ([]byte, error) {
 	return have, nil
 }
 
+// errLongTrailers is the error of http1.Chunked for trailers beyond the limit.
+var errLongTrailers = http1.RefusalTrailersTooLarge.Err()
+
 func (b *Body) decode(have []byte) ([]byte, error) {
 	for len(have) > 0 {
 		n, data, err := b.Chunked.Next(have)
@@ -189,6 +194,8 @@ func (b *Body) decode(have []byte) ([]byte, error) {
 		have = have[n:]
 		b.Ended = b.Chunked.Done()
 		switch {
+		case errors.Is(err, errLongTrailers):
+			return nil, ErrTrailersTooLarge
 		case err != nil:
 			return nil, ErrCut
 		case len(data) > 0:

@@ -116,7 +116,7 @@ func (o *response) begin(w http.ResponseWriter) {
 		o.state = atEnd
 	}
 	if f.Kind == http1.BodyChunked {
-		o.chunked.Reset()
+		o.chunked.Reset(generatedLimits)
 	}
 }
 

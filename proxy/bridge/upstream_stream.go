@@ -135,7 +135,7 @@ func (s *UpstreamStream) begin() error {
 	s.begun = true
 	f := s.parsed.Body
 	s.state, s.remaining = atBody, f.Length
-	s.chunked.Reset()
+	s.chunked.Reset(generatedLimits)
 	s.req = s.makeRequest()
 	if f.Empty() {
 		s.state = atEnd

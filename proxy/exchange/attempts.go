@@ -163,7 +163,7 @@ func (at *attempts) received(a *policy.Attempt, cause policy.Cause) {
 		if at.s.upload.Pump.Running {
 			at.s.upload.AwaitLastWrite()
 		}
-		at.s.att.Body.Reset(at.s.att, at)
+		at.s.att.Body.Reset(at.s.att, at, at.r.Settings.Limits)
 		at.r.StatusOf(a, &at.s.att.Resp)
 		at.learnLimits(a)
 		switch {

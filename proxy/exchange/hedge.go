@@ -246,7 +246,7 @@ func (ra *race) adopt(res *policy.Attempt, class policy.Class, from attempt.Read
 	ra.s.att.Buffers, ra.s.avoid = &ra.s.r.Conn.Buffers, ra.s.att.Addr
 	ra.s.att.ReadBy, ra.s.att.WriteBy = 0, 0 // the hedge has set deadlines of its own
 	ra.s.upload.Serve(ra.s.att)
-	ra.s.att.Body.Reset(ra.s.att, from)
+	ra.s.att.Body.Reset(ra.s.att, from, ra.s.r.Settings.Limits)
 	*res = h.Result
 }
 

@@ -68,7 +68,11 @@ func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Out
 		re.at.w.MustReset = true
 		return status, re.at.w.ClientOutcome()
 	}
-	if re.at.r.GRPC && f.Kind == http1.BodyChunked && re.at.w.EndGRPCCall() == nil {
+	end := re.at.w.EndGRPCCall
+	if err == attempt.ErrTrailersTooLarge {
+		re.at.report.Reason, end = http1.RefusalTrailersTooLarge.String(), re.at.w.EndGRPCCallWithoutTrailers
+	}
+	if re.at.r.GRPC && f.Kind == http1.BodyChunked && end() == nil {
 		return status, policy.OutcomeResponseBroken
 	}
 	re.at.w.MustReset = f.Kind == http1.BodyClose

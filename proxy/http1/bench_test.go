@@ -102,7 +102,7 @@ func BenchmarkChunkedDecode(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		c.Reset()
+		c.Reset(Limits{})
 		for p := body; !c.Done(); {
 			n, _, err := c.Next(p)
 			if err != nil {

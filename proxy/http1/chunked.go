@@ -3,15 +3,13 @@ package http1
 // Limits of the chunked coding. Real messages stay within them in both directions; beyond
 // them are only attempts to waste a reader's time.
 const (
-	MaxChunkLine     = 1 << 10  // bytes of one chunk-size line, extensions included, without CRLF
-	MaxChunkOverhead = 8 << 10  // bytes of chunk lines not covered by data, see Chunked
-	MaxTrailerBytes  = 16 << 10 // the whole trailer section with its final empty line
-	MaxTrailers      = 64
+	MaxChunkLine     = 1 << 10 // bytes of one chunk-size line, extensions included, without CRLF
+	MaxChunkOverhead = 8 << 10 // bytes of chunk lines not covered by data, see Chunked
 )
 
 // Chunked decodes the chunked transfer coding (RFC 9112 section 7.1) from pieces of any
-// size. The zero value is ready for one body; Reset makes it ready for the next. Do not
-// copy it while in use. It is not safe for concurrent use.
+// size. The zero value is ready for one body, with the default limits; Reset makes it ready for the
+// next. Do not copy it while in use. It is not safe for concurrent use.
 //
 // Extensions are skipped and limited: every chunk covers 16 + 2 x size bytes of its line,
 // and uncovered bytes must not exceed MaxChunkOverhead. White space around a chunk size is
@@ -24,9 +22,13 @@ type Chunked struct {
 	remaining      int64 // the size while it is read, then the bytes of the chunk still to come
 	line           int   // bytes of the current chunk line
 	overhead       int64
+	limits         Limits
 	trailerSection []byte // the trailer section as received
 	trailers       []Header
 }
+
+// maxKeptTrailers is the largest memory for a trailer section that Reset keeps, in bytes.
+const maxKeptTrailers = 4 << 10
 
 type chunkState uint8
 
@@ -82,9 +84,13 @@ func (c *Chunked) Done() bool { return c.state == atEnd }
 // until Reset.
 func (c *Chunked) Trailers() []Header { return c.trailers }
 
-// Reset makes c ready for the next body and keeps its memory.
-func (c *Chunked) Reset() {
-	*c = Chunked{trailerSection: c.trailerSection[:0], trailers: c.trailers[:0]}
+// Reset makes c ready for the next body and keeps its memory, unless that is much. Its trailers are
+// limited like headers.
+func (c *Chunked) Reset(l Limits) {
+	if cap(c.trailerSection) > maxKeptTrailers {
+		c.trailerSection, c.trailers = nil, nil
+	}
+	*c = Chunked{limits: l, trailerSection: c.trailerSection[:0], trailers: c.trailers[:0]}
 }
 
 // step processes one byte that is not chunk data.
@@ -162,7 +168,7 @@ func (c *Chunked) stepExtension(b byte) Refusal {
 func (c *Chunked) beginChunk() Refusal {
 	c.overhead += int64(c.line)
 	if c.remaining == 0 {
-		c.state = atTrailers
+		c.state, c.limits = atTrailers, c.limits.orDefaults()
 		return RefusalNone
 	}
 	// In two steps, because 2 x size may overflow.
@@ -172,7 +178,7 @@ func (c *Chunked) beginChunk() Refusal {
 }
 
 func (c *Chunked) stepTrailer(b byte) Refusal {
-	if len(c.trailerSection) == MaxTrailerBytes {
+	if len(c.trailerSection) >= c.limits.HeaderBytes {
 		return RefusalTrailersTooLarge
 	}
 	c.trailerSection = append(c.trailerSection, b)
@@ -191,7 +197,7 @@ func (c *Chunked) stepTrailer(b byte) Refusal {
 
 // finish parses the complete trailer section.
 func (c *Chunked) finish() Refusal {
-	headers, n, why := readHeaders(c.trailers[:0], c.trailerSection, 0, MaxTrailers)
+	headers, n, why := readHeaders(c.trailers[:0], c.trailerSection, 0, c.limits.Headers)
 	switch {
 	case why == RefusalTooManyHeaders:
 		return RefusalTrailersTooLarge

@@ -81,8 +81,8 @@ var refusedChunked = []struct {
 	{"bare CR in trailer", "0\r\nX: 1\r2\r\n\r\n", RefusalBadTrailer},
 	{"fold in trailer", "0\r\nX: 1\r\n 2\r\n\r\n", RefusalBadTrailer},
 	{"trailer without colon", "0\r\nGET / HTTP/1.1\r\n\r\n", RefusalBadTrailer},
-	{"trailers of 65 lines", "0\r\n" + strings.Repeat("X: 1\r\n", MaxTrailers+1) + "\r\n", RefusalTrailersTooLarge},
-	{"trailers of too many bytes", "0\r\nX: " + strings.Repeat("a", MaxTrailerBytes), RefusalTrailersTooLarge},
+	{"trailers of 101 lines", "0\r\n" + strings.Repeat("X: 1\r\n", DefaultHeaders+1) + "\r\n", RefusalTrailersTooLarge},
+	{"trailers of too many bytes", "0\r\nX: " + strings.Repeat("a", DefaultHeaderBytes), RefusalTrailersTooLarge},
 }
 
 func TestChunkedAccepted(t *testing.T) {
@@ -170,7 +170,7 @@ func TestChunkedResetForgets(t *testing.T) {
 	if _, _, err := decode(&c, []byte("0\r\nX: 1\r\n\r\n"), whole); err != nil || len(c.Trailers()) != 1 {
 		t.Fatal(err, c.Trailers())
 	}
-	c.Reset()
+	c.Reset(Limits{})
 	body, _, err := decode(&c, []byte("2\r\nab\r\n0\r\n\r\n"), whole)
 	if err != nil || string(body) != "ab" || !c.Done() || len(c.Trailers()) != 0 {
 		t.Fatalf("body=%q err=%v trailers=%v", body, err, c.Trailers())
@@ -179,11 +179,11 @@ func TestChunkedResetForgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Reset()
+	c.Reset(Limits{})
 	if _, _, err = c.Next([]byte("x")); err == nil {
 		t.Fatal("no refusal")
 	}
-	c.Reset()
+	c.Reset(Limits{})
 	if _, _, err = c.Next([]byte("1")); err != nil {
 		t.Fatalf("the refusal outlived Reset: %v", err)
 	}

@@ -30,7 +30,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		},
 		"names": func() { _ = LookupHeaderName(twinName) },
 		"chunked": func() {
-			c.Reset()
+			c.Reset(Limits{})
 			for p := body; !c.Done(); {
 				n, _, err := c.Next(p)
 				if err != nil || n == 0 {

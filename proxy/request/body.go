@@ -60,7 +60,7 @@ func (b *Body) Reset(f http1.Framing) {
 			b.Keeping, why = false, policy.ReplayTooLarge
 		}
 	case http1.BodyChunked:
-		b.Chunked.Reset()
+		b.Chunked.Reset(b.Of.Settings.Limits)
 	}
 	if lost := uint32(why); b.ReplayLoss.Load() != lost { // a load is cheaper than a store
 		b.ReplayLoss.Store(lost)

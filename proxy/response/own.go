@@ -105,9 +105,18 @@ func (w *Writer) GRPC(status policy.GRPCStatus, o policy.Outcome, reason, text s
 // EndGRPCCall ends a call whose response the upstream cut off. The client gets a status, as from a
 // server that fails.
 func (w *Writer) EndGRPCCall() error {
+	return w.endGRPCCall(policy.GRPCUnavailable, "the upstream ended the call before its status came")
+}
+
+// EndGRPCCallWithoutTrailers ends a call whose status is in trailers that are too large.
+func (w *Writer) EndGRPCCallWithoutTrailers() error {
+	return w.endGRPCCall(policy.GRPCResourceExhausted, http1.RefusalTrailersTooLarge.String()+": the trailers of the call are larger than headers may be")
+}
+
+func (w *Writer) endGRPCCall(status policy.GRPCStatus, text string) error {
 	w.buf = http1.AppendLastChunk(w.buf, []http1.Header{
-		http1.NewHeader("Grpc-Status", strconv.Itoa(int(policy.GRPCUnavailable))),
-		http1.NewHeader("Grpc-Message", string(forward.AppendGRPCMessage(nil, "retryproxy: the upstream ended the call before its status came"))),
+		http1.NewHeader("Grpc-Status", strconv.Itoa(int(status))),
+		http1.NewHeader("Grpc-Message", string(forward.AppendGRPCMessage(nil, "retryproxy: "+text))),
 	})
 	return w.Flush()
 }
