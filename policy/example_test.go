@@ -101,9 +101,9 @@ func ExampleAdditive() {
 	//     3     4000     5000
 	//     4     8000     9000
 	//     5    16000    17000
-	//     6    32000    32000
-	//     7    32000    32000
-	//     8    32000    32000
+	//     6    31000    32000
+	//     7    31000    32000
+	//     8    31000    32000
 }
 
 // One wait in a thousand is shorter than the minimum, and one is longer than the maximum.

@@ -140,6 +140,16 @@ func (c *checker) backoff() {
 		return
 	}
 	c.room(usual)
+	c.jitter(usual)
+}
+
+// jitter warns if base and cap leave no jitter to a strategy that has some: clients that failed together
+// would come back together.
+func (c *checker) jitter(b backoff.Strategy) {
+	usual, err := backoff.New(c.r.Backoff, backoff.Options{})
+	if err == nil && c.r.MaxRetries > 0 && backoff.Spreads(usual) && !backoff.Spreads(b) {
+		c.warnf("BACKOFF_BASE", DurationText(c.r.BackoffBase), "leaves no jitter below %s=%s; all clients that failed together retry together", c.name("BACKOFF_MAX"), DurationText(c.r.BackoffMax))
+	}
 }
 
 // room warns if the longest waits alone exceed the request timeout: then the last retries

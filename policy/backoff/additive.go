@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Additive doubles a whole wait and adds a random one of fixed size, then caps the sum. At the cap it
-// stays at the cap.
+// Additive doubles a whole wait and adds a random one of fixed size. The cap applies to the whole wait,
+// so that the random part remains at the cap.
 //
-//	wait = min(Base * Factor^n + U(0, Spread), Max)
+//	wait = min(Base * Factor^n, Max - Spread) + U(0, Spread)
 //
 // n counts from 0, times are in nanoseconds, and U is uniform with both ends and drawn anew each time.
-// With the defaults that is min(2^n s + up to 1000 ms, 32 s). The cap applies to the sum, so at the
-// cap the jitter is gone; see Options.Extra.
+// A Spread above Max counts as Max. With the defaults the wait is min(2^n s, 31 s) + up to 1000 ms.
 //
 // Source: "truncated exponential backoff" in the retry guides of Google Cloud (for instance Cloud
-// Storage and IoT Core), for 5xx and 429; they name caps of 32 or 64 s.
+// Storage and IoT Core), for 5xx and 429; they name caps of 32 or 64 s. They cap the sum instead, and
+// then all clients wait the same at the cap.
 type Additive struct {
 	Base, Max, Spread time.Duration
 	Factor            float64
@@ -26,7 +26,7 @@ func init() {
 		Info: Info{
 			Name:     "additive",
 			Summary:  "Whole seconds that double, plus up to one second. Patient: for batch work.",
-			Formula:  "min(base*factor^n + U(0, spread), max)",
+			Formula:  "min(base*factor^n, max - spread) + U(0, spread)",
 			Source:   "truncated exponential backoff, Google Cloud retry guides",
 			Defaults: Options{Base: time.Second, Max: 32 * time.Second, Factor: 2, Spread: time.Second},
 		},
@@ -36,16 +36,22 @@ func init() {
 	})
 }
 
-// Wait returns min(Base * Factor^n + U(0, Spread), Max). It always draws once.
-func (b Additive) Wait(s Step, r Rand) time.Duration {
-	return min(Grow(b.Base, b.Max, b.Factor, s.Retry)+UpTo(r, b.Spread), b.Max)
+// parts returns the fixed part of the wait, and the most that the random one adds.
+func (b Additive) parts(s Step) (fixed, spread time.Duration) {
+	spread = min(b.Spread, b.Max)
+	return Grow(b.Base, b.Max-spread, b.Factor, s.Retry), spread
 }
 
-// Range returns the range of a capped uniform draw: in the mean, the part above Max counts
-// as Max.
+// Wait returns min(Base * Factor^n, Max - Spread) + U(0, Spread). It always draws once.
+func (b Additive) Wait(s Step, r Rand) time.Duration {
+	fixed, spread := b.parts(s)
+	return fixed + UpTo(r, spread)
+}
+
+// Range returns the range of a uniform draw.
 func (b Additive) Range(s Step) Range {
-	low := Grow(b.Base, b.Max, b.Factor, s.Retry)
-	return cappedUniform(low, low+b.Spread, b.Max)
+	fixed, spread := b.parts(s)
+	return Range{Min: fixed, Mean: fixed + spread/2, Max: fixed + spread}
 }
 
 func (b Additive) String() string {

@@ -58,6 +58,18 @@ func Bounded(b Strategy) bool {
 	return known
 }
 
+// Spreads reports whether the waits of b after a failed retry are random, so that clients that failed
+// together do not come back together.
+func Spreads(b Strategy) bool {
+	l, ok := b.(Ranger)
+	if !ok {
+		return false
+	}
+	first := l.Range(Step{}).Max
+	r := l.Range(Step{Retry: 1, Previous: first, Elapsed: first})
+	return r.Max > r.Min
+}
+
 // Shared returns a Rand over the runtime's generator. It is seeded at random, safe for
 // concurrent use, and does not allocate.
 func Shared() Rand { return shared{} }
@@ -95,21 +107,6 @@ func UpTo(r Rand, d time.Duration) time.Duration {
 		d-- // d+1 must be an int64
 	}
 	return time.Duration(r.Int64N(int64(d) + 1))
-}
-
-// cappedUniform returns the range of min(U(low, high), limit): the part of the draw above
-// limit counts as limit.
-func cappedUniform(low, high, limit time.Duration) Range {
-	if low >= limit {
-		return Range{limit, limit, limit}
-	}
-	top := min(high, limit)
-	mean := float64(low)/2 + float64(top)/2
-	if high > limit {
-		above := float64(high-limit) / float64(high-low)
-		mean = (1-above)*mean + above*float64(limit)
-	}
-	return Range{Min: low, Mean: time.Duration(mean), Max: top}
 }
 
 // AddUp returns a+b for a, b >= 0, or Forever if the sum overflows.

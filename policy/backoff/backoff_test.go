@@ -110,14 +110,14 @@ var means = []struct {
 	{"equal-jitter", Options{}, Step{Retry: 10_000}, 24_000},
 	{"decorrelated", Options{}, Step{Retry: 0}, 200},                                // U(100, 300)
 	{"decorrelated", Options{}, Step{Retry: 1, Previous: 300e6}, 500},               // U(100, 900)
-	{"decorrelated", Options{}, Step{Retry: 5, Previous: 20e9}, 23_506},             // min(32000, U(100, 60000)): (31900*16050 + 28000*32000)/59900
+	{"decorrelated", Options{}, Step{Retry: 5, Previous: 20e9}, 16_050},             // U(100, 32000): the cap applies to the range
 	{"fixed", Options{Base: 250e6}, Step{Retry: 7}, 250},                            //
 	{"fixed", Options{Base: 250e6, Extra: 500e6}, Step{Retry: 7}, 500},              // 250 + 500/2
 	{"additive", Options{}, Step{Retry: 0}, 1500},                                   // 1 s + U(0, 1 s)
 	{"additive", Options{}, Step{Retry: 3}, 8500},                                   //
-	{"additive", Options{}, Step{Retry: 5}, 32_000},                                 // at the cap
-	{"additive", Options{Max: 8500e6}, Step{Retry: 3}, 8375},                        // half of the draws are capped: (8250 + 8500)/2
-	{"additive", Options{Extra: 2e9}, Step{Retry: 9}, 33_000},                       //
+	{"additive", Options{}, Step{Retry: 5}, 31_500},                                 // at the cap: 31 s + U(0, 1 s)
+	{"additive", Options{Max: 8500e6}, Step{Retry: 3}, 8000},                        // 7.5 s + U(0, 1 s)
+	{"additive", Options{Extra: 2e9}, Step{Retry: 9}, 32_500},                       //
 	{"normal", Options{}, Step{Retry: 0}, 100},                                      //
 	{"normal", Options{}, Step{Retry: 3, Previous: 700e6}, 1400},                    //
 	{"normal", Options{}, Step{Retry: 30, Previous: 15 * time.Minute}, 900_000},     // the cap is before the noise
@@ -128,6 +128,7 @@ var means = []struct {
 	{"slots", Options{}, Step{Retry: 10}, 5},                                        // restarted
 	{"slots", Options{Stay: true}, Step{Retry: 40}, 10 * (2047.0 - 11) / 11},        // k in 0..10
 	{"slots", Options{Max: 50e6}, Step{Retry: 2}, 22.5},                             // 0, 10, 30, 50
+	{"slots", Options{Max: 50e6}, Step{Retry: 6}, 22.5},                             // the same k
 	{"ratio", Options{Ratio: 0.5}, Step{Retry: 4, Elapsed: 20 * time.Second}, 11e3}, // 1 s + half of 20 s
 }
 

@@ -10,7 +10,7 @@ import (
 //	wait = inner + U,  U uniform in [0, upTo]
 //
 // The addition comes after the cap of the inner strategy. It is for strategies that are the same for
-// every client at the cap.
+// every client.
 type extra struct {
 	Strategy
 	upTo time.Duration // > 0

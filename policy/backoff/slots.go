@@ -12,6 +12,7 @@ import (
 //	  if slot >= Ceiling and not Stay:  wait = 0 and slot = 1 again
 //	  else  wait = min(Slot * (2^k - 1), Max), k uniform in 0..slot, and slot + 1 up to Ceiling
 //
+// Of the k that reach Max only the smallest is drawn, so that waits are random at the cap too.
 // Slot is in nanoseconds. The slot number depends only on the retry number, so Wait needs no state.
 // With the defaults the longest wait is 5.11 s, with Stay 10.23 s, and Max is not reached.
 //
@@ -28,7 +29,7 @@ func init() {
 		Info: Info{
 			Name:     "slots",
 			Summary:  "Random binary growth in slots that begins again at its ceiling. Short waits: for a local upstream.",
-			Formula:  "min(base*(2^k - 1), max), k uniform in 0..slot, slot = n+1; at the ceiling 0 and slot 1 again, or stay",
+			Formula:  "min(base*(2^k - 1), max), k uniform in 0..slot or up to the first that reaches max, slot = n+1; at the ceiling 0 and slot 1 again, or stay",
 			Source:   "truncated binary exponential backoff, IEEE 802.3, randomised",
 			Defaults: Options{Base: 10 * time.Millisecond, Max: 32 * time.Second, Slots: 10},
 		},
@@ -52,17 +53,30 @@ func (b Slots) Wait(s Step, r Rand) time.Duration {
 	if slot == 0 {
 		return 0
 	}
-	return b.slots(int(r.Int64N(int64(slot) + 1)))
+	return b.slots(int(r.Int64N(int64(b.capped(slot)) + 1)))
 }
 
-// slots returns the wait for exponent k.
-func (b Slots) slots(k int) time.Duration {
-	limit := b.Max
-	if limit <= 0 {
-		limit = Forever
+// capped returns the smallest k whose wait is Max or more, but at most slot.
+func (b Slots) capped(slot int) int {
+	for slot > 1 && b.uncapped(slot-1) >= float64(b.limit()) {
+		slot--
 	}
-	return ClampDuration(float64(b.Slot)*float64(int64(1)<<min(k, 62)-1), limit)
+	return slot
 }
+
+// limit returns the longest wait.
+func (b Slots) limit() time.Duration {
+	if b.Max <= 0 {
+		return Forever
+	}
+	return b.Max
+}
+
+// uncapped returns Slot * (2^k - 1).
+func (b Slots) uncapped(k int) float64 { return float64(b.Slot) * float64(int64(1)<<min(k, 62)-1) }
+
+// slots returns the wait for exponent k.
+func (b Slots) slots(k int) time.Duration { return ClampDuration(b.uncapped(k), b.limit()) }
 
 // Range returns the waits up to the largest k. The mean is over all k, which are equally
 // likely. Without a cap it is Slot * ((2^(slot+1) - 1) / (slot + 1) - 1).
@@ -71,6 +85,7 @@ func (b Slots) Range(s Step) Range {
 	if slot == 0 {
 		return Range{}
 	}
+	slot = b.capped(slot)
 	mean := 0.0
 	for k := range slot + 1 {
 		mean += float64(b.slots(k)) / float64(slot+1)

@@ -27,8 +27,7 @@ type Options struct {
 	Stay   bool          // slots: stay at the ceiling instead of restarting
 
 	// Extra is a further wait, uniform in [0, Extra], added to that of any strategy and not
-	// subject to its cap. It is for strategies that lose their jitter at the cap. >= 0; 0 =
-	// none.
+	// subject to its cap. It is for strategies without jitter. >= 0; 0 = none.
 	Extra time.Duration
 }
 
@@ -87,7 +86,8 @@ func New(name string, o Options) (Strategy, error) {
 }
 
 // NewThrottled returns the backoff for a 429 without Retry-After: the strategy of that
-// name, starting at base or later, but not above Max if that is set. A strategy without a
+// name, starting at base or later, but not above Max if that is set, nor above half of it if the
+// strategy has no jitter at Max. A strategy without a
 // first wait of its own (none, slots) is replaced with full-jitter, since an upstream that
 // answers 429 needs some time.
 func NewThrottled(name string, o Options, base time.Duration) (Strategy, error) {
@@ -96,11 +96,24 @@ func NewThrottled(name string, o Options, base time.Duration) (Strategy, error) 
 		name = Default
 		o = Options{Max: o.Max, Extra: o.Extra}
 	}
+	least := max(o.Base, 1)
 	o.Base = max(o.Base, s.Defaults.Base, base)
-	if o.Max > 0 {
-		o.Base = min(o.Base, o.Max)
+	if o.Max > 0 && o.Base >= o.Max {
+		o.Base = o.Max
+		if half := o; half.Base/2 >= least {
+			half.Base /= 2
+			if b, err := New(name, half); err == nil && Spreads(b) && !spreads(name, o) {
+				return b, nil
+			}
+		}
 	}
 	return New(name, o)
+}
+
+// spreads is Spreads for a strategy by name.
+func spreads(name string, o Options) bool {
+	b, err := New(name, o)
+	return err == nil && Spreads(b)
 }
 
 // Longest limits every duration of Options: a year. It keeps sums far from overflow and
