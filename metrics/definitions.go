@@ -134,7 +134,7 @@ var (
 		"Times that accepting paused at the limit of connections or descriptors.",
 		"Is the connection limit too low?")
 	clientsEvictedTotal = define(Counter, "clients_evicted_total", labels("state"),
-		"Client connections or HTTP/2 streams that were ended to free a slot, by state: idle, or stalled (the client read nothing).",
+		"Client connections or HTTP/2 streams that were ended because slots were short, by state: idle, slow (headers, a TLS handshake or a body came slowly), stalled (the client read nothing), or queued (no slot, or no memory for the request, within a second).",
 		"Is the limit of connections or memory too low, or do clients hold unused connections?")
 	faultsTotal = define(Counter, "faults_total", nil,
 		"Requests that failed because of a bug in the proxy itself.",

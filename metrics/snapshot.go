@@ -17,7 +17,9 @@ type Snapshot struct {
 	Connections           int               // open client connections
 	AcceptPauses          uint64            // times that accepting paused, since the start
 	EvictedIdle           uint64            // client connections ended while idle because others needed their slots, since the start
+	EvictedSlow           uint64            // likewise, because headers, a handshake or a body came slowly
 	EvictedStalled        uint64            // likewise, because the client did not read its response
+	EvictedQueued         uint64            // clients turned away before they had a slot, or the memory for a request
 	Faults                uint64            // requests that ended in a fault of the proxy itself, since the start
 	HandshakeFailures     uint64            // clients whose TLS handshake failed, since the start
 	HeaderFailures        map[string]uint64 // connections without the required PROXY protocol header, by reason, of a closed set
@@ -140,7 +142,9 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	clientConnections.emit(ch, float64(s.Connections))
 	acceptPausesTotal.emit(ch, float64(s.AcceptPauses))
 	clientsEvictedTotal.emit(ch, float64(s.EvictedIdle), "idle")
+	clientsEvictedTotal.emit(ch, float64(s.EvictedSlow), "slow")
 	clientsEvictedTotal.emit(ch, float64(s.EvictedStalled), "stalled")
+	clientsEvictedTotal.emit(ch, float64(s.EvictedQueued), "queued")
 	faultsTotal.emit(ch, float64(s.Faults))
 	handshakeFailuresTotal.emit(ch, float64(s.HandshakeFailures))
 	for reason, n := range s.HeaderFailures {

@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
 const (
@@ -23,9 +25,9 @@ const (
 // arrive at once, it is the most likely to be still connected. It is safe for concurrent use.
 type acceptQueue struct {
 	most  int
-	drops bool          // drops the oldest client when the queue is full
-	came  chan struct{} // a client arrived; capacity 1
-	left  chan struct{} // a client left; capacity 1
+	drops func(acceptedConn) // is called for the oldest client when the queue is full; nil: it is not dropped
+	came  chan struct{}      // a client arrived; capacity 1
+	left  chan struct{}      // a client left; capacity 1
 
 	mu  sync.Mutex // guards all fields
 	all []acceptedConn
@@ -34,15 +36,21 @@ type acceptQueue struct {
 // acceptedConn is an accepted client without a slot.
 type acceptedConn struct {
 	nc   net.Conn
-	name string // of the listener
-	cost int64
+	name string     // of the listener
+	tls  bool       // it will speak TLS
+	cost int64      // of its slot at first
+	slot slots.Slot // once it has one
 	came time.Time
 }
 
-func newAcceptQueue(clients *clientSlots) *acceptQueue {
-	r := &acceptQueue{most: maxAcceptQueue, drops: clients.memory > 0, came: make(chan struct{}, 1), left: make(chan struct{}, 1)}
-	if clients.max > 0 && clients.memory == 0 {
-		r.most = int(min(maxAcceptQueue, max(1, clients.max/acceptQueueShare)))
+// newAcceptQueue returns a queue for clients that wait for a slot of t. dropped is called for clients
+// that waited longest and have to leave; it must close them.
+func newAcceptQueue(t *slots.Table, dropped func(acceptedConn)) *acceptQueue {
+	r := &acceptQueue{most: maxAcceptQueue, came: make(chan struct{}, 1), left: make(chan struct{}, 1)}
+	if t.BoundsMemory() {
+		r.drops = dropped
+	} else if t.Most() > 0 {
+		r.most = min(maxAcceptQueue, max(1, t.Most()/acceptQueueShare))
 	}
 	return r
 }
@@ -60,12 +68,12 @@ func (r *acceptQueue) put(n acceptedConn) bool {
 	return true
 }
 
-// drop closes the connection of the client that has waited longest. It is called with mu held.
+// drop turns the client away that has waited longest. It is called with mu held.
 func (r *acceptQueue) drop() bool {
-	if !r.drops || time.Since(r.all[0].came) < dropAfter {
+	if r.drops == nil || time.Since(r.all[0].came) < dropAfter {
 		return false
 	}
-	_ = r.all[0].nc.Close()
+	r.drops(r.all[0])
 	r.all = append(r.all[:0], r.all[1:]...)
 	return true
 }

@@ -6,16 +6,17 @@ import (
 
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
+	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
-// clients is the table of client slots. It decides who gets a slot at once, who waits in the
-// accept queue, and which client loses its slot to others (evict.go). It is safe for concurrent
-// use.
+// clients decides which clients have a slot: who gets one at once, who waits in the accept queue, who
+// loses it to others (evict.go), and whose body is accepted (uploads.go). It is safe for concurrent use.
 type clients struct {
-	slots    *clientSlots
+	slots    *slots.Table
 	queue    *acceptQueue
 	costs    clientCosts
 	evicting eviction
+	uploads  uploadLimit
 	streams  *streamSlots // of HTTP/2 clients
 
 	connected *connections
@@ -26,9 +27,13 @@ type clients struct {
 	start     func(acceptedConn) // serves a client that has a slot
 }
 
+// roomWithin is how long a client with a request waits at most for the memory that it takes to serve
+// it.
+const roomWithin = time.Second
+
 // admit serves a client that has just been accepted, or queues it for a slot.
 func (t *clients) admit(n acceptedConn) {
-	if _, crowded := t.queue.newest(); !crowded && t.slots.take(n.cost) {
+	if _, crowded := t.queue.newest(); !crowded && t.seated(&n) {
 		t.start(n)
 		return
 	}
@@ -41,15 +46,21 @@ func (t *clients) admit(n acceptedConn) {
 		case <-t.queue.left:
 		case <-time.After(acceptPause):
 		case <-t.closing:
-			t.slots.force(n.cost)
+			n.slot = t.slots.Force(n.cost)
 			t.start(n)
 			return
 		}
 	}
 }
 
-// seat gives slots to queued clients and evicts idle or stalled clients to make room. When
-// accepting ends, it serves all that are left.
+// seated reports whether n got a slot.
+func (t *clients) seated(n *acceptedConn) (has bool) {
+	n.slot, has = t.slots.Take(n.cost)
+	return has
+}
+
+// seat gives slots to queued clients and evicts others to make room. When accepting ends, it serves
+// all that are left.
 func (t *clients) seat() {
 	tick := time.NewTimer(evictEvery)
 	defer tick.Stop()
@@ -64,15 +75,16 @@ func (t *clients) seat() {
 				return
 			}
 		}
-		if t.slots.take(n.cost) {
+		if slot, has := t.slots.Take(n.cost); has {
 			n, _ := t.queue.take() // the client looked at, or a newer one of the same cost
+			n.slot = slot
 			t.start(n)
 			continue
 		}
-		t.evict(t.queue.waiting(), t.slots.memoryBound(n.cost))
+		t.evict(t.queue.waiting(), t.slots.ShortOfMemory(n.cost))
 		tick.Reset(evictEvery)
 		select {
-		case <-t.slots.freed:
+		case <-t.slots.Freed():
 		case <-tick.C:
 		case <-t.closing:
 			t.seatAll()
@@ -84,20 +96,25 @@ func (t *clients) seat() {
 // seatAll serves all queued clients, whether or not slots are free.
 func (t *clients) seatAll() {
 	for n, waits := t.queue.take(); waits; n, waits = t.queue.take() {
-		t.slots.force(n.cost)
+		n.slot = t.slots.Force(n.cost)
 		t.start(n)
 	}
 }
 
-// awaken waits for the memory that a parked client needs when it becomes active.
-func (t *clients) awaken() {
-	for !t.slots.tryRecharge(t.costs.parked, t.costs.plain) {
+// makeRoom waits until there is room for a client to be charged cost, and evicts others for it. It
+// reports false if there is none within a second. When accepting ends, there always is.
+func (t *clients) makeRoom(slot *slots.Slot, cost int64) bool {
+	for until := t.clock.Now().Add(roomWithin); !t.slots.TryCharge(slot, cost); {
 		t.evict(1, true)
 		select {
 		case <-time.After(evictEvery):
 		case <-t.closing:
-			t.slots.recharge(t.costs.parked, t.costs.plain)
-			return
+			t.slots.Charge(slot, cost)
+			return true
+		}
+		if !t.clock.Now().Before(until) {
+			return t.slots.TryCharge(slot, cost)
 		}
 	}
+	return true
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/exchange"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
 // connections is the set of connected clients. It is safe for concurrent use.
@@ -67,8 +68,9 @@ type conn struct {
 
 	isSecure           bool               // the client, or the connection of this stream, came over TLS
 	countedLeaving     bool               // counted by beginLeaving
-	used               bool               // the client has sent something
+	used               atomic.Bool        // the client has sent something
 	begun              bool               // the client has begun a request
+	turnedAway         bool               // the last response was a 503 for want of a slot
 	mustReset          bool               // it must end with a reset, so that the client cannot mistake it for an orderly end
 	parks              bool               // it may be parked when idle
 	handedToPoller     bool               // it was parked: this goroutine must not touch it any more
@@ -79,7 +81,9 @@ type conn struct {
 	idleEnd  clock.Instant // of the wait that began before it was parked; zero: none
 	idleFrom atomic.Int64  // instant; with phaseIdle and phaseHeaders
 	evicted  atomic.Bool   // it must end because others need its slot
-	cost     int64         // what it is charged of the memory for clients, in bytes
+	slot     slots.Slot    // its client slot; a stream has none
+	progress slots.Progress
+	parent   *conn // the connection of this stream; nil: it is no stream
 
 	http2 atomic.Pointer[http2Conn] // set when the client turned out to speak HTTP/2
 }
@@ -97,9 +101,10 @@ func newConn(s *Server, nc net.Conn, listen string) *conn {
 func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 	c := &conn{server: s}
 	unsent := 0
-	if s.clients.slots.memory > 0 {
+	if s.clients.slots.BoundsMemory() {
 		unsent = unsentBytes
 	}
+	c.progress.Begin(s.process.Clock.Elapsed())
 	c.client.Init(nc, &s.process.Clock, listen, unsent)
 	c.x.Init(&c.client, &s.process)
 	return c

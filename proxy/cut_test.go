@@ -329,7 +329,7 @@ func (c *client) fill(p *testProxy) {
 
 // pieces returns how many pieces of bodies the pumps have moved.
 func (p *testProxy) pieces() (n uint32) {
-	p.connected.each(func(c *conn) { n += c.x.PiecesSent() })
+	p.connected.each(func(c *conn) { n += c.x.Upload().Pieces() })
 	return n
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,30 +18,35 @@ const (
 	evictEvery = 10 * time.Millisecond
 	// evictShare limits how many are evicted at once, to one in so many of all connections. A
 	// burst of clients is thus not let in one by one, each after a search of all others.
-	evictShare = 16
+	evictShare = 8
 	// evictGrace is the time that an idle HTTP/2 client gets to end its connection itself.
 	evictGrace = 100 * time.Millisecond
-	// stalledFor is how long a client must read nothing of what is written to it before its
-	// connection may be evicted. It has the whole WriteTimeout while no other client needs its
-	// slot.
-	stalledFor = 100 * time.Millisecond
-	// idleFor is how long a client must be idle before it may be evicted: a client that has just
-	// connected is about to send a request.
+	// slowFor is how long a client must keep the proxy waiting, for the rest of its headers or body or
+	// to read what is written, before it may be evicted. It has its whole timeout while no other
+	// client needs its slot.
+	slowFor = 100 * time.Millisecond
+	// idleFor is how long a client that has been served must be idle before it may be evicted.
 	idleFor = time.Second
-	// slowHeadersFor is the same for a client that has begun a request and not ended its headers.
-	slowHeadersFor = time.Second
+	// leastUploadRate is the rate, in bytes per second, below which a body may be evicted.
+	leastUploadRate = 1 << 10
+	// parkSoonAfter is how long a client is idle before it is parked while slots are short.
+	parkSoonAfter = 20 * time.Millisecond
 )
 
-// eviction counts the connections that ended because others needed their slots: idle ones first,
-// in the order of their idle time, then those that read nothing of their responses.
+// eviction counts the connections that ended because others needed their slots. Idle ones go first, in
+// the order of their idle time, because they lose nothing. Then come those that keep the proxy waiting,
+// in the order of their progress: whoever moves the fewest bytes per second goes first, whatever it is
+// doing.
 type eviction struct {
 	idle    atomic.Uint64
-	stalled atomic.Uint64
-	leaving atomic.Int64 // parked clients that are ending
+	slow    atomic.Uint64 // kept the proxy waiting for headers, a body or a handshake
+	stalled atomic.Uint64 // read nothing of their responses
+	queued  atomic.Uint64 // had no slot yet
+	leaving atomic.Int64  // parked clients that are ending
 
-	stalledFor atomic.Int64 // the constant; only tests change it
+	stalledFor atomic.Int64 // slowFor; only tests change it
 
-	mu   sync.Mutex // guards last
+	mu   sync.Mutex // guards last, and the progress of all connections
 	last time.Time
 }
 
@@ -56,22 +62,43 @@ func (e *eviction) due() bool {
 	return true
 }
 
+// parkAfter returns after which idle time a connection is parked, at most usual.
+func (t *clients) parkAfter(usual time.Duration) time.Duration {
+	if t.slots.Short() {
+		return min(usual, parkSoonAfter)
+	}
+	return usual
+}
+
+// delay is how a client delays the proxy.
+type delay uint8
+
+const (
+	delayNone    delay = iota
+	delayIdle          // it has no request
+	delayHeaders       // its headers, or its TLS handshake, are not complete
+	delayBody          // its request's body is not complete
+	delayReading       // it reads nothing of what is written
+)
+
 // victim is a connection, or stream, that may be evicted.
 type victim struct {
 	c     *conn
+	delay delay
 	since clock.Instant
-	heavy bool // TLS or HTTP/2, which need more memory
+	heavy bool    // TLS or HTTP/2, which need more memory
+	rate  float64 // bytes per second; not of idle ones
 }
 
-// evict makes room for up to n clients that wait for a slot. heavyFirst means that memory is
-// short: idle clients with TLS or HTTP/2 are then evicted before all others.
-func (t *clients) evict(n int, heavyFirst bool) {
+// evict makes room for up to n clients that wait for a slot. memoryShort means that memory, not the
+// number of clients, is short: idle clients with TLS or HTTP/2 are then evicted before all others.
+func (t *clients) evict(n int, memoryShort bool) {
 	if !t.evicting.due() {
 		return
 	}
-	idle, stalled, ending := t.dispensable()
+	idle, slow, ending := t.dispensable()
 	slices.SortFunc(idle, func(a, b victim) int {
-		if heavyFirst && a.heavy != b.heavy {
+		if memoryShort && a.heavy != b.heavy {
 			if a.heavy {
 				return -1
 			}
@@ -80,11 +107,12 @@ func (t *clients) evict(n int, heavyFirst bool) {
 		return int(a.since.Sub(b.since))
 	})
 	n = min(n, max(1, int(t.connected.count.Load())/evictShare)) - ending - int(t.evicting.leaving.Load())
-	for ; n > 0 && t.evictIdle(&idle, heavyFirst); n-- {
+	for ; n > 0 && (len(idle) > 0 || !memoryShort) && t.evictIdle(&idle, memoryShort); n-- {
 		t.evicting.idle.Add(1)
 	}
-	if n > 0 {
-		t.evictStalled(stalled, n)
+	n -= t.evictSlow(slow, n)
+	for ; n > 0 && t.evictIdle(&idle, memoryShort); n-- {
+		t.evicting.idle.Add(1)
 	}
 }
 
@@ -93,20 +121,30 @@ func (t *clients) evictStreams() {
 	if !t.evicting.due() {
 		return
 	}
-	_, stalled, _ := t.dispensable()
-	stalled = slices.DeleteFunc(stalled, func(v victim) bool { return v.c.client.Stream == nil })
-	t.evictStalled(stalled, max(1, t.streams.most/evictShare))
+	_, slow, _ := t.dispensable()
+	slow = slices.DeleteFunc(slow, func(v victim) bool { return v.c.client.Stream == nil })
+	t.evictSlow(slow, max(1, t.streams.most/evictShare))
+}
+
+// evictSlowUpload evicts a client whose body comes slowly. It reports whether there was one.
+func (t *clients) evictSlowUpload() bool {
+	if !t.evicting.due() {
+		return false
+	}
+	_, slow, _ := t.dispensable()
+	slow = slices.DeleteFunc(slow, func(v victim) bool { return v.delay != delayBody })
+	return t.evictSlow(slow, 1) > 0
 }
 
 // evictIdle evicts the first of idle or the client parked longest, whichever is idle longer. It
 // reports false if there is neither. If memory is short, parked clients are evicted last, because
 // they need almost none.
-func (t *clients) evictIdle(idle *[]victim, heavyFirst bool) bool {
+func (t *clients) evictIdle(idle *[]victim, memoryShort bool) bool {
 	if len(*idle) == 0 {
 		return t.parked.Evict(func(idlepoller.Waiter) bool { return true })
 	}
 	v := (*idle)[0]
-	if !heavyFirst && t.parked.Evict(func(g idlepoller.Waiter) bool { return g.(*parked).since.Before(v.since) }) {
+	if !memoryShort && t.parked.Evict(func(g idlepoller.Waiter) bool { return g.(*parked).since.Before(v.since) }) {
 		return true
 	}
 	*idle = (*idle)[1:]
@@ -114,36 +152,60 @@ func (t *clients) evictIdle(idle *[]victim, heavyFirst bool) bool {
 	return true
 }
 
-// evictStalled evicts up to n stalled clients, those stalled longest first.
-func (t *clients) evictStalled(stalled []victim, n int) {
-	slices.SortFunc(stalled, func(a, b victim) int { return int(a.since.Sub(b.since)) })
-	for _, v := range stalled[:min(n, len(stalled))] {
-		t.evicting.stalled.Add(1)
-		v.c.endStalled()
+// evictSlow evicts up to n clients that delay the proxy, those first that make the least progress. It
+// returns how many.
+func (t *clients) evictSlow(slow []victim, n int) int {
+	n = max(0, min(n, len(slow)))
+	slices.SortFunc(slow, func(a, b victim) int {
+		return cmp.Or(cmp.Compare(a.rate, b.rate), cmp.Compare(a.since, b.since))
+	})
+	for _, v := range slow[:n] {
+		if v.delay == delayReading {
+			t.evicting.stalled.Add(1)
+		} else {
+			t.evicting.slow.Add(1)
+		}
+		v.c.endSlow(v.delay)
 	}
+	return n
 }
 
-// dispensable lists the connections that are idle and not parked, and those whose client reads
-// nothing. ending counts those that are already being evicted.
-func (t *clients) dispensable() (idle, stalled []victim, ending int) {
+// dispensable lists the connections that are idle and not parked, and the connections and streams
+// whose client delays the proxy. ending counts those that are already being evicted.
+func (t *clients) dispensable() (idle, slow []victim, ending int) {
+	t.evicting.mu.Lock()
+	defer t.evicting.mu.Unlock()
 	now := t.clock.Now()
 	t.connected.each(func(c *conn) {
-		since, isIdle := c.idleSince(now)
-		switch {
-		case isIdle && c.evicted.Load():
+		v := victim{c: c}
+		switch v.delay, v.since = c.delays(now); {
+		case v.delay == delayNone:
+		case c.evicted.Load():
 			ending++
 			c.wakeEvicted() // the first wake-up may have come before it waited
-		case isIdle:
-			idle = append(idle, victim{c, since, c.client.TLS != nil || c.http2.Load() != nil})
+		case v.delay == delayIdle:
+			v.heavy = c.client.TLS != nil || c.http2.Load() != nil
+			idle = append(idle, v)
 		default:
-			if since, is := c.stalledSince(now); is && c.evicted.Load() {
-				ending++
-			} else if is {
-				stalled = append(stalled, victim{c: c, since: since})
+			if v.rate = c.rate(t.clock.Since(now), v.since); v.delay != delayBody || v.rate < leastUploadRate {
+				slow = append(slow, v)
 			}
 		}
 	})
-	return idle, stalled, ending
+	return idle, slow, ending
+}
+
+// rate returns how many bytes per second the connection moves; for a connection without such a count,
+// 0. It is called with evicting.mu held.
+func (c *conn) rate(now time.Duration, since clock.Instant) float64 {
+	if c.parent != nil {
+		return c.parent.rate(now, since)
+	}
+	if c.client.Raw == nil {
+		return 0
+	}
+	moved, _ := rawsocket.Moved(c.client.Raw)
+	return c.progress.Rate(moved, now)
 }
 
 // beginLeaving counts a parked client that is being evicted, until endLeaving.
@@ -159,29 +221,38 @@ func (c *conn) endLeaving() {
 	}
 }
 
-// idleSince reports whether the connection can be closed without loss, and since when.
-func (c *conn) idleSince(now clock.Instant) (clock.Instant, bool) {
+// delays returns how the client delays the proxy, and since when. It returns delayNone for one that
+// does not, or not for long.
+func (c *conn) delays(now clock.Instant) (delay, clock.Instant) {
 	since := clock.Instant(c.idleFrom.Load())
-	switch c.client.Phase.Load() {
-	case downstream.PhaseIdle:
-		return since, now.Sub(since) > idleFor
-	case downstream.PhaseHeaders:
-		return since, now.Sub(since) > slowHeadersFor
+	switch phase := c.client.Phase.Load(); {
+	case phase == downstream.PhaseHeaders, phase == downstream.PhaseIdle && !c.used.Load():
+		return longEnough(delayHeaders, since, now, slowFor)
+	case phase == downstream.PhaseIdle:
+		return longEnough(delayIdle, since, now, idleFor)
 	}
 	if h := c.http2.Load(); h != nil {
-		return h.idleSince(now)
+		if since := clock.Instant(h.emptyFrom.Load()); h.running.Load() == 0 {
+			return longEnough(delayIdle, since, now, idleFor)
+		}
+		return delayNone, 0
 	}
-	return 0, false
+	if since := c.x.Upload().AwaitedSince(); !since.IsZero() {
+		return longEnough(delayBody, since, now, slowFor)
+	}
+	since = clock.Instant(c.client.Writing.Load())
+	if since.IsZero() || c.client.Raw != nil && !rawsocket.Unsent(c.client.Raw) {
+		return delayNone, 0
+	}
+	return longEnough(delayReading, since, now, time.Duration(c.server.clients.evicting.stalledFor.Load()))
 }
 
-// stalledSince reports whether the client reads nothing of what is being written to it, and since
-// when.
-func (c *conn) stalledSince(now clock.Instant) (clock.Instant, bool) {
-	since := clock.Instant(c.client.Writing.Load())
-	if since.IsZero() || int64(now.Sub(since)) < c.server.clients.evicting.stalledFor.Load() || c.client.Raw != nil && !rawsocket.Unsent(c.client.Raw) {
-		return 0, false
+// longEnough returns d and since if that was at least limit ago.
+func longEnough(d delay, since, now clock.Instant, limit time.Duration) (delay, clock.Instant) {
+	if now.Sub(since) < limit {
+		return delayNone, 0
 	}
-	return since, true
+	return d, since
 }
 
 // endIdle ends an idle connection.
@@ -197,22 +268,23 @@ func (c *conn) endIdle() {
 func (c *conn) wakeEvicted() {
 	c.client.Wake(downstream.PhaseIdle)
 	c.client.Wake(downstream.PhaseHeaders)
-}
-
-// endStalled ends a connection, or stream, whose client reads nothing.
-func (c *conn) endStalled() {
-	c.evicted.Store(true)
-	if c.client.Stream != nil {
-		_ = c.client.NC.SetWriteDeadline(downstream.Past)
-		return
+	if !c.x.Upload().AwaitedSince().IsZero() {
+		c.client.TurnAway()
 	}
-	c.client.Abort()
 }
 
-// idleSince reports whether the connection has no streams, and since when.
-func (h *http2Conn) idleSince(now clock.Instant) (clock.Instant, bool) {
-	since := clock.Instant(h.emptyFrom.Load())
-	return since, h.running.Load() == 0 && now.Sub(since) > idleFor
+// endSlow ends a connection, or stream, whose client delays the proxy. If it can, the client gets a 503.
+func (c *conn) endSlow(d delay) {
+	c.server.noteTurnedAway()
+	c.evicted.Store(true)
+	switch {
+	case d != delayReading:
+		c.wakeEvicted()
+	case c.client.Stream != nil:
+		_ = c.client.NC.SetWriteDeadline(downstream.Past)
+	default:
+		c.client.Abort()
+	}
 }
 
 // endIdle sends GOAWAY to the client, and ends the connection soon after unless a stream has

@@ -68,7 +68,10 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 	}
 	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
 	h.emptyFrom.Store(int64(c.server.process.Clock.Now()))
-	c.recharge(c.cost + c.server.clients.costs.http2)
+	if costs := &c.server.clients.costs; !c.server.clients.makeRoom(&c.slot, costs.serving(c.isSecure)+costs.http2) {
+		c.refuseHTTP2()
+		return true
+	}
 	h.server = http.Server{
 		Handler:                      http.HandlerFunc(h.serveStream),
 		DisableGeneralOptionsHandler: true,
@@ -94,6 +97,9 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 // serveHTTP2 handles an HTTP/2 connection until it ends.
 func (c *conn) serveHTTP2() {
 	h := c.http2.Load()
+	if h == nil {
+		return // there was no room for it
+	}
 	nc := c.unread(c.client.NC)
 	_ = nc.SetDeadline(time.Time{})
 	set := c.server.settings.Load()
@@ -223,7 +229,7 @@ func (h *http2Conn) end(c *conn) {
 }
 
 func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
-	c := &conn{server: parent.server, isSecure: parent.isSecure}
+	c := &conn{server: parent.server, isSecure: parent.isSecure, parent: parent}
 	c.client.InitStream(&parent.client, stream)
 	c.x.Init(&c.client, &parent.server.process)
 	return c

@@ -8,6 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
 // parkAfter is how long a client's connection is idle before it is parked: at least this long, and
@@ -26,6 +27,7 @@ type parked struct {
 	since     clock.Instant // when it became idle
 	until     clock.Instant
 	evict     bool // it must end because others need its slot
+	slot      slots.Slot
 }
 
 // park hands the wait for the next request to the server's idle poller, until the given time. If
@@ -36,14 +38,15 @@ func (c *conn) park(until clock.Instant) bool {
 		return false
 	}
 	c.client.Phase.Store(downstream.PhaseBusy) // no deadline may wake it any more
-	p := &parked{server: s, nc: rawsocket.Unwrap(c.client.Wire), listen: c.client.Listener, used: c.used, proxyAddr: c.proxyAddr, since: clock.Instant(c.idleFrom.Load()), until: until}
-	cost := c.cost
-	c.recharge(s.clients.costs.parked)
+	p := &parked{server: s, nc: rawsocket.Unwrap(c.client.Wire), listen: c.client.Listener, used: c.used.Load(), proxyAddr: c.proxyAddr, since: clock.Instant(c.idleFrom.Load()), until: until}
+	cost := c.slot.Cost()
+	s.clients.slots.Charge(&c.slot, s.clients.costs.parked)
+	p.slot = c.slot
 	if s.parked.Add(c.client.Raw, s.process.Clock.At(until), p) == nil {
 		c.handedToPoller = true
 		return true
 	}
-	c.recharge(cost)
+	s.clients.slots.Charge(&c.slot, cost)
 	c.client.ReadAt, c.client.WriteAt = 0, 0
 	c.client.Phase.Store(downstream.PhaseIdle)
 	return false
@@ -54,7 +57,7 @@ func (p *parked) Wake(why idlepoller.Reason) {
 	s := p.server
 	if s.connected.killed.Load() {
 		_ = p.nc.Close()
-		s.gone(s.clients.costs.parked)
+		s.gone(&p.slot)
 		return
 	}
 	if p.evict = why == idlepoller.Evicted; p.evict {
@@ -65,7 +68,11 @@ func (p *parked) Wake(why idlepoller.Reason) {
 		return
 	}
 	s.connected.goroutines.Go(func() {
-		s.clients.awaken()
+		if !s.clients.makeRoom(&p.slot, s.clients.costs.newcomer) {
+			s.turnAway(acceptedConn{nc: p.nc})
+			s.gone(&p.slot)
+			return
+		}
 		s.run(p.resume())
 	})
 }
@@ -75,12 +82,11 @@ func (p *parked) Wake(why idlepoller.Reason) {
 func (p *parked) resume() *conn {
 	c := newPlainConn(p.server, p.nc, p.listen)
 	c.parks, c.proxyAddr, c.idleEnd = true, p.proxyAddr, p.until
-	c.cost = p.server.clients.costs.plain
+	c.slot = p.slot
 	if p.evict {
-		c.cost = p.server.clients.costs.parked
 		c.evicted.Store(true)
 	}
-	if c.used = p.used; c.used {
+	if c.used.Store(p.used); p.used {
 		c.begun = true // the next bytes are not its first
 	}
 	return c

@@ -26,7 +26,7 @@ func (c *conn) serve() {
 		return
 	}
 	for c.nextRequest() {
-		again := c.x.Serve()
+		again := c.serveRequest()
 		c.server.drain.requestEnded()
 		if !again || c.client.Stream != nil {
 			return
@@ -41,6 +41,33 @@ func (c *conn) serve() {
 	}
 }
 
+// serveRequest serves the request whose headers were read, if there is room for it. It reports whether
+// the connection can serve another one.
+func (c *conn) serveRequest() bool {
+	t := &c.server.clients
+	if c.awaitsBody() {
+		if !t.admitUpload() {
+			return c.turnAway()
+		}
+		c.x.Upload().AwaitBody(c.server.process.Clock.Now())
+	}
+	if c.parent == nil && !t.makeRoom(&c.slot, t.costs.serving(c.isSecure)) {
+		return c.turnAway()
+	}
+	return c.x.Serve()
+}
+
+// turnAway responds with 503 to a request for which there is no room. It reports false.
+func (c *conn) turnAway() bool {
+	c.server.noteTurnedAway()
+	c.x.RefuseHeaders(http1.RefusalNoClientSlot)
+	c.turnedAway = true
+	return false
+}
+
+// lingerTime is how long a client may go on sending after the response that ended its connection.
+const lingerTime = time.Second
+
 // finish closes the connection and returns its memory.
 func (c *conn) finish() {
 	if c.handedToPoller {
@@ -51,8 +78,10 @@ func (c *conn) finish() {
 	case c.mustReset || c.x.MustReset():
 	case c.evicted.Load():
 		_ = c.client.NC.Close() // nothing is in flight, and another client may wait for the slot
+	case c.turnedAway:
+		c.client.CloseGently(slowFor) // others wait for its slot
 	default:
-		c.client.CloseGently()
+		c.client.CloseGently(lingerTime)
 	}
 	c.client.PutIn()
 }
@@ -65,7 +94,9 @@ func (c *conn) nextRequest() bool {
 			return false
 		}
 	}
-	c.used = true
+	if !c.used.Load() {
+		c.used.Store(true)
+	}
 	began := c.server.process.Clock.Now()
 	set := c.server.settings.Load()
 	if set != c.peerSettings {
@@ -112,9 +143,10 @@ func (c *conn) awaitRequest() bool {
 	c.idleFrom.Store(int64(now))
 	c.client.Phase.Store(downstream.PhaseIdle)
 	end, slack := c.idleDeadline(now)
-	for parks := c.parks && end.Sub(now) > 2*c.server.parkAfter; ; now = c.server.process.Clock.Now() {
+	after := c.server.clients.parkAfter(c.server.parkAfter)
+	for parks := c.parks && end.Sub(now) > 2*after; ; now = c.server.process.Clock.Now() {
 		if parks {
-			c.client.SetRead(now.Add(c.server.parkAfter), c.server.parkAfter/2)
+			c.client.SetRead(now.Add(after), after/2)
 		} else {
 			c.client.SetRead(end.Add(-slack), slack)
 		}
@@ -150,7 +182,7 @@ func (c *conn) idleDeadline(now clock.Instant) (end clock.Instant, slack time.Du
 		return end, 0
 	}
 	limit := c.server.settings.Load().ClientIdleTimeout
-	if !c.used {
+	if !c.used.Load() {
 		limit = min(limit, firstRequestTime)
 	}
 	if limit <= 0 {
@@ -238,6 +270,10 @@ func (c *conn) refuseRequest(err error) {
 // requestCut ends a connection whose client began a request and did not finish its headers. A
 // client that was too slow gets a response; one that left gets none.
 func (c *conn) requestCut(err error) {
+	if c.evicted.Load() && rawsocket.IsTimeout(err) {
+		c.turnAway()
+		return
+	}
 	if !rawsocket.IsTimeout(err) || len(bytes.Trim(c.client.In[:c.client.W], "\r\n")) == 0 {
 		return // an empty line is not the beginning of a request (RFC 9112 section 2.2)
 	}

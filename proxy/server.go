@@ -20,6 +20,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
 // Server accepts clients and serves them. Call New, Listen and Serve in this order, and Drain from
@@ -42,6 +43,7 @@ type Server struct {
 	handshakeFailures atomic.Uint64 // of clients
 	headerFailures    [proxyproto.NumFailures]atomic.Uint64
 	clientFaults      boundedlog.Limiter // of log lines
+	turnedAway        boundedlog.Limiter // likewise, about clients without a slot
 }
 
 // New checks c and returns a Server for it. It opens no socket and dials nothing.
@@ -55,17 +57,19 @@ func New(c *Config) (*Server, error) {
 		ahead:     readAhead(c.ClientMemory),
 	}
 	s.limitFaults()
-	slots := newClientSlots(c.MaxConnections, clientShare(c.ClientMemory))
+	s.limitTurnedAway()
+	table := slots.New(c.MaxConnections, clientShare(c.ClientMemory))
 	s.clients = clients{
-		slots: slots, queue: newAcceptQueue(slots), costs: costsOf(c.ClientMemory), streams: newStreamSlots(maxStreams(c)),
+		slots: table, queue: newAcceptQueue(table, s.turnAway), costs: costsOf(c.ClientMemory), streams: newStreamSlots(maxStreams(c)),
+		uploads:   uploadLimit{most: table.MostUploads(costsOf(c.ClientMemory).plain)},
 		connected: &s.connected, parked: &s.parked, clock: &s.process.Clock,
 		pauses: &s.listeners.pauses, closing: s.listeners.closing, start: s.start,
 	}
-	s.clients.evicting.stalledFor.Store(int64(stalledFor))
+	s.clients.evicting.stalledFor.Store(int64(slowFor))
 	s.drain.process = &s.process
 	s.process.Clock, s.process.RetryBuffer.Limit = clock.New(), c.RetryBufferTotalBytes
 	s.process.OnFault, s.process.OnWait, s.process.CloseIdleUpstream = s.report, s.memory.note, s.closeIdle
-	s.process.Attempts = attempt.Host{Clock: &s.process.Clock, UnderPressure: slots.underPressure}
+	s.process.Attempts = attempt.Host{Clock: &s.process.Clock, UnderPressure: table.UnderPressure}
 	n, err := s.prepare(c)
 	if err != nil {
 		return nil, err
@@ -150,6 +154,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	s.settings.Load().FlushLogs()
 	s.clientFaults.Flush()
+	s.turnedAway.Flush()
 	return nil
 }
 
@@ -165,7 +170,8 @@ func (s *Server) kill() {
 
 func (s *Server) accepted(nc net.Conn, name string) {
 	s.drain.clientAccepted()
-	s.clients.admit(acceptedConn{nc: nc, name: name, cost: s.clients.costs.accepted(s.settings.Load())})
+	n := s.settings.Load()
+	s.clients.admit(acceptedConn{nc: nc, name: name, tls: n.ClientTLS != nil, cost: s.clients.costs.accepted(n)})
 }
 
 // start serves a client that has a slot.
@@ -174,7 +180,7 @@ func (s *Server) start(n acceptedConn) {
 	s.connected.count.Add(1)
 	s.connected.goroutines.Go(func() {
 		c := newConn(s, n.nc, n.name)
-		c.cost = n.cost
+		c.slot = n.slot
 		c.parks = c.client.Raw != nil && c.client.TLS == nil
 		s.run(c)
 	})
@@ -186,14 +192,14 @@ func (s *Server) run(c *conn) {
 	c.endLeaving()
 	s.memory.note()
 	if !c.handedToPoller {
-		s.gone(c.cost)
+		s.gone(&c.slot)
 	}
 }
 
 // gone removes an accepted connection that has ended.
-func (s *Server) gone(cost int64) {
+func (s *Server) gone(slot *slots.Slot) {
 	s.connected.count.Add(-1) // before its slot is free, so that the count never exceeds the limit
-	s.clients.slots.release(cost)
+	s.clients.slots.Release(slot)
 	s.connected.ends.Done()
 }
 
@@ -203,8 +209,8 @@ func (s *Server) ServeConn(nc net.Conn, name string) {
 	s.connected.count.Add(1)
 	defer s.connected.count.Add(-1)
 	c := newConn(s, nc, name)
-	s.clients.slots.force(0)
-	defer func() { s.clients.slots.release(c.cost) }()
+	c.slot = s.clients.slots.Force(0)
+	defer s.clients.slots.Release(&c.slot)
 	s.connected.serve(c)
 }
 

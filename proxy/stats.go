@@ -15,7 +15,9 @@ type Stats struct {
 	Connections       int                            // clients connected
 	AcceptPauses      uint64                         // times that accepting paused
 	EvictedIdle       uint64                         // idle connections ended because others needed their slots
-	EvictedStalled    uint64                         // connections and streams ended for the same reason because their client read nothing
+	EvictedSlow       uint64                         // likewise connections and streams of which headers, a handshake or a body came slowly
+	EvictedStalled    uint64                         // likewise connections and streams whose client read nothing
+	EvictedQueued     uint64                         // clients turned away before they had a slot, or the memory for a request
 	Faults            uint64                         // requests that ended in a fault of the proxy itself
 	HandshakeFailures uint64                         // clients whose TLS handshake failed
 	HeaderFailures    [proxyproto.NumFailures]uint64 // connections without the PROXY protocol header that they must begin with
@@ -47,7 +49,8 @@ func (s *Server) Stats() Stats {
 	n := s.settings.Load()
 	st := Stats{Connections: int(s.connected.count.Load())}
 	st.AcceptPauses, st.Faults, st.HandshakeFailures = s.listeners.pauses.Load(), s.faults.Load(), s.handshakeFailures.Load()
-	st.EvictedIdle, st.EvictedStalled = s.clients.evicting.idle.Load(), s.clients.evicting.stalled.Load()+s.ahead.Backlog.Ended()
+	e := &s.clients.evicting
+	st.EvictedIdle, st.EvictedSlow, st.EvictedStalled, st.EvictedQueued = e.idle.Load(), e.slow.Load(), e.stalled.Load()+s.ahead.Backlog.Ended(), e.queued.Load()
 	for why := range st.HeaderFailures {
 		st.HeaderFailures[why] = s.headerFailures[why].Load()
 	}

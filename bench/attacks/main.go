@@ -55,6 +55,7 @@ func attacks(lasts time.Duration) []attack {
 type options struct {
 	proxy string
 	lasts time.Duration
+	peers []string
 }
 
 // run runs the chosen attacks. It returns rig.ErrFound if one was not withstood.
@@ -62,10 +63,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, only := &options{}, ""
 	f := rig.NewFlags("attacks", stderr, &o.proxy)
 	rig.Number(f, &o.lasts, "for", 10*time.Second, 100*time.Millisecond, time.Hour, "how long each attack lasts")
+	slots := f.Bool("slots", false, "instead of attacks, occupy the client slots of retryproxy and its peers and compare how others are served")
+	f.Some(&o.peers, "peers", "nginx,haproxy", []string{"nginx", "haproxy"}, "the peers for --slots; none if empty")
 	f.StringVar(&only, "only", "", "only attacks whose name has this in it")
 	var chosen []attack
 	f.Check(func(c *rig.Check) {
 		chosen = slices.DeleteFunc(attacks(o.lasts), func(a attack) bool { return !strings.Contains(a.name, only) })
+		if *slots {
+			c.Installed("nginx", "haproxy")
+			return
+		}
 		c.That(len(chosen) > 0, "none has %q in its name", only)
 	})
 	if err := f.Parse(args); err != nil {
@@ -74,6 +81,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	bed := &rig.Bed{}
 	defer bed.End()
 	upstream := bed.Serve(echoing(usual()))
+	if *slots {
+		return occupy(ctx, o, only, upstream, stdout, stderr)
+	}
 	results, errs := make([]*result, len(chosen)), make([]error, len(chosen))
 	rig.Parallel(abreast(o.lasts), len(chosen), func(i int) {
 		if errs[i] = ctx.Err(); errs[i] == nil {

@@ -196,9 +196,11 @@ func (o *others) call(ctx context.Context, addr string) *rig.Timeline {
 }
 
 // ask sends one request, over HTTP/1.1 and HTTP/2 in turn. It is not cut short by the end of the attack.
-func (o *others) ask(n int, addr string) error {
+func (o *others) ask(n int, addr string) error { return o.get(o.clients[n%len(o.clients)], addr) }
+
+func (o *others) get(client *http.Client, addr string) error {
 	target := "/ok?" + strconv.FormatUint(rand.Uint64(), 36)
-	res, err := o.clients[n%len(o.clients)].Get(o.scheme + "://" + addr + target)
+	res, err := client.Get(o.scheme + "://" + addr + target)
 	if err != nil {
 		return err
 	}

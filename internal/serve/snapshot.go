@@ -18,6 +18,8 @@ func (a *app) snapshot() metrics.Snapshot {
 		Connections:           stats.Connections,
 		AcceptPauses:          stats.AcceptPauses,
 		EvictedIdle:           stats.EvictedIdle,
+		EvictedSlow:           stats.EvictedSlow,
+		EvictedQueued:         stats.EvictedQueued,
 		EvictedStalled:        stats.EvictedStalled,
 		Faults:                stats.Faults,
 		HandshakeFailures:     stats.HandshakeFailures,

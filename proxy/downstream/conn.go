@@ -59,6 +59,7 @@ type Conn struct {
 	WriteTimeout time.Duration // 0: none
 	Phase        atomic.Int32
 	Writing      atomic.Int64 // instant when the write to the client began; zero: none is in flight
+	turnedAway   atomic.Bool  // the request's body is not read any more, because others need the slot
 
 	idleRead func(fd uintptr) bool // kept so that an idle read does not allocate
 	nowRead  func(fd uintptr) bool // likewise
@@ -88,6 +89,19 @@ func (c *Conn) Wake(phase int32) {
 		_ = c.Wire.SetReadDeadline(Past) // NC may be replaced by TLS at this moment
 	}
 }
+
+// TurnAway ends the wait for the rest of a request body, because others need the client's slot. It is
+// safe for concurrent use.
+func (c *Conn) TurnAway() {
+	c.turnedAway.Store(true)
+	_ = c.Wire.SetReadDeadline(Past)
+}
+
+// IsTurnedAway reports whether TurnAway was called during the current body.
+func (c *Conn) IsTurnedAway() bool { return c.turnedAway.Load() }
+
+// BeginBody forgets a TurnAway that came after the end of an earlier body.
+func (c *Conn) BeginBody() { c.turnedAway.Store(false) }
 
 // Init makes c the connection nc, which is not known to be TLS. If unsent is above 0, it bounds
 // the kernel's send buffer, in bytes, for a client that reads nothing.
@@ -280,18 +294,15 @@ func (c *Conn) Abort() {
 	_ = c.Wire.Close()
 }
 
-// Bounds for reading on after a response that came before the request's end. They keep a reset
-// from destroying the response (RFC 9112 section 9.6).
-const (
-	lingerBytes = 256 << 10
-	lingerTime  = time.Second
-)
+// lingerBytes bounds how much is read after a response that came before the request's end. Reading on
+// keeps a reset from destroying the response (RFC 9112 section 9.6).
+const lingerBytes = 256 << 10
 
-// CloseGently half-closes the connection, then reads what the client still sends, within bounds,
-// so that the client can read the last response.
-func (c *Conn) CloseGently() {
+// CloseGently half-closes the connection, then reads what the client still sends, within bounds and
+// for at most that long, so that the client can read the last response.
+func (c *Conn) CloseGently(within time.Duration) {
 	if hc, ok := c.NC.(interface{ CloseWrite() error }); ok && hc.CloseWrite() == nil {
-		_ = c.NC.SetReadDeadline(time.Now().Add(lingerTime))
+		_ = c.NC.SetReadDeadline(time.Now().Add(within))
 		_, _ = io.CopyN(io.Discard, c.NC, lingerBytes)
 	}
 	_ = c.NC.Close()

@@ -33,7 +33,7 @@ import (
 )
 
 // Exchange is one request with its attempts and its response. It belongs to its connection, which
-// reuses it for the next request. Only PiecesSent and EndTunnel are safe for concurrent use.
+// reuses it for the next request. Only Upload and EndTunnel are safe for concurrent use.
 type Exchange struct {
 	r        request.Request
 	report   report.Report
@@ -93,6 +93,7 @@ func (x *Exchange) EndAfterFault() bool {
 
 // end returns all memory of the exchange except what the next request will use.
 func (x *Exchange) end() {
+	x.upload.BodyCame()
 	x.r.Body.Close()
 	x.sender.att.Resp.Detach() // its spans may point into the buffered response
 	x.buffered.drop()
@@ -147,6 +148,9 @@ func (x *Exchange) RefuseHeaders(why http1.Refusal) {
 	x.end()
 }
 
+// Upload returns the upload of the connection's requests.
+func (x *Exchange) Upload() *upload.Upload { return &x.upload }
+
 // HeadersTimedOut responds to a client whose request headers did not arrive in time.
 func (x *Exchange) HeadersTimedOut() {
 	x.r.Time.Tick()
@@ -162,10 +166,6 @@ func (x *Exchange) LastTick() clock.Instant { return x.r.Time.Clock }
 
 // Tick reads the clock for the request.
 func (x *Exchange) Tick() { x.r.Time.Tick() }
-
-// PiecesSent returns how many pieces of request bodies were sent upstream. It is safe for
-// concurrent use.
-func (x *Exchange) PiecesSent() uint32 { return x.upload.Pieces() }
 
 // MustReset reports whether the connection must end with a reset, so that the client cannot
 // mistake it for an orderly end.

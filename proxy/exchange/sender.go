@@ -207,6 +207,7 @@ func (s *sender) send(parts [][]byte, headers int, expect, end bool) attempt.Sen
 	case err != nil:
 		s.att.Progress.Store(attempt.WriteFailed)
 	case end:
+		s.upload.BodyCame()
 		s.att.SentWhole()
 	case expect:
 		s.upload.Start()

@@ -51,6 +51,7 @@ const (
 	RefusalTooManyFrames
 	RefusalNoStreamSlot
 	RefusalUnreadBody
+	RefusalNoClientSlot
 	RefusalOtherHost
 
 	refusalCount
@@ -106,6 +107,7 @@ var refusals = [refusalCount]refusalText{
 	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 client sent more frames without a request than any client needs. Its connection is read slowly, and closed with GOAWAY after 5 s (RFC 9113 section 10.5). It is counted once per connection, and there is no response."},
 	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had the maximum number of requests in flight that descriptors or memory allow, and none ended within a second."},
 	RefusalUnreadBody:    {"unread_body", 503, "The body of an HTTP/2 request waited longest for the upstream to read it when the memory for unread bodies ran out."},
+	RefusalNoClientSlot:  {"no_client_slot", 503, "All client slots were in use, as descriptors or memory allow, and this client had moved fewer bytes than the others, or had a body to send for which none was left."},
 	RefusalOtherHost:     {"other_host", 403, "A client with http_proxy asked for a host, port or scheme that no route has as its upstream or HOST."},
 }
 

@@ -9,7 +9,7 @@ import (
 // The set is closed and each member is reachable: every refusal is the verdict of a case in the tables, or one that the proxy finds.
 func TestEveryRefusalHasACase(t *testing.T) {
 	shown := map[Refusal]bool{
-		RefusalAmbiguousPath: true, RefusalTooManyFrames: true, RefusalNoStreamSlot: true, RefusalUnreadBody: true, RefusalOtherHost: true, // found by the proxy
+		RefusalAmbiguousPath: true, RefusalTooManyFrames: true, RefusalNoStreamSlot: true, RefusalNoClientSlot: true, RefusalUnreadBody: true, RefusalOtherHost: true, // found by the proxy
 		RefusalHeadersTooLarge: true, RefusalTargetTooLong: true, RefusalTooManyHeaders: true, // TestRequestLimits
 	}
 	for _, c := range refusedRequests {

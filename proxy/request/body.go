@@ -22,6 +22,7 @@ var (
 	ErrBodyTooSlow = errors.New("the request body arrived slower than allowed")
 	ErrBodyCut     = errors.New("the request body ended early")
 	ErrStopped     = errors.New("reading was stopped")
+	ErrTurnedAway  = errors.New("other clients needed the slot of the client")
 )
 
 // Body is the body of a request. It streams from the client. What passes is kept, within the caps,
@@ -46,6 +47,8 @@ type Body struct {
 
 	Cursor  int    // next kept piece for the attempt being sent
 	scratch []byte // for pieces that are not kept
+
+	scratchFull bool // the last read filled scratch
 }
 
 // Reset begins a body. Close must have released the one before.
@@ -250,6 +253,9 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 	if b.Pump.Stopping.Load() {
 		return 0, ErrStopped
 	}
+	if c.IsTurnedAway() {
+		return 0, ErrTurnedAway
+	}
 	n, err := c.NC.Read(p)
 	switch {
 	case n > 0:
@@ -258,6 +264,8 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 		return 0, io.ErrNoProgress
 	case rawsocket.IsTimeout(err) && b.Pump.Stopping.Load():
 		return 0, ErrStopped
+	case rawsocket.IsTimeout(err) && c.IsTurnedAway():
+		return 0, ErrTurnedAway
 	case rawsocket.IsTimeout(err) && b.Of.Process.Clock.Now().Before(until):
 		c.ReadAt = clock.LongAgo // a late wake-up for an earlier wait
 		return b.receive(p, wait)

@@ -47,18 +47,30 @@ func (b *Body) room() []byte {
 			return chunk
 		}
 	}
-	if b.scratch == nil {
-		b.scratch = buffer.Get(buffer.Large)
-	}
+	b.fitScratch()
 	return b.scratch
+}
+
+// fitScratch makes the scratch as large as the last read needed. A slow body then holds little
+// memory, and a fast one gets a large buffer after two reads.
+func (b *Body) fitScratch() {
+	size := buffer.Small
+	if b.scratch != nil {
+		if !b.scratchFull || len(b.scratch) >= buffer.Large {
+			return
+		}
+		size = min(4*len(b.scratch), buffer.Large)
+		buffer.Put(b.scratch)
+	}
+	b.scratch, b.scratchFull = buffer.Get(size), false
 }
 
 // newChunk adds an empty kept chunk, sized by the bytes still to come.
 func (b *Body) newChunk() []byte {
 	size := buffer.Medium
-	if b.Left > buffer.Medium || b.KeptLen >= 2*buffer.Medium {
+	if b.KeptLen >= 2*buffer.Medium { // before that, a slow body would hold memory for bytes that may never come
 		size = buffer.Large
-	} else if b.Framing.Kind == http1.BodyLength && b.Left <= buffer.Small {
+	} else if b.Framing.Kind == http1.BodyLength && b.Left <= buffer.Small || b.KeptLen == 0 && b.Of.Process.Attempts.UnderPressure() {
 		size = buffer.Small
 	}
 	if !b.Of.Process.RetryBuffer.Take(size) {
@@ -73,6 +85,7 @@ func (b *Body) newChunk() []byte {
 // commit records that n bytes were written to the space that room returned.
 func (b *Body) commit(n int) {
 	if !b.Keeping {
+		b.scratchFull = n == len(b.scratch)
 		return
 	}
 	last := len(b.Kept) - 1
@@ -113,6 +126,6 @@ func (b *Body) releaseAll() {
 	b.release()
 	if b.scratch != nil {
 		buffer.Put(b.scratch)
-		b.scratch = nil
+		b.scratch, b.scratchFull = nil, false
 	}
 }

@@ -59,6 +59,7 @@ const (
 	ClientGone
 	ClientBodyBroken
 	ClientTooSlow
+	ClientTurnedAway // others needed its slot
 )
 
 // Init prepares the request of a connection for its first use.

@@ -183,6 +183,9 @@ func explainCause(c policy.Cause) string {
 // Refuse responds with the rule that was broken, for people, and the rule's label, for programs.
 func (w *Writer) Refuse(why http1.Refusal) (int, policy.Outcome) {
 	w.MustClose = true
+	if why.Status() == http.StatusServiceUnavailable {
+		w.RetryAfter = 1
+	}
 	w.countRefusal(why)
 	return w.With(why.Status(), policy.OutcomeRefused, why.String(), why.Explain())
 }
@@ -205,6 +208,9 @@ func (w *Writer) ClientError() (int, policy.Outcome) {
 		return 0, o
 	case o == policy.OutcomeRequestTimeout:
 		return w.Error(408, o, "request_timeout")
+	case o == policy.OutcomeRefused:
+		w.RetryAfter = 1
+		return w.Error(http1.RefusalNoClientSlot.Status(), o, http1.RefusalNoClientSlot.String())
 	case w.r.BodyRefusal != http1.RefusalNone:
 		return w.Error(w.r.BodyRefusal.Status(), o, w.r.BodyRefusal.String())
 	default:
@@ -221,6 +227,9 @@ func (w *Writer) ClientOutcome() policy.Outcome {
 		return policy.OutcomeRequestBroken
 	case request.ClientTooSlow:
 		return policy.OutcomeRequestTimeout
+	case request.ClientTurnedAway:
+		w.countRefusal(http1.RefusalNoClientSlot)
+		return policy.OutcomeRefused
 	}
 	return policy.OutcomeClientGone
 }

@@ -93,6 +93,7 @@ func (u *Upload) SendInline(total int) {
 			return
 		}
 		if end {
+			u.BodyCame()
 			u.att.SentWhole()
 			return
 		}
@@ -234,6 +235,10 @@ func (u *Upload) spliceBody() (more, watch bool) {
 		if u.Pump.Stopping.Load() {
 			return false, false
 		}
+		if c.IsTurnedAway() {
+			u.ClientFailed(request.ErrTurnedAway)
+			return false, false
+		}
 		u.att.ExtendWrite(u.r.Time.Now(), u.r.Time.BodyIdle())
 		u.pieces.Add(1)
 		want := min(b.Left-spliceTail, SplicePiece)
@@ -260,6 +265,8 @@ func (u *Upload) spliceEnded(n int64, err error, until clock.Instant) (again, wa
 		u.ClientFailed(request.ErrBodyCut)
 	case rawsocket.IsTimeout(err) && !u.att.WriteBy.IsZero() && !now.Before(u.att.WriteBy):
 		return false, u.failed()
+	case rawsocket.IsTimeout(err) && u.r.Conn.IsTurnedAway():
+		u.ClientFailed(request.ErrTurnedAway)
 	case rawsocket.IsTimeout(err) && !now.Before(until):
 		if n > 0 {
 			return true, false

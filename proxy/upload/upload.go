@@ -34,7 +34,8 @@ const vanishedFor = 2 * time.Second
 // The pump is its second goroutine. It runs only if one goroutine is not enough: a body streams
 // while the response is awaited, a dial is in progress, or the upstream is slow. It reads from the
 // client: first the body, then anything, to notice at once that the client left. The goroutine of
-// the exchange starts it, and Stop waits for its end. Only Pieces is safe for concurrent use.
+// the exchange starts it, and Stop waits for its end. Only Pieces and AwaitedSince are safe for
+// concurrent use.
 type Upload struct {
 	r    *request.Request
 	att  *attempt.Attempt // the attempt that gets the body
@@ -43,6 +44,8 @@ type Upload struct {
 	stopped chan struct{} // closed when the pump must end
 	done    chan struct{} // closed when it has ended
 	cancel  func()        // cancels a dial in progress
+
+	awaitedFrom atomic.Int64 // instant since when the rest of the body is awaited; zero: it is not
 
 	lastPiece atomic.Bool   // the pump is writing the end of the body
 	pieces    atomic.Uint32 // pieces of the body that the pump has moved
@@ -72,6 +75,23 @@ func (u *Upload) Serve(a *attempt.Attempt) {
 
 // Pieces returns how many pieces of bodies the pump has moved. It is safe for concurrent use.
 func (u *Upload) Pieces() uint32 { return u.pieces.Load() }
+
+// AwaitBody records that not all of the body has arrived yet.
+func (u *Upload) AwaitBody(now clock.Instant) {
+	u.awaitedFrom.Store(int64(now))
+	u.r.Conn.BeginBody()
+}
+
+// BodyCame records that nothing more of the body is awaited.
+func (u *Upload) BodyCame() {
+	if u.awaitedFrom.Load() != 0 { // a load is cheaper than a store
+		u.awaitedFrom.Store(0)
+	}
+}
+
+// AwaitedSince returns since when the rest of the body is awaited; zero means that it is not. It is
+// safe for concurrent use.
+func (u *Upload) AwaitedSince() clock.Instant { return clock.Instant(u.awaitedFrom.Load()) }
 
 // Start sends the rest of the body, then watches the client.
 func (u *Upload) Start() {
@@ -158,6 +178,7 @@ func (u *Upload) failed() bool {
 }
 
 func (u *Upload) finished() bool {
+	u.BodyCame()
 	u.att.SentWhole()
 	u.wakeUpstream()
 	return true
@@ -252,6 +273,9 @@ func (u *Upload) FinishBody(until clock.Instant) {
 	if err := u.r.Body.Finish(until); err != nil {
 		u.ClientFailed(err)
 	}
+	if u.r.Body.Ended {
+		u.BodyCame()
+	}
 }
 
 // ClientFailed records why the client's side ended and wakes the goroutine that waits for the
@@ -267,6 +291,8 @@ func (u *Upload) ClientFailed(err error) {
 		end = request.ClientBodyBroken
 	case errors.Is(err, request.ErrBodyTooSlow):
 		end = request.ClientTooSlow
+	case errors.Is(err, request.ErrTurnedAway):
+		end = request.ClientTurnedAway
 	}
 	u.r.ClientEnd.Store(end)
 	u.wakeUpstream()

@@ -29,6 +29,17 @@ func Acked(c net.Conn) uint64 {
 	return 0
 }
 
+// Moved returns how many bytes of the connection the kernel has received from the peer, plus those
+// that the peer's system has acknowledged. It returns false for what is not TCP.
+func Moved(raw syscall.RawConn) (n uint64, ok bool) {
+	_ = raw.Control(func(fd uintptr) {
+		if i, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n, ok = i.Bytes_received+i.Bytes_acked, true
+		}
+	})
+	return n, ok
+}
+
 // vanishedAfter is how many retransmissions without an acknowledgement distinguish a vanished peer
 // from a late acknowledgement. The fourth follows at least 3 s after the first send (RFC 6298,
 // with Linux's minimum timeout of 200 ms), and later if the round trip is long.

@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"net"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+)
+
+// noRoom is the response to a client that has to leave before its request was read.
+const noRoom = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+// goAwayFrames are the frames with which an HTTP/2 connection is refused: SETTINGS, and a GOAWAY that
+// says that no stream was processed, so that the client may send its requests again (RFC 9113 section
+// 6.8).
+const goAwayFrames = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
+
+// turnAway responds to a client whose request was not read, and closes its connection. It does not
+// wait.
+func (s *Server) turnAway(n acceptedConn) {
+	s.clients.evicting.queued.Add(1)
+	s.noteTurnedAway()
+	defer n.nc.Close()
+	tcp, is := n.nc.(*net.TCPConn)
+	if !is || n.tls {
+		return
+	}
+	_ = tcp.SetWriteDeadline(time.Now().Add(time.Millisecond)) // there is room for it: nothing was written yet
+	_, _ = tcp.Write([]byte(noRoom))
+	_ = tcp.CloseWrite()
+	if raw, err := tcp.SyscallConn(); err == nil {
+		discardArrived(raw)
+	}
+}
+
+// discardArrived reads what has arrived, within bounds. To close a connection with unread bytes would
+// reset it, and the client might lose the response.
+func discardArrived(raw syscall.RawConn) {
+	b := buffer.Get(buffer.Large)
+	defer buffer.Put(b)
+	_ = raw.Read(func(fd uintptr) bool {
+		for range 4 {
+			if n, err := rawsocket.TryRead(fd, b); n <= 0 || err != nil {
+				break
+			}
+		}
+		return true
+	})
+}
+
+// refuseHTTP2 ends an HTTP/2 connection for which there is no room.
+func (c *conn) refuseHTTP2() {
+	c.server.clients.evicting.queued.Add(1)
+	c.server.noteTurnedAway()
+	_ = c.client.NC.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	_, _ = c.client.NC.Write([]byte(goAwayFrames))
+	_ = c.client.Wire.Close()
+}
+
+// noteTurnedAway logs, once a minute, that clients have to leave for others.
+func (s *Server) noteTurnedAway() {
+	if s.turnedAway.Allow() {
+		s.settings.Load().Log.Warn("client slots are short, clients are turned away", zap.Int("connections", int(s.connected.count.Load())))
+	}
+}
+
+// limitTurnedAway sets the limit of these lines.
+func (s *Server) limitTurnedAway() {
+	s.turnedAway.PerMinute = 1
+	s.turnedAway.OnSuppressed = func(more int) {
+		s.settings.Load().Log.Warn("more clients were turned away", zap.Int("count", more))
+	}
+}

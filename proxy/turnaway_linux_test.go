@@ -1,0 +1,128 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+)
+
+const slowBody = "POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 1000000\r\n\r\na"
+
+// Whoever makes the least progress leaves first, whatever it is doing, and gets a 503.
+func TestTheSlowestClientGivesItsSlotToOthers(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "POST") {
+				_, _ = io.Copy(io.Discard, c.Conn)
+				return
+			}
+			c.say(ok200)
+		}
+	})
+	for name, slow := range map[string]string{"body": slowBody, "chunked body": "POST / HTTP/1.1\r\nHost: app.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na", "headers": "GET / HTTP/1.1\r\nX-A: a"} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, u, func(c *Config) { c.MaxConnections = 2 })
+			fast := p.dial()
+			fast.send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("a", 512<<10))
+			last := p.dial().send(slow)
+			soon(t, "a full house", func() bool { return p.Stats().Connections == 2 })
+			p.dial().send(get("/")).want(200, "ok")
+			if res := last.want(503, "*"); res.Header.Get("Retry-After") != "1" {
+				t.Errorf("no Retry-After: %v", res.Header)
+			}
+			if n := p.Stats().EvictedSlow; n != 1 {
+				t.Errorf("%d evicted, want the slow one only", n)
+			}
+			_, _ = fast.Write([]byte("a")) // it is still there
+			if p.Stats().Connections == 0 {
+				t.Error("the fast client was evicted too")
+			}
+		})
+	}
+}
+
+// A slow client stays as long as there are slots.
+func TestASlowClientStaysWhileSlotsArePlentiful(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "POST") {
+				_, _ = io.CopyN(io.Discard, c, 2)
+			}
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { c.MaxConnections = 16 })
+	slow := p.dial().send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 2\r\n\r\na")
+	for range 20 {
+		c := p.dial()
+		c.send(get("/")).want(200, "ok")
+		c.Close()
+	}
+	slow.send("b").want(200, "ok")
+}
+
+// Some slots are kept for requests that need no body. A further body gets a 503 at once.
+func TestUploadsLeaveSlotsForRequestsWithoutBody(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "POST") {
+				_, _ = io.Copy(io.Discard, c.Conn)
+				return
+			}
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { c.MaxConnections = 4 })
+	for range 3 {
+		p.dial().send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("a", 512<<10))
+	}
+	soon(t, "three bodies", func() bool { return p.clients.bodiesAwaited() == 3 })
+	res := p.dial().send(slowBody).want(503, "*")
+	if res.Header.Get("Retry-After") != "1" {
+		t.Errorf("no Retry-After: %v", res.Header)
+	}
+	p.dial().send(get("/")).want(200, "ok")
+	p.dial().send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 1\r\n\r\na") // whole: it needs no slot for a body
+	soon(t, "the small body upstream", func() bool { return u.sends() == 5 })
+}
+
+// A client that has to leave before its request was read can read its 503, even if bytes of it
+// have arrived.
+func TestAClientWithoutASlotCanReadItsResponse(t *testing.T) {
+	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, near := tcpPair(t)
+	if _, err := io.WriteString(far, get("/")); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := near.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b [1]byte
+	if err := raw.Read(func(fd uintptr) bool { n, _ := rawsocket.TryPeek(fd, b[:]); return n > 0 }); err != nil {
+		t.Fatal(err)
+	}
+	s.turnAway(acceptedConn{nc: near})
+	if got, err := io.ReadAll(far); string(got) != noRoom || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if s.Stats().EvictedQueued != 1 {
+		t.Error("not counted")
+	}
+}
+
+// An HTTP/2 connection for which there is no memory gets a GOAWAY that lets its client try again.
+func TestAnHTTP2ConnectionWithoutRoomGetsGoAway(t *testing.T) {
+	u := stuckUpstream(t)
+	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.MaxConnections, c.ClientMemory = 0, 2*plainCost*100/55 })
+	p.dial().send(get("/hang"))
+	soon(t, "a request in flight", func() bool { return u.sends() == 1 })
+	p.dial().send(floodguard.Preface).wantRaw(goAwayFrames)
+}

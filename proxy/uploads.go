@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"sync"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+)
+
+// uploadLimit bounds how many clients send bodies at once when slots are short, so that some are left for
+// requests that need no body. It is safe for concurrent use.
+type uploadLimit struct {
+	most int // clients; 0: any number
+
+	mu      sync.Mutex // guards all below
+	seen    int        // bodies awaited when they were counted last, and those that have begun since
+	counted clock.Instant
+}
+
+// begin reports whether there is room for one more body. count counts the bodies that are awaited now.
+func (u *uploadLimit) begin(now clock.Instant, count func() int) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if now.Sub(u.counted) >= evictEvery {
+		u.seen, u.counted = count(), now
+	}
+	if u.most > 0 && u.seen >= u.most {
+		return false
+	}
+	u.seen++
+	return true
+}
+
+// admitUpload reports whether the client may send its request's body. While slots are plentiful,
+// every client may.
+func (t *clients) admitUpload() bool {
+	if t.slots.Plentiful() {
+		return true
+	}
+	return t.uploads.begin(t.clock.Now(), t.bodiesAwaited) || t.evictSlowUpload()
+}
+
+// bodiesAwaited counts the requests of which the proxy awaits a part of the body.
+func (t *clients) bodiesAwaited() (n int) {
+	t.connected.each(func(c *conn) {
+		if !c.x.Upload().AwaitedSince().IsZero() {
+			n++
+		}
+	})
+	return n
+}
+
+// awaitsBody reports whether a part of the request's body may still have to come.
+func (c *conn) awaitsBody() bool {
+	f := &c.client.Request.Body
+	return !f.Empty() && !(f.Length > 0 && int64(c.client.W-c.client.R) >= f.Length)
+}
