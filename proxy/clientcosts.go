@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"github.com/retryproxy/retryproxy/proxy/bridge"
-	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -10,8 +9,7 @@ import (
 // grows, garbage included. 700 to 1700 clients under GOMEMLIMIT=256MiB took 29 KiB each over
 // HTTP/1.1 with a request in flight, 34 to 55 KiB over TLS, and 0.8 to 5 KiB parked.
 const (
-	newcomerCost = 12 << 10 // no request yet: a goroutine and a read buffer
-	newTLSCost   = 16 << 10 // the same during a TLS handshake
+	newcomerCost = 12 << 10 // no request yet: a goroutine and a read buffer, or half a TLS handshake
 	plainCost    = 36 << 10 // HTTP/1.1 with a request in flight: two goroutines, buffers, its connection upstream
 	secureCost   = 48 << 10 // the same over TLS
 	parkedCost   = 2 << 10
@@ -23,22 +21,14 @@ const (
 // clientCosts are the costs charged for clients, by what they have reached; all are zero if memory is
 // not bounded.
 type clientCosts struct {
-	newcomer, newTLS, plain, secure, parked, http2 int64
+	newcomer, plain, secure, parked, http2 int64
 }
 
 func costsOf(memory int64) clientCosts {
 	if memory <= 0 {
 		return clientCosts{}
 	}
-	return clientCosts{newcomerCost, newTLSCost, plainCost, secureCost, parkedCost, http2Cost + int64(streamWindow(memory))/2}
-}
-
-// accepted returns the cost of a client that was just accepted.
-func (k *clientCosts) accepted(n *settings.Settings) int64 {
-	if n.ClientTLS != nil {
-		return k.newTLS
-	}
-	return k.newcomer
+	return clientCosts{newcomerCost, plainCost, secureCost, parkedCost, http2Cost + int64(streamWindow(memory))/2}
 }
 
 // serving returns the cost of a client whose request is served.

@@ -17,6 +17,7 @@ type clients struct {
 	costs    clientCosts
 	evicting eviction
 	uploads  uploadLimit
+	wanting  atomic.Int64 // clients that wait in makeRoom
 	streams  *streamSlots // of HTTP/2 clients
 
 	connected *connections
@@ -104,8 +105,13 @@ func (t *clients) seatAll() {
 // makeRoom waits until there is room for a client to be charged cost, and evicts others for it. It
 // reports false if there is none within a second. When accepting ends, there always is.
 func (t *clients) makeRoom(slot *slots.Slot, cost int64) bool {
+	if t.slots.TryCharge(slot, cost) {
+		return true
+	}
+	t.wanting.Add(1)
+	defer t.wanting.Add(-1)
 	for until := t.clock.Now().Add(roomWithin); !t.slots.TryCharge(slot, cost); {
-		t.evict(1, true)
+		t.evict(int(t.wanting.Load()), true)
 		select {
 		case <-time.After(evictEvery):
 		case <-t.closing:

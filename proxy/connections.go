@@ -68,6 +68,7 @@ type conn struct {
 
 	isSecure           bool               // the client, or the connection of this stream, came over TLS
 	countedLeaving     bool               // counted by beginLeaving
+	handshaken         bool               // its TLS handshake was before it was parked
 	used               atomic.Bool        // the client has sent something
 	begun              bool               // the client has begun a request
 	turnedAway         bool               // the last response was a 503 for want of a slot

@@ -9,8 +9,10 @@
 //
 // The way of a request:
 //
-//  1. A listener (listeners.go) takes a connection; clients.go gives it a client slot, or makes it wait in
-//     the accept queue, or disconnects an idle client for it (evict.go).
+//  1. A listener (listeners.go) takes a connection; clients.go gives it a client slot
+//     (package slots), or makes it wait in the accept queue, or disconnects another client for it
+//     (evict.go). uploads.go bounds the bodies that are awaited, turnaway.go responds to clients without
+//     a slot.
 //  2. conn.serve (serve.go) reads the headers of one request after another. HTTP/2 streams are read as
 //     HTTP/1.1 connections (http2.go, package bridge), so that there is one loop for every protocol.
 //  3. Exchange.Serve (package exchange) finds the route. Request.Prepare (package request) fixes what
@@ -31,7 +33,7 @@
 //  10. Report.Done (package report) counts one outcome; the connection reads its next request.
 //
 // Each part of the server's state has an owner. listenerSet has the sockets (listeners.go),
-// clients the slots (clients.go, clientslots.go, streamslots.go), and connections the connected
+// clients the slots (clients.go, clientcosts.go, streamslots.go), and connections the connected
 // clients (connections.go). drainState is the progress of a drain (drain.go), and parked is what
 // remains of an idle connection (park.go). Reload replaces the settings (server.go). shared.go
 // applies the decisions of other processes in a fleet.

@@ -18,13 +18,13 @@ const (
 	evictEvery = 10 * time.Millisecond
 	// evictShare limits how many are evicted at once, to one in so many of all connections. A
 	// burst of clients is thus not let in one by one, each after a search of all others.
-	evictShare = 8
+	evictShare = 4
 	// evictGrace is the time that an idle HTTP/2 client gets to end its connection itself.
 	evictGrace = 100 * time.Millisecond
 	// slowFor is how long a client must keep the proxy waiting, for the rest of its headers or body or
 	// to read what is written, before it may be evicted. It has its whole timeout while no other
 	// client needs its slot.
-	slowFor = 100 * time.Millisecond
+	slowFor = 50 * time.Millisecond
 	// idleFor is how long a client that has been served must be idle before it may be evicted.
 	idleFor = time.Second
 	// leastUploadRate is the rate, in bytes per second, below which a body may be evicted.

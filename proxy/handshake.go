@@ -24,15 +24,13 @@ func (c *conn) startTLS(n *settings.Settings) {
 	if _, unix := rawsocket.Unwrap(c.client.Wire).(*net.UnixConn); unix || n.ClientTLS == nil {
 		return
 	}
-	c.client.TLS = tls.Server(c.unread(c.client.Wire), n.ClientTLS)
-	c.client.NC, c.isSecure = c.client.TLS, true
-	c.client.TCP = nil // the kernel cannot splice TLS
-	c.parks = false
+	c.client.UseTLS(tls.Server(c.unread(c.client.Wire), n.ClientTLS))
+	c.isSecure = true
 }
 
 // handshake performs the TLS handshake, if there is one. It reports false if the handshake failed.
 func (c *conn) handshake() bool {
-	if c.client.TLS == nil {
+	if c.client.TLS == nil || c.handshaken {
 		return true
 	}
 	c.idleFrom.Store(int64(c.server.process.Clock.Now()))

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"net"
 	"time"
 
@@ -12,15 +13,17 @@ import (
 )
 
 // parkAfter is how long a client's connection is idle before it is parked: at least this long, and
-// at most half as long again. A connection that is used more often has no cost from parking.
-const parkAfter = time.Second
+// at most half as long again, which is a second. A connection that is used more often has no cost from
+// parking.
+const parkAfter = 650 * time.Millisecond
 
 // parked is what remains of a client's connection while it waits in the server's idle poller: no
-// goroutine, no buffer, no memory for requests. It is still one of the server's connections and
+// goroutine, no buffer of ours, no memory for requests. It is still one of the server's connections and
 // holds its slot. See docs/decisions/0013-parking.md.
 type parked struct {
 	server    *Server
-	nc        net.Conn
+	nc        net.Conn  // with TLS: what tls reads from
+	tls       *tls.Conn // nil without TLS
 	listen    string
 	used      bool // the client has sent something
 	proxyAddr *net.TCPAddr
@@ -34,11 +37,15 @@ type parked struct {
 // it reports true, the poller owns the connection, and this goroutine must not touch it any more.
 func (c *conn) park(until clock.Instant) bool {
 	s := c.server
+	c.client.ReleaseIdleBuffers() // a read through TLS had one
 	if s.drain.closingIdle() || c.client.In != nil || c.client.NC.SetDeadline(time.Time{}) != nil {
 		return false
 	}
 	c.client.Phase.Store(downstream.PhaseBusy) // no deadline may wake it any more
-	p := &parked{server: s, nc: rawsocket.Unwrap(c.client.Wire), listen: c.client.Listener, used: c.used.Load(), proxyAddr: c.proxyAddr, since: clock.Instant(c.idleFrom.Load()), until: until}
+	p := &parked{server: s, nc: rawsocket.Unwrap(c.client.Wire), tls: c.client.TLS, listen: c.client.Listener, used: c.used.Load(), proxyAddr: c.proxyAddr, since: clock.Instant(c.idleFrom.Load()), until: until}
+	if p.tls != nil {
+		p.nc = c.client.Wire
+	}
 	cost := c.slot.Cost()
 	s.clients.slots.Charge(&c.slot, s.clients.costs.parked)
 	p.slot = c.slot
@@ -82,6 +89,10 @@ func (p *parked) Wake(why idlepoller.Reason) {
 func (p *parked) resume() *conn {
 	c := newPlainConn(p.server, p.nc, p.listen)
 	c.parks, c.proxyAddr, c.idleEnd = true, p.proxyAddr, p.until
+	if c.handshaken = p.tls != nil; c.handshaken {
+		c.client.UseTLS(p.tls)
+		c.isSecure = true
+	}
 	c.slot = p.slot
 	if p.evict {
 		c.evicted.Store(true)

@@ -97,20 +97,39 @@ func TestAParkedClientIsClosedWhenItsTimeIsOver(t *testing.T) {
 	p.wantParked(0)
 }
 
-// A connection near its end, or one that cannot wait without its buffers, keeps its goroutine.
-func TestConnectionsThatAreNeverParked(t *testing.T) {
+func TestAParkedClientOverTLSIsServed(t *testing.T) {
 	a := newAuthority(t)
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); a.clientsOverTLS(t, c, false) })
-	p.dialTLS(a.client()).send(get("/")).want(200, "ok")
-	p.connected.mu.Lock()
-	defer p.connected.mu.Unlock()
-	for c := range p.connected.served {
-		if c.parks {
-			t.Error("a client over TLS would be parked")
-		}
+	c := p.dialTLS(a.client())
+	p.wantParked(1) // before it ever said something
+	for range 3 {
+		c.send(get("/")).want(200, "ok")
+		p.wantParked(1)
 	}
-	if len(p.connected.served) != 1 {
-		t.Errorf("%d clients", len(p.connected.served))
+	c.send("GET / HTTP/1.1\r\nHost: app.t")
+	c.send("est\r\n\r\n" + get("/1") + get("/2"))
+	for range 3 {
+		c.want(200, "ok")
+	}
+	p.wantParked(1)
+	drained := make(chan error, 1)
+	go func() { drained <- p.Drain(context.Background()) }()
+	c.wantEnd("") // with a close_notify
+	if err := within(t, "the drain", drained); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHTTP2ConnectionsAreNotParked(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); speakHTTP2(c) })
+	client := http2Client(t, nil)
+	p.fetch(client, "GET", "/", nil)
+	time.Sleep(10 * time.Millisecond)
+	if n := p.parked.Len(); n != 0 {
+		t.Errorf("%d parked", n)
+	}
+	if res, _ := p.fetch(client, "GET", "/", nil); res.StatusCode != 200 {
+		t.Error(res.Status)
 	}
 }
 

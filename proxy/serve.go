@@ -21,7 +21,7 @@ func (c *conn) serve() {
 	if c.expectsProxyHeader && !c.announced() || !c.handshake() {
 		return
 	}
-	if c.agreedOnHTTP2() {
+	if !c.handshaken && c.agreedOnHTTP2() {
 		c.serveHTTP2()
 		return
 	}
@@ -194,8 +194,11 @@ func (c *conn) idleDeadline(now clock.Instant) (end clock.Instant, slack time.Du
 // checkForRequest reads what arrived at the last moment before an idle connection is closed: a
 // response is better than a close that crosses a request.
 func (c *conn) checkForRequest() bool {
-	if c.client.Raw == nil || c.client.TLS != nil {
+	if c.client.Raw == nil {
 		return false
+	}
+	if c.client.TLS != nil {
+		return c.checkThroughTLS()
 	}
 	c.client.Phase.Store(downstream.PhaseBusy)
 	_ = c.client.NC.SetReadDeadline(time.Time{})
@@ -209,6 +212,23 @@ func (c *conn) checkForRequest() bool {
 		c.endLeaving()
 	}
 	return c.client.W > 0
+}
+
+// lastLook is how long a connection over TLS is read before it is closed. What has arrived is read at
+// once.
+const lastLook = 5 * time.Millisecond
+
+// checkThroughTLS does the same over TLS, which cannot be read without waiting.
+func (c *conn) checkThroughTLS() bool {
+	c.client.Phase.Store(downstream.PhaseBusy)
+	_ = c.client.NC.SetReadDeadline(time.Now().Add(lastLook))
+	c.client.ReadAt = clock.LongAgo
+	if c.client.FillIdle() != nil {
+		return false
+	}
+	c.evicted.Store(false)
+	c.endLeaving()
+	return true
 }
 
 // readRequestHeaders parses the headers in the buffer and reads on until they are complete.

@@ -171,7 +171,7 @@ func (s *Server) kill() {
 func (s *Server) accepted(nc net.Conn, name string) {
 	s.drain.clientAccepted()
 	n := s.settings.Load()
-	s.clients.admit(acceptedConn{nc: nc, name: name, tls: n.ClientTLS != nil, cost: s.clients.costs.accepted(n)})
+	s.clients.admit(acceptedConn{nc: nc, name: name, tls: n.ClientTLS != nil, cost: s.clients.costs.newcomer})
 }
 
 // start serves a client that has a slot.
@@ -181,7 +181,7 @@ func (s *Server) start(n acceptedConn) {
 	s.connected.goroutines.Go(func() {
 		c := newConn(s, n.nc, n.name)
 		c.slot = n.slot
-		c.parks = c.client.Raw != nil && c.client.TLS == nil
+		c.parks = c.client.Raw != nil
 		s.run(c)
 	})
 }

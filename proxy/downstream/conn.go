@@ -119,6 +119,12 @@ func (c *Conn) Init(nc net.Conn, clk *clock.Clock, listen string, unsent int) {
 	c.idleRead, c.nowRead = c.readIdle, c.once.read
 }
 
+// UseTLS makes c read and write through t, whose bytes are those of Wire.
+func (c *Conn) UseTLS(t *tls.Conn) {
+	c.TLS, c.NC = t, t
+	c.TCP = nil // the kernel cannot splice TLS
+}
+
 // InitStream makes c one stream of parent, an HTTP/2 connection.
 func (c *Conn) InitStream(parent *Conn, stream *bridge.ClientStream) {
 	c.clock, c.NC, c.Wire, c.Stream, c.Listener = parent.clock, stream, stream, stream, parent.Listener
