@@ -76,10 +76,10 @@ func (c *conn) finish() {
 	c.client.Buffers.Release()
 	switch {
 	case c.mustReset || c.x.MustReset():
+	case c.client.IsTurnedAway(), c.turnedAway && !c.evicted.Load():
+		c.client.CloseGently(slowFor) // it may send more of a body, but others wait for its slot
 	case c.evicted.Load():
 		_ = c.client.NC.Close() // nothing is in flight, and another client may wait for the slot
-	case c.turnedAway:
-		c.client.CloseGently(slowFor) // others wait for its slot
 	default:
 		c.client.CloseGently(lingerTime)
 	}
