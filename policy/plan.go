@@ -31,7 +31,7 @@ const (
 // waits are exact (see backoff.Ranger): those of one row assume that all earlier rows were
 // extreme too. Otherwise there is no longest wait. Then one draw in a thousand is below Min
 // and one above Max of each Range; in plans of more than a thousand retries they are the
-// extremes of fewer draws. Means are sampled, because a wait may depend on earlier ones.
+// extremes of fewer draws. Means are exact if no wait depends on earlier ones, and otherwise sampled.
 // Sums that overflow stay at Forever. A nil b does not wait.
 func Plan(b backoff.Strategy, retries int, o PlanOptions) []Row {
 	if b == nil {
@@ -43,7 +43,9 @@ func Plan(b backoff.Strategy, retries int, o PlanOptions) []Row {
 	}
 	if backoff.Bounded(b) {
 		setExtremes(b, rows, o)
-		sampleMeans(b, rows, o, o.samples(len(rows), defaultSamples), func(int, time.Duration, time.Duration) {})
+		if !setMeans(b, rows, o) {
+			sampleMeans(b, rows, o, o.samples(len(rows), defaultSamples), func(int, time.Duration, time.Duration) {})
+		}
 	} else {
 		sampleBands(b, rows, o)
 	}
@@ -66,6 +68,25 @@ func setExtremes(b backoff.Strategy, rows []Row, o PlanOptions) {
 		rows[i].Wait.Min, rows[i].Total.Min = shortest(i)
 		rows[i].Wait.Max, rows[i].Total.Max = longest(i)
 	}
+}
+
+// setMeans sets the means from the formulas of b. It reports false if a wait depends on what was before
+// it, so that there is no formula.
+func setMeans(b backoff.Strategy, rows []Row, o PlanOptions) bool {
+	l, ok := b.(backoff.Ranger)
+	if !ok {
+		return false
+	}
+	total := time.Duration(0)
+	for i := range rows {
+		r := l.Range(backoff.Step{Retry: i})
+		if r != l.Range(backoff.Step{Retry: i, Previous: rows[i].Wait.Max, Elapsed: rows[i].Total.Max}) {
+			return false
+		}
+		total = backoff.AddUp(total, backoff.AddUp(o.Attempt, r.Mean))
+		rows[i].Wait.Mean, rows[i].Total.Mean = r.Mean, total
+	}
+	return true
 }
 
 func minOf(r backoff.Range) time.Duration { return r.Min }

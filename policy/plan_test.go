@@ -196,12 +196,27 @@ func TestProfiles(t *testing.T) {
 type counting struct{ waits *int }
 
 func (c counting) Wait(backoff.Step, backoff.Rand) time.Duration { *c.waits++; return 0 }
-func (c counting) Range(backoff.Step) backoff.Range              { return backoff.Range{} }
+
+// Range depends on the wait before, so that means are sampled.
+func (c counting) Range(s backoff.Step) backoff.Range { return backoff.Range{Max: s.Previous + 1} }
 
 func TestLongPlansStayQuick(t *testing.T) {
 	n := 0
 	Plan(counting{&n}, 5000, PlanOptions{Samples: 1_000_000})
 	if n == 0 || n > maxDraws {
 		t.Errorf("%d draws, at most %d", n, maxDraws)
+	}
+}
+
+// Means are those of the formulas: at retry 9 slots draws k from 0..9, so the mean is
+// (2^10 - 1 - 10) / 10 slots of 10 ms.
+func TestMeansOfAPlanAreExact(t *testing.T) {
+	rows := Plan(mustNew(t, "slots", backoff.Options{}), 9, PlanOptions{Attempt: time.Second})
+	if got := rows[8].Wait.Mean; got != 1013*time.Millisecond {
+		t.Errorf("mean %v, want 1013ms", got)
+	}
+	rows = Plan(mustNew(t, "additive", backoff.Options{}), 8, PlanOptions{Attempt: time.Second})
+	if got := rows[7].Total.Mean; got != 136*time.Second {
+		t.Errorf("mean total %v, want 124s of waits, 4s of jitter and 8s of attempts", got)
 	}
 }

@@ -368,3 +368,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestAnHourKeepsItsSeconds(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		time.Hour + 8*time.Minute + 15*time.Second: "1h8m15s",
+		time.Hour + 8*time.Minute:                  "1h8m",
+		time.Hour:                                  "1h",
+		59 * time.Minute:                           "3540s",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%d: %s, want %s", d, got, want)
+		}
+	}
+}

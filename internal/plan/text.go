@@ -206,11 +206,13 @@ func (p *printer) ratio(l *Line, t time.Duration) {
 func seconds(v float64) string { return span(time.Duration(math.Round(v * 1e9))) }
 
 // span formats a duration for a table: three digits below a second, milliseconds up to an hour,
-// minutes above.
+// seconds up to a day, minutes above.
 func span(d time.Duration) string {
-	switch {
+	switch whole := d.Round(time.Second); {
 	case d == backoff.Forever:
 		return "no end"
+	case time.Hour <= whole && whole < 24*time.Hour && whole%time.Minute != 0:
+		return whole.String()
 	case d < time.Second || d >= time.Hour:
 		return plot.Duration(d.Seconds())
 	}
