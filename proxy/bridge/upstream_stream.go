@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -38,6 +39,7 @@ type UpstreamStream struct {
 	remote   net.Addr
 	mapError func(error) error
 	ahead    ReadAhead
+	uploads  *Uploads
 	ctx      context.Context
 	cancel   context.CancelFunc
 
@@ -63,11 +65,12 @@ type UpstreamStreamOptions struct {
 	// MapError converts an error of RoundTrip to the one that Read returns.
 	MapError func(error) error
 	Ahead    ReadAhead // of the response
+	Uploads  *Uploads  // of the connection; nil: nobody asks for them
 }
 
 // NewUpstreamStream returns a stream on the reserved slot of to.
 func NewUpstreamStream(to Sender, o UpstreamStreamOptions) *UpstreamStream {
-	s := &UpstreamStream{sender: to, scheme: o.Scheme, local: o.Local, remote: o.Remote, mapError: o.MapError, ahead: o.Ahead}
+	s := &UpstreamStream{sender: to, scheme: o.Scheme, local: o.Local, remote: o.Remote, mapError: o.MapError, ahead: o.Ahead, uploads: cmp.Or(o.Uploads, new(Uploads))}
 	s.in.init(o.Ahead.buffer())
 	s.body.init(o.Ahead.buffer())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -200,7 +203,7 @@ func addRequestHeader(req *http.Request, f *http1.Header) {
 
 func (s *UpstreamStream) takeBody(p []byte) (int, error) {
 	if s.parsed.Body.Kind == http1.BodyLength {
-		n, err := s.body.Write(p[:min(int64(len(p)), s.remaining)])
+		n, err := s.uploads.write(&s.body, p[:min(int64(len(p)), s.remaining)])
 		if s.remaining -= int64(n); s.remaining == 0 {
 			s.endBody()
 		}
@@ -211,7 +214,7 @@ func (s *UpstreamStream) takeBody(p []byte) (int, error) {
 		return n, err
 	}
 	if len(data) > 0 {
-		if m, err := s.body.Write(data); err != nil {
+		if m, err := s.uploads.write(&s.body, data); err != nil {
 			return n - len(data) + m, err
 		}
 	}

@@ -91,6 +91,7 @@ type http2Conn struct {
 	wire      net.Conn
 	createdAt time.Time
 	uses      atomic.Int64
+	uploads   bridge.Uploads
 }
 
 // sharedDial is a dial that several requests wait for.
@@ -125,13 +126,14 @@ func newHTTP2Pool(p *Pool, ahead bridge.ReadAhead) *http2Pool {
 	return s
 }
 
-// openStream returns a stream on a connection with capacity, or nil.
+// openStream returns a stream on a connection with capacity, or nil. A connection on which the
+// upstream does not read a request's body has none: its window may be used up.
 func (s *http2Pool) openStream(o *GetOptions) *Conn {
 	for _, c := range *s.conns.Load() {
 		if o.Fresh && time.Since(c.createdAt) > freshFor {
 			continue
 		}
-		if c.Err() == nil && c.Available() > 0 && c.Reserve() == nil {
+		if c.Err() == nil && c.Available() > 0 && !c.uploads.Stuck() && c.Reserve() == nil {
 			return s.stream(c)
 		}
 	}
@@ -150,7 +152,7 @@ func (s *http2Pool) stream(c *http2Conn) *Conn {
 		s.reuses.Add(1)
 	}
 	stream := bridge.NewUpstreamStream(c.ClientConn, bridge.UpstreamStreamOptions{
-		Scheme: scheme, Local: c.wire.LocalAddr(), Remote: c.wire.RemoteAddr(), MapError: mapRoundTripError, Ahead: s.ahead,
+		Scheme: scheme, Local: c.wire.LocalAddr(), Remote: c.wire.RemoteAddr(), MapError: mapRoundTripError, Ahead: s.ahead, Uploads: &c.uploads,
 	})
 	conn := s.pool.newConn(c.addr, stream, nil)
 	conn.stream, conn.Uses, conn.Reused = true, uses, uses > 1

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -24,13 +25,24 @@ func http2Upstream(t *testing.T, h http.HandlerFunc) Target {
 // request sends a GET on a connection from p.
 func request(t *testing.T, p *Pool, path string) *Conn {
 	t.Helper()
+	return begin(t, p, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+// post sends the headers of a POST with a body of size bytes.
+func post(t *testing.T, p *Pool, path string, size int) *Conn {
+	t.Helper()
+	return begin(t, p, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", path, size))
+}
+
+func begin(t *testing.T, p *Pool, headers string) *Conn {
+	t.Helper()
 	c, err := p.Get(t.Context(), GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c, headers); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -71,5 +83,40 @@ func TestUnreadResponsesDoNotStopOthers(t *testing.T) {
 	}
 	if n := p.Stats().Dials; n != 1 {
 		t.Errorf("%d connections", n)
+	}
+}
+
+// Request bodies that the upstream does not read use up its window of the connection. Other requests
+// get another connection.
+func TestUnreadUploadsDoNotStopOthers(t *testing.T) {
+	p := makePool(t, http2Upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stuck" {
+			<-r.Context().Done()
+			return
+		}
+		_, _ = io.Copy(w, r.Body)
+	}), Options{})
+	for range 2 {
+		c := post(t, p, "/stuck", 1<<40)
+		go func() {
+			for err := error(nil); err == nil; {
+				_, err = c.Write(make([]byte, 32<<10))
+			}
+		}()
+	}
+	first := (*p.http2.conns.Load())[0]
+	for began := time.Now(); !first.uploads.Stuck(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("the uploads are not stuck")
+		}
+	}
+	c := post(t, p, "/echo", 5)
+	_, _ = io.WriteString(c, "hello")
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "hello" {
+		t.Errorf("%q %v", b, err)
 	}
 }
