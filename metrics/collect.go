@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -32,10 +34,10 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// zeroRoutes is the number of routes up to which members of closed sets are exported before
-// they are first counted, so that rates and alerts have a starting point. With more routes,
-// some 150 empty series per route cost more than they help, and a route is exported once it
-// is used.
+// zeroRoutes is the number of routes up to which outcomes and retries are exported before they are
+// first counted, so that the rates in alerts have a starting point. The other families of a route begin when they
+// first count something: most are of patterns that a route does not use. With more routes, some 60
+// empty series per route cost more than they help, and a route is exported once it is used.
 const zeroRoutes = 100
 
 func (r *Route) collect(ch chan<- prometheus.Metric, zeros bool) {
@@ -45,7 +47,7 @@ func (r *Route) collect(ch chan<- prometheus.Metric, zeros bool) {
 	r.collectSets(ch, zeros)
 	r.collectCodes(ch)
 	r.collectTokens(ch)
-	r.collectHistograms(ch, zeros)
+	r.collectHistograms(ch)
 	requestsInFlight.emit(ch, float64(r.InFlight()), r.name)
 	requestsWaiting.emit(ch, float64(r.Waiting()), r.name)
 }
@@ -59,20 +61,30 @@ func (r *Route) collectSets(ch chan<- prometheus.Metric, zeros bool) {
 	for _, o := range policy.AllOutcomes() {
 		count(outcomesTotal, r.sum(func(s *Stripe) uint64 { return s.outcomes[o].Load() }), true, o.String())
 	}
+	dryRun := r.sum(func(s *Stripe) uint64 { return total(s.dryRunRetries[:]) }) > 0
+	faults := r.sum(func(s *Stripe) uint64 { return total(s.faultInjections[:]) }) > 0
 	for _, reason := range policy.AllReasons() {
 		count(retriesTotal, r.sum(func(s *Stripe) uint64 { return s.retries[reason].Load() }), reason.ForRetry(), reason.String())
-		count(dryRunRetriesTotal, r.sum(func(s *Stripe) uint64 { return s.dryRunRetries[reason].Load() }), reason.ForRetry(), reason.String())
+		count(dryRunRetriesTotal, r.sum(func(s *Stripe) uint64 { return s.dryRunRetries[reason].Load() }), dryRun && reason.ForRetry(), reason.String())
 	}
 	for _, kind := range policy.AllFaultKinds() {
-		count(faultInjectionsTotal, r.sum(func(s *Stripe) uint64 { return s.faultInjections[kind].Load() }), true, kind.String())
+		count(faultInjectionsTotal, r.sum(func(s *Stripe) uint64 { return s.faultInjections[kind].Load() }), faults, kind.String())
 	}
 	won := r.sum(func(s *Stripe) uint64 { return s.hedgesWon.Load() }) // first, so that never more are won than sent
-	if hedges := r.sum(func(s *Stripe) uint64 { return s.hedges.Load() }); hedges > 0 || zeros {
+	if hedges := r.sum(func(s *Stripe) uint64 { return s.hedges.Load() }); hedges > 0 {
 		hedgesTotal.emit(ch, float64(hedges), r.name)
 		hedgesWonTotal.emit(ch, float64(won), r.name)
 	}
-	count(fallbackFailuresTotal, r.sum(func(s *Stripe) uint64 { return s.fallbackFailures.Load() }), true)
+	count(fallbackFailuresTotal, r.sum(func(s *Stripe) uint64 { return s.fallbackFailures.Load() }), false)
 	count(idleCloseRetriesTotal, r.sum(func(s *Stripe) uint64 { return s.retries[policy.ReasonIdleClose].Load() }), true)
+}
+
+// total adds counts.
+func total(counts []atomic.Uint64) (n uint64) {
+	for i := range counts {
+		n += counts[i].Load()
+	}
+	return n
 }
 
 func (r *Route) collectCodes(ch chan<- prometheus.Metric) {
@@ -106,29 +118,28 @@ func (r *Route) collectTokens(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (r *Route) collectHistograms(ch chan<- prometheus.Metric, zeros bool) {
+// collectHistograms sends those that counted something.
+func (r *Route) collectHistograms(ch chan<- prometheus.Metric) {
 	e := r.exemplars.Load()
-	for i, class := range codeClasses { // those that counted something; as zeros, only that of good responses
-		zeros := zeros && i == class2xx
-		if d := r.distribution(func(s *Stripe) *histogram { return s.request[i].Load() }); zeros || !d.empty() {
+	for i, class := range codeClasses {
+		if d := r.distribution(func(s *Stripe) *histogram { return s.request[i].Load() }); !d.empty() {
 			ch <- e.with(d.metric(requestSeconds, &durationLadder, r.name, class), i)
 		}
-		if d := r.distribution(func(s *Stripe) *histogram { return s.attempt[i].Load() }); zeros || !d.empty() {
+		if d := r.distribution(func(s *Stripe) *histogram { return s.attempt[i].Load() }); !d.empty() {
 			ch <- d.metric(attemptSeconds, &durationLadder, r.name, class)
 		}
 	}
-	attempts := r.distribution(func(s *Stripe) *histogram { return &s.attemptsPerRequest })
-	ch <- attempts.metric(attemptsPerRequest, &attemptsLadder, r.name)
 	for _, h := range []struct {
 		family *family
 		ladder *ladder
 		of     func(*Stripe) *histogram
 	}{
+		{attemptsPerRequest, &attemptsLadder, func(s *Stripe) *histogram { return &s.attemptsPerRequest }},
 		{backoffSeconds, &backoffLadder, func(s *Stripe) *histogram { return &s.backoff }},
 		{queueSeconds, &backoffLadder, func(s *Stripe) *histogram { return &s.queue }},
 		{addedSeconds, &durationLadder, func(s *Stripe) *histogram { return &s.added }},
 	} {
-		if d := r.distribution(h.of); zeros || !d.empty() {
+		if d := r.distribution(h.of); !d.empty() {
 			ch <- d.metric(h.family, h.ladder, r.name)
 		}
 	}

@@ -106,7 +106,7 @@ var (
 		"Time of one attempt, by hundred of its status, or none.",
 		"How fast is the upstream itself?")
 	backoffSeconds = define(Histogram, "backoff_seconds", labels("route"),
-		"Actual wait before a retry. It is shorter than planned if the client left or the proxy drained.",
+		"Actual wait before a retry, 0 included. It is shorter than planned if the client left or the proxy drained. The free retry after an idle close has none.",
 		"How long are the waits between attempts?")
 	queueSeconds = define(Histogram, "queue_seconds", labels("route"),
 		"Time that requests were queued for the circuit breaker, a permit or the end of a shared rate-limit pause. Requests that did not wait are not counted.",

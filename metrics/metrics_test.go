@@ -160,6 +160,28 @@ func TestKnownOutcomesBeginAtZeroForFewRoutes(t *testing.T) {
 	}
 }
 
+// What a route does not use costs no series.
+func TestAScrapeHasFewSeriesOfWhatIsNotUsed(t *testing.T) {
+	m := New(Options{})
+	m.Route("unused")
+	used := m.Route("used").Near()
+	used.RequestBegan()
+	used.AttemptDone(policy.ClassNone, 200, 0)
+	used.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
+	p := scrape(t, m)
+	of := map[string]int{}
+	for name := range p {
+		for _, route := range []string{"unused", "used"} {
+			if strings.Contains(name, `route="`+route+`"`) {
+				of[route]++
+			}
+		}
+	}
+	if of["unused"] > 70 || of["used"] > 130 {
+		t.Errorf("series by route: %v", of)
+	}
+}
+
 func TestManyRoutesAreShownOnceUsed(t *testing.T) {
 	m := New(Options{})
 	var last *Route
@@ -245,7 +267,14 @@ func full() *Metrics {
 	r := m.Route("a").Near()
 	r.AttemptDone(policy.ClassNone, 200, 0)
 	r.TokensUsed(tokens.Count{Input: 1}, tokens.Delivered)
-	r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 0, 0, 1)
+	r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 2, 1, 2)
+	r.WouldRetry(policy.ReasonReset)
+	r.FaultInjected(policy.FaultReset)
+	r.WaitBegan()
+	r.WaitEnded(0)
+	r.Queued(0)
+	r.Hedged()
+	r.FallbackFailed()
 	m.Watch(func() Snapshot {
 		return Snapshot{
 			Shared: &Shared{}, HeaderFailures: map[string]uint64{"cut": 1},

@@ -162,8 +162,6 @@ func (t *codeTable) addTo(counts *[numRows * rowCodes]uint64) {
 // as 0 for no response.
 var codeClasses = [numRows + 1]string{"1xx", "2xx", "3xx", "4xx", "5xx", "none"}
 
-const class2xx = 1
-
 // codeHistograms are histograms of durations (durationLadder) by hundred of the status code, since a
 // failure may be much quicker or slower than what works. Each is allocated when a code of it first
 // occurs.

@@ -20,10 +20,10 @@ const (
 const NumClasses = int(numClasses)
 
 var classTexts = [numClasses]labels.Text{
-	ClassNone: {Label: "ok", Explain: "The attempt brought a response that the retry-on setting does not count as a failure."},
+	ClassNone: {Label: "ok", Explain: "The attempt brought a response below 500 that the retry-on setting does not count as a failure."},
 	NotSent:   {Label: "not_sent", Explain: "The upstream cannot have seen the request, because there was no connection or it took no byte. A retry is safe for every method."},
 	Rejected:  {Label: "rejected", Explain: "The status means that the upstream did not do the work (RETRYPROXY_RETRY_REJECTED, 429 by default). A retry is safe for every method."},
-	Unknown:   {Label: "unknown", Explain: "The upstream may have done the work: reset or timeout after bytes were sent, a malformed response, or another status of RETRYPROXY_RETRY_ON. There is a retry if the method is idempotent or the request has an Idempotency-Key."},
+	Unknown:   {Label: "unknown", Explain: "The upstream may have done the work: reset or timeout after bytes were sent, a malformed response, or a status that is an error. If RETRYPROXY_RETRY_ON lists it, there is a retry if the method is idempotent or the request has an Idempotency-Key."},
 	Overtaken: {Label: "overtaken", Explain: "Not a failure: the other attempt of a hedged request (RETRYPROXY_HEDGE_AFTER) got its response first, and this one was given up."},
 }
 

@@ -242,9 +242,13 @@ func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 		x.report.AttemptLog.Waited(max(d.Wait, queued))
 		d.Wait -= queued
 	}
-	if end == permit.WaitedOut && d.Wait > 0 {
+	switch {
+	case end != permit.WaitedOut:
+	case d.Wait > 0:
 		end = x.admit.BackOff(d)
-	} else if end == permit.WaitedOut {
+	default:
+		x.report.Observer.WaitBegan()
+		x.report.Observer.WaitEnded(0)
 		return x.noWait()
 	}
 	if end == permit.DrainBegan && x.attempts.stream.silent {

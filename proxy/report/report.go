@@ -106,6 +106,9 @@ func (p *Report) Record(a *attempt.Attempt, res *policy.Attempt, class policy.Cl
 			p.Request.Dest.UpstreamState.Throttler.Done(accepted)
 		}
 	}
+	if class == policy.ClassNone && code >= 500 {
+		class = policy.Unknown // no retry, since RETRYPROXY_RETRY_ON does not list it, but no success either
+	}
 	p.Exposed = p.Exposed || class.Exposes()
 	took := p.Request.Time.Clock.Sub(a.Began)
 	p.Observer.AttemptDone(class, code, took)
