@@ -133,6 +133,9 @@ var (
 	acceptPausesTotal = define(Counter, "accept_pauses_total", nil,
 		"Times that accepting paused at the limit of connections or descriptors.",
 		"Is the connection limit too low?")
+	logLinesDroppedTotal = define(Counter, "log_lines_dropped_total", nil,
+		"Lines of the log that were dropped because standard error was not read, or could not be written.",
+		"Does the log miss lines?")
 	clientsEvictedTotal = define(Counter, "clients_evicted_total", labels("state"),
 		"Client connections or HTTP/2 streams that were ended because slots were short, by state: idle, slow (headers, a TLS handshake or a body came slowly), stalled (the client read nothing), or queued (no slot, or no memory for the request, within a second).",
 		"Is the limit of connections or memory too low, or do clients hold unused connections?")

@@ -30,7 +30,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 	m.Watch(func() Snapshot {
 		calls++
 		return Snapshot{
-			Connections: 7, AcceptPauses: 2, EvictedStalled: 4, Faults: 3, HandshakeFailures: 8, HeaderFailures: map[string]uint64{"slow": 9}, Draining: true, RetryBufferBytes: 4096, RetryBufferLimitBytes: 64 << 20,
+			Connections: 7, AcceptPauses: 2, LogLinesDropped: 5, EvictedStalled: 4, Faults: 3, HandshakeFailures: 8, HeaderFailures: map[string]uint64{"slow": 9}, Draining: true, RetryBufferBytes: 4096, RetryBufferLimitBytes: 64 << 20,
 			RetryPercent:    30,
 			RateLimitPauses: ratelimit.PauseState{Begun: 11, Dropped: 12}, Paused: 4,
 			RateLimits: []RateLimit{{Upstream: "http://api:80", Rate: "100/s", Queued: 31, Keys: 35, State: ratelimit.State{Leased: 32, Own: 33, Expired: 34}}},
@@ -52,6 +52,7 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 		`retryproxy_draining`:                                   "1",
 		`retryproxy_proxy_header_failures_total{reason="slow"}`: "9",
 		`retryproxy_accept_pauses_total`:                        "2",
+		`retryproxy_log_lines_dropped_total`:                    "5",
 		`retryproxy_clients_evicted_total{state="stalled"}`:     "4",
 		`retryproxy_retry_buffer_bytes`:                         "4096",
 		`retryproxy_retry_buffer_limit_bytes`:                   "6.7108864e+07",

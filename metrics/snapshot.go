@@ -16,6 +16,7 @@ import (
 type Snapshot struct {
 	Connections           int               // open client connections
 	AcceptPauses          uint64            // times that accepting paused, since the start
+	LogLinesDropped       uint64            // lines of the log that nobody read in time, since the start
 	EvictedIdle           uint64            // client connections ended while idle because others needed their slots, since the start
 	EvictedSlow           uint64            // likewise, because headers, a handshake or a body came slowly
 	EvictedStalled        uint64            // likewise, because the client did not read its response
@@ -141,6 +142,7 @@ func (f *family) emit(ch chan<- prometheus.Metric, value float64, labels ...stri
 func (s *Snapshot) collect(ch chan<- prometheus.Metric, dialErrorKinds []string) {
 	clientConnections.emit(ch, float64(s.Connections))
 	acceptPausesTotal.emit(ch, float64(s.AcceptPauses))
+	logLinesDroppedTotal.emit(ch, float64(s.LogLinesDropped))
 	clientsEvictedTotal.emit(ch, float64(s.EvictedIdle), "idle")
 	clientsEvictedTotal.emit(ch, float64(s.EvictedSlow), "slow")
 	clientsEvictedTotal.emit(ch, float64(s.EvictedStalled), "stalled")

@@ -28,6 +28,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	code := run(ctx, outside{
 		Version: version, Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		IgnorePipe: func() { signal.Ignore(syscall.SIGPIPE) },
 	})
 	stop()
 	os.Exit(code)
@@ -39,6 +40,8 @@ type outside struct {
 	Args           []string // without the program's name
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	// IgnorePipe keeps a write to a pipe without a reader from ending the process. It is nil in tests.
+	IgnorePipe func()
 }
 
 // run executes the arguments and returns the exit code. When ctx ends, a webhook ends in order.

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/retryproxy/retryproxy/internal/companion"
 	"github.com/retryproxy/retryproxy/internal/inject"
+	"github.com/retryproxy/retryproxy/internal/logwriter"
 	"github.com/retryproxy/retryproxy/internal/webhook"
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
@@ -40,7 +43,13 @@ func runWebhook(ctx context.Context, out *outside) error {
 	if files.Cert == "" {
 		return fmt.Errorf("%w: --cert must be given", companion.ErrUsage)
 	}
-	log := slog.New(slog.NewJSONHandler(out.Stderr, nil))
+	if out.IgnorePipe != nil {
+		out.IgnorePipe()
+	}
+	lines := logwriter.New(out.Stderr) // a review must not wait for the log
+	defer lines.Close(time.Second)
+	lines.ReportDropped(droppedLine)
+	log := slog.New(slog.NewJSONHandler(lines, nil))
 	s, err := webhook.New(o, files, log)
 	if err != nil {
 		return err
@@ -52,4 +61,11 @@ func runWebhook(ctx context.Context, out *outside) error {
 	err = s.Serve(ctx)
 	log.Info("ended", "error", err)
 	return err
+}
+
+// droppedLine formats the line about lines of the log that were dropped.
+func droppedLine(dropped uint64) []byte {
+	var line bytes.Buffer
+	slog.New(slog.NewJSONHandler(&line, nil)).Warn("lines of the log were dropped because nobody read it", "lines", dropped)
+	return line.Bytes()
 }

@@ -17,13 +17,14 @@ func main() {
 	environ := os.Environ()
 	forgetOurs(environ)
 	os.Exit(run(context.Background(), &outside{
-		args:    os.Args[1:],
-		env:     environ,
-		stdin:   os.Stdin,
-		stdout:  os.Stdout,
-		stderr:  os.Stderr,
-		signals: listen,
-		become:  syscall.Exec,
+		args:       os.Args[1:],
+		env:        environ,
+		stdin:      os.Stdin,
+		stdout:     os.Stdout,
+		stderr:     os.Stderr,
+		signals:    listen,
+		become:     syscall.Exec,
+		ignorePipe: func() { signal.Ignore(syscall.SIGPIPE) },
 	}))
 }
 

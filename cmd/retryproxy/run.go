@@ -29,6 +29,8 @@ type outside struct {
 	signals func() (signals <-chan os.Signal, stop func())
 	// become replaces this process with another program. It is nil in tests and for the manual page.
 	become func(program string, args, env []string) error
+	// ignorePipe keeps a write to a pipe without a reader from ending the process. It is nil in tests.
+	ignorePipe func()
 }
 
 // getenv returns the value of a variable, or "" if it is not set.
@@ -99,10 +101,16 @@ func run(ctx context.Context, o *outside) int {
 	if err == nil && out.err != nil {
 		err = fmt.Errorf("write the output: %w", out.err)
 	}
-	if err != nil && !errors.Is(err, errReported) && !errors.Is(err, errUsage) && !errors.Is(err, errHelp) {
-		fmt.Fprintln(o.stderr, "retryproxy:", err)
+	return exitCode(o.report(err))
+}
+
+// report prints an error that was not printed yet, and returns it as a reported one.
+func (o *outside) report(err error) error {
+	if err == nil || errors.Is(err, errReported) || errors.Is(err, errUsage) || errors.Is(err, errHelp) {
+		return err
 	}
-	return exitCode(err)
+	fmt.Fprintln(o.stderr, "retryproxy:", err)
+	return fmt.Errorf("%w %w", errReported, err)
 }
 
 func dispatch(ctx context.Context, o *outside) error {

@@ -29,6 +29,15 @@ type child struct {
 // spawn starts a child. wrap, if any, is a command line that finally runs its arguments.
 func spawn(t *testing.T, files []*os.File, wrap []string, environ ...string) *child {
 	t.Helper()
+	log := &logBuffer{}
+	c := spawnTo(t, log, files, wrap, environ...)
+	c.log = log
+	return c
+}
+
+// spawnTo starts a child that writes to out.
+func spawnTo(t *testing.T, out io.Writer, files []*os.File, wrap []string, environ ...string) *child {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -38,11 +47,11 @@ func spawn(t *testing.T, files []*os.File, wrap []string, environ ...string) *ch
 		t.Fatal(err)
 	}
 	args := append(wrap, path)
-	c := &child{t: t, cmd: exec.Command(args[0], args[1:]...), log: &logBuffer{}}
+	c := &child{t: t, cmd: exec.Command(args[0], args[1:]...)}
 	for _, e := range environ {
 		c.cmd.Env = append(c.cmd.Env, "RETRYPROXY_"+e)
 	}
-	c.cmd.Stdout, c.cmd.Stderr, c.cmd.ExtraFiles = c.log, c.log, files
+	c.cmd.Stdout, c.cmd.Stderr, c.cmd.ExtraFiles = out, out, files
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

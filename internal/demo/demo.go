@@ -20,6 +20,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/adminclient"
 	"github.com/retryproxy/retryproxy/internal/advise"
 	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/logwriter"
 	"github.com/retryproxy/retryproxy/internal/serve"
 )
 
@@ -91,9 +92,12 @@ func startProxy(ctx context.Context, o *Options, upstream string) (*proxyProcess
 	running, kill := context.WithCancel(context.WithoutCancel(ctx))
 	ended, over := context.WithCancelCause(context.Background())
 	go func() {
-		over(serve.Run(running, serve.Options{
-			Env: environment(listen, admin, upstream), Getenv: func(string) string { return "" }, Stderr: io.Discard, Build: o.Build,
-		}))
+		log := logwriter.New(io.Discard)
+		err := serve.Run(running, serve.Options{
+			Env: environment(listen, admin, upstream), Getenv: func(string) string { return "" }, Log: log, Build: o.Build,
+		})
+		log.Close(time.Second)
+		over(err)
 	}()
 	p := &proxyProcess{
 		url: "http://" + listen, admin: "http://" + admin, ask: adminclient.To(address, startTimeout), ended: ended,

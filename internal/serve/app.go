@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/internal/admin"
@@ -71,10 +70,11 @@ var (
 // unreadable certificates.
 func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, error) {
 	a := &app{
-		options: o, log: newLogger(o.Stderr, terminal.Is(o.Stderr)), metrics: NewMetrics(o.Build),
+		options: o, log: newLogger(o.Log, terminal.Is(o.Log)), metrics: NewMetrics(o.Build),
 		drain: make(chan struct{}, 1), quit: make(chan struct{}, 1), changed: make(chan struct{}, 1), systemd: &systemd.Sockets{},
 		ending: admin.NewEnd(),
 	}
+	o.Log.ReportDropped(droppedLine(terminal.Is(o.Log)))
 	a.files = filewatch.New(s.Files()...)
 	a.phase.Store(&phaseStarting)
 	if !s.AdminListen.Off() {
@@ -188,7 +188,7 @@ func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) e
 
 // notifyReady tells systemd that this process is ready.
 func (a *app) notifyReady() {
-	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+	if err := systemd.Notify(os.Getenv("NOTIFY_SOCKET"), "READY=1"); err != nil {
 		a.log.Warn("notify systemd of the start", zap.Error(err))
 	}
 }

@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"bytes"
 	"io"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -9,10 +11,14 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 )
 
-// newLogger writes lines to w: columns for people, or one JSON object each. Lines are written whole
-// and unbuffered.
+// newLogger writes whole lines to w, which must be safe for concurrent use: columns for people, or
+// one JSON object each.
 func newLogger(w io.Writer, columns bool) *zap.Logger {
-	sink := zapcore.Lock(zapcore.AddSync(w))
+	sink := zapcore.AddSync(w)
+	return zap.New(zapcore.NewCore(newEncoder(columns), sink, zapcore.InfoLevel), zap.ErrorOutput(sink))
+}
+
+func newEncoder(columns bool) zapcore.Encoder {
 	config := zapcore.EncoderConfig{
 		TimeKey:        "time",
 		LevelKey:       "level",
@@ -23,13 +29,26 @@ func newLogger(w io.Writer, columns bool) *zap.Logger {
 		EncodeDuration: zapcore.SecondsDurationEncoder,
 		EncodeLevel:    zapcore.LowercaseLevelEncoder,
 	}
-	encoder := zapcore.NewJSONEncoder(config)
 	if columns {
 		config.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		config.EncodeLevel = zapcore.CapitalLevelEncoder
-		encoder = zapcore.NewConsoleEncoder(config)
+		return zapcore.NewConsoleEncoder(config)
 	}
-	return zap.New(zapcore.NewCore(encoder, sink, zapcore.InfoLevel), zap.ErrorOutput(sink))
+	return zapcore.NewJSONEncoder(config)
+}
+
+// droppedLine returns the function that formats the line about dropped lines.
+func droppedLine(columns bool) func(dropped uint64) []byte {
+	encoder := newEncoder(columns)
+	return func(dropped uint64) []byte {
+		entry := zapcore.Entry{Level: zapcore.WarnLevel, Time: time.Now(), Message: "lines of the log were dropped because nobody read it"}
+		line, err := encoder.EncodeEntry(entry, []zapcore.Field{zap.Uint64("lines", dropped)})
+		if err != nil { // impossible for a number
+			return nil
+		}
+		defer line.Free()
+		return bytes.Clone(line.Bytes())
+	}
 }
 
 // loggedRoutes limits the lines about routes at start; /config shows all.

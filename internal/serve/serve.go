@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"slices"
 	"syscall"
@@ -11,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/logwriter"
 	"github.com/retryproxy/retryproxy/internal/memlimit"
 )
 
@@ -18,7 +18,7 @@ import (
 type Options struct {
 	Env    []string // as os.Environ
 	Getenv func(string) string
-	Stderr io.Writer // for the log
+	Log    *logwriter.Writer // what it writes; the caller closes it
 	Build  Build
 	// Signals starts listening for SIGTERM, SIGINT and SIGHUP. If it is nil, only the
 	// context ends the process.
@@ -48,6 +48,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return errors.Join(config.ErrInvalid, err)
 	}
+	// net/http's HTTP/2 client writes what upstreams do wrong to the standard logger, which blocks
+	// on a stalled reader of stderr.
+	restore, err := zap.RedirectStdLogAt(a.log, zap.WarnLevel)
+	if err != nil {
+		return err
+	}
+	defer restore()
 	var signals <-chan os.Signal
 	if o.Signals != nil {
 		var stop func()

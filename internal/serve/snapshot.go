@@ -17,6 +17,7 @@ func (a *app) snapshot() metrics.Snapshot {
 	s := metrics.Snapshot{
 		Connections:           stats.Connections,
 		AcceptPauses:          stats.AcceptPauses,
+		LogLinesDropped:       a.options.Log.Dropped(),
 		EvictedIdle:           stats.EvictedIdle,
 		EvictedSlow:           stats.EvictedSlow,
 		EvictedQueued:         stats.EvictedQueued,

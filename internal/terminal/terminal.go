@@ -15,21 +15,28 @@ import (
 // plainWidth is the width for pipes and files.
 const plainWidth = 80
 
-// Is reports whether w is a terminal.
+// Is reports whether w is a terminal, or wraps one.
 func Is(w any) bool {
-	f, is := w.(*os.File)
+	f, is := unwrap(w).(*os.File)
 	return is && term.IsTerminal(int(f.Fd()))
 }
 
 // Size returns the current number of columns and rows of the terminal w; 0 if w is no
 // terminal or they are unknown.
 func Size(w any) (columns, rows int) {
-	f, is := w.(*os.File)
+	f, is := unwrap(w).(*os.File)
 	if !is {
 		return 0, 0
 	}
 	columns, rows, _ = term.GetSize(int(f.Fd())) // 0 if it fails
 	return columns, rows
+}
+
+func unwrap(w any) any {
+	if wrapper, is := w.(interface{ Unwrap() io.Writer }); is {
+		return wrapper.Unwrap()
+	}
+	return w
 }
 
 // Screen returns how to draw on w. If w is no terminal, that is plain ASCII in 80 columns.

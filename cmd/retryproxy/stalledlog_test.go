@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// piped is a child whose standard error is a pipe that the test reads, or does not.
+type piped struct {
+	*child
+	log           *os.File // the pipe's reading end
+	listen, admin string
+}
+
+// spawnPiped starts a child and waits until it is ready. It reads nothing of the log.
+func spawnPiped(t *testing.T, environ ...string) *piped {
+	t.Helper()
+	p := &piped{listen: freePort(t), admin: freePort(t)}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = read.Close() })
+	p.log = read
+	p.child = spawnTo(t, write, nil, nil, append(environ, "LISTEN="+p.listen, "ADMIN_LISTEN="+p.admin)...)
+	_ = write.Close()
+	for end := time.Now().Add(patience); p.status("/readyz") != 200; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not ready")
+		}
+	}
+	return p
+}
+
+// ask requests a path of the admin listener.
+func (p *piped) ask(path string) (status int, body string) {
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get("http://" + p.admin + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close() //nolint:errcheck // only a test
+	text, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(text)
+}
+
+func (p *piped) status(path string) int { status, _ := p.ask(path); return status }
+
+// dropped returns how many lines the metric counts.
+func (p *piped) dropped() (n int) {
+	_, body := p.ask("/metrics")
+	if _, after, found := strings.Cut(body, "\nretryproxy_log_lines_dropped_total "); found {
+		_, _ = fmt.Sscan(after, &n)
+	}
+	return n
+}
+
+// post sends a number of POSTs, whose log lines are long, and requires a response to each.
+func (p *piped) post(n int) {
+	p.t.Helper()
+	client := http.Client{Timeout: patience, Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for i := range n {
+		response, err := client.Post("http://"+p.listen+"/"+strings.Repeat("x", 1000), "text/plain", strings.NewReader("once"))
+		if err != nil {
+			p.t.Fatalf("request %d: %v", i, err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != 200 {
+			p.t.Fatalf("request %d: %s", i, response.Status)
+		}
+	}
+}
+
+// end sends SIGTERM and waits for the end in order.
+func (p *piped) end() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.ends(); err != nil {
+		p.t.Errorf("it ended with %v", err)
+	}
+}
+
+// beyondPipe is more requests than the lines that a pipe (64 KiB) and the log's buffers (1 MiB) hold.
+const beyondPipe = 1500
+
+func TestALogThatNobodyReadsStopsNeitherRequestsNorTheEnd(t *testing.T) {
+	p := spawnPiped(t, "ACCESS_LOG=true", "UPSTREAM="+echo(t, 0))
+	p.post(beyondPipe)
+	if n := p.dropped(); n == 0 {
+		t.Error("no dropped line is counted")
+	}
+	p.end()
+}
+
+func TestALogThatIsReadAgainSaysHowManyLinesItMissed(t *testing.T) {
+	p := spawnPiped(t, "ACCESS_LOG=true", "UPSTREAM="+echo(t, 0))
+	p.post(beyondPipe)
+	lines := bufio.NewScanner(p.log)
+	for missed := 0; missed == 0; {
+		if !lines.Scan() {
+			t.Fatalf("the log ended: %v", lines.Err())
+		}
+		if _, after, found := strings.Cut(lines.Text(), `dropped because nobody read it","lines":`); found {
+			_, _ = fmt.Sscan(after, &missed)
+			if counted := p.dropped(); missed != counted {
+				t.Errorf("the line says %d, the metric %d", missed, counted)
+			}
+		}
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	last := ""
+	for lines.Scan() {
+		last = lines.Text()
+	}
+	if !strings.Contains(last, `"ended"`) {
+		t.Errorf("the last line is %s", last)
+	}
+	if err := p.ends(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheEndOfTheLogsReaderIsNotTheEndOfTheProxy(t *testing.T) {
+	p := spawnPiped(t, "ACCESS_LOG=true", "UPSTREAM="+echo(t, 0))
+	_ = p.log.Close()
+	p.post(3)
+	if n := p.dropped(); n < 3 {
+		t.Errorf("%d dropped lines are counted", n)
+	}
+	p.end()
+}
+
+func TestWrongSettingsEndTheProcessWithItsCodeWhoeverReads(t *testing.T) {
+	for name, c := range map[string]struct{ gone, full, reads bool }{"nobody any more": {gone: true}, "nobody": {full: true}, "somebody": {reads: true}} {
+		t.Run(name, func(t *testing.T) {
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer read.Close() //nolint:errcheck // only a test
+			if c.gone {
+				_ = read.Close()
+			}
+			if c.full {
+				_ = write.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+				for err == nil {
+					_, err = write.Write(make([]byte, 4096))
+				}
+			}
+			p := spawnTo(t, write, nil, nil, "UPSTREAM=::")
+			_ = write.Close()
+			if c.reads {
+				if text, _ := io.ReadAll(read); !strings.Contains(string(text), "retryproxy: not started: 1 error") {
+					t.Errorf("%s", text)
+				}
+			}
+			var code *exec.ExitError
+			if err := p.ends(); !asExit(err, &code) || code.ExitCode() != exitUsage {
+				t.Errorf("it ended with %v, expected exit code %d", err, exitUsage)
+			}
+		})
+	}
+}
+
+func asExit(err error, code **exec.ExitError) bool {
+	e, is := err.(*exec.ExitError)
+	*code = e
+	return is
+}
