@@ -28,9 +28,14 @@ type clients struct {
 	start     func(acceptedConn) // serves a client that has a slot
 }
 
-// roomWithin is how long a client with a request waits at most for the memory that it takes to serve
-// it.
-const roomWithin = time.Second
+// How long a client waits at most for the memory that it takes to serve it.
+const (
+	roomWithin = time.Second
+	// http2RoomWithin is the same for a new HTTP/2 connection. It takes as much as several clients
+	// over HTTP/1.1, and as a newcomer it keeps others out meanwhile. Its client can send all of its
+	// requests again on another connection.
+	http2RoomWithin = 100 * time.Millisecond
+)
 
 // admit serves a client that has just been accepted, or queues it for a slot.
 func (t *clients) admit(n acceptedConn) {
@@ -103,14 +108,14 @@ func (t *clients) seatAll() {
 }
 
 // makeRoom waits until there is room for a client to be charged cost, and evicts others for it. It
-// reports false if there is none within a second. When accepting ends, there always is.
-func (t *clients) makeRoom(slot *slots.Slot, cost int64) bool {
+// reports false if there is none in time. When accepting ends, there always is.
+func (t *clients) makeRoom(slot *slots.Slot, cost int64, within time.Duration) bool {
 	if t.slots.TryCharge(slot, cost) {
 		return true
 	}
 	t.wanting.Add(1)
 	defer t.wanting.Add(-1)
-	for until := t.clock.Now().Add(roomWithin); !t.slots.TryCharge(slot, cost); {
+	for until := t.clock.Now().Add(within); !t.slots.TryCharge(slot, cost); {
 		t.evict(int(t.wanting.Load()), true)
 		select {
 		case <-time.After(evictEvery):

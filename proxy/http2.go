@@ -68,7 +68,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 	}
 	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
 	h.emptyFrom.Store(int64(c.server.process.Clock.Now()))
-	if costs := &c.server.clients.costs; !c.server.clients.makeRoom(&c.slot, costs.serving(c.isSecure)+costs.http2) {
+	if costs := &c.server.clients.costs; !c.server.clients.makeRoom(&c.slot, costs.serving(c.isSecure)+costs.http2, http2RoomWithin) {
 		c.refuseHTTP2()
 		return true
 	}

@@ -75,7 +75,7 @@ func (p *parked) Wake(why idlepoller.Reason) {
 		return
 	}
 	s.connected.goroutines.Go(func() {
-		if !s.clients.makeRoom(&p.slot, s.clients.costs.newcomer) {
+		if !s.clients.makeRoom(&p.slot, s.clients.costs.newcomer, roomWithin) {
 			s.turnAway(acceptedConn{nc: p.nc})
 			s.gone(&p.slot)
 			return

@@ -51,7 +51,7 @@ func (c *conn) serveRequest() bool {
 		}
 		c.x.Upload().AwaitBody(c.server.process.Clock.Now())
 	}
-	if c.parent == nil && !t.makeRoom(&c.slot, t.costs.serving(c.isSecure)) {
+	if c.parent == nil && !t.makeRoom(&c.slot, t.costs.serving(c.isSecure), roomWithin) {
 		return c.turnAway()
 	}
 	return c.x.Serve()
