@@ -78,6 +78,10 @@ func (c Cause) String() string { return labels.Lookup(causeTexts[:], int(c)).Lab
 // Explain returns one sentence for a reader of logs.
 func (c Cause) Explain() string { return labels.Lookup(causeTexts[:], int(c)).Explain }
 
+// unprocessed reports whether the upstream certainly did not process the request, and accepts
+// connections.
+func (c Cause) unprocessed() bool { return c == CauseIdleClose || c == CauseRefusedStream }
+
 // Sure reports whether the upstream certainly did not get the request. If so, even an
 // unsafe method may be sent again.
 func (c Cause) Sure() bool {

@@ -73,7 +73,8 @@ type Situation struct {
 	Left          time.Duration // until the request's deadline; none if <= 0; Forever without a deadline
 	Elapsed       time.Duration // since the first attempt began
 	Previous      time.Duration // the wait before this attempt, for any reason; 0 before the first
-	FreeRetryUsed bool          // the one free retry after an idle close was used
+	FreeRetries   int           // free retries made so far
+	OthersPass    bool          // the upstream has responded to another request since the last attempt began
 	AskedWaitUsed bool          // a retry was made with TokenWaived
 	Draining      bool          // the process is shutting down
 	Layered       bool          // the layered-retries rule allowed no retries
@@ -143,8 +144,8 @@ func (p *Policy) Decide(a *Attempt, s *Situation, b *budget.Budget, now time.Dur
 	if d.Class == ClassNone {
 		return d
 	}
-	if a.Cause == CauseIdleClose && !s.FreeRetryUsed {
-		return p.decideFree(d, s)
+	if a.Cause.unprocessed() && s.mayRetryFree() {
+		return p.decideFree(a, d, s)
 	}
 	if d.Why = p.whyNot(a, s, d.Class); d.Why != ReasonNone {
 		return d
@@ -181,11 +182,23 @@ func (p *Policy) claim(a *Attempt, s *Situation, b *budget.Budget, now time.Dura
 	return TokenNone, ReasonBudgetExhausted
 }
 
-// decideFree allows the retry after an idle close. Count, window, budget, layered retries, drain
-// and retry-on do not apply: the upstream saw nothing, and the close is an effect of our own
-// pooling. When an upstream restarts, every pooled connection becomes stale at once. Only a body
-// that cannot be replayed or a deadline that has passed prevents the retry.
-func (p *Policy) decideFree(d Decision, s *Situation) Decision {
+// maxFreeRetries limits the free retries of a request, so that one which the upstream never
+// processes costs something in the end.
+const maxFreeRetries = 10
+
+// mayRetryFree reports whether a retry of a request that was not processed may be free: the first
+// one, and further ones as long as the upstream responds to others.
+func (s *Situation) mayRetryFree() bool {
+	return s.FreeRetries == 0 || s.OthersPass && s.FreeRetries < maxFreeRetries
+}
+
+// decideFree allows the retry of a request that was certainly not processed, because a pooled
+// connection was stale or ended after as many requests as it takes, or the stream was refused.
+// Count, window, budget, layered retries, drain and retry-on do not apply: the upstream did no
+// work, and the failure is an effect of our own pooling. When an upstream restarts, every pooled
+// connection becomes stale at once. Only a body that cannot be replayed or a deadline that has
+// passed prevents the retry.
+func (p *Policy) decideFree(a *Attempt, d Decision, s *Situation) Decision {
 	if d.Why = s.Replay.whyNot(); d.Why != ReasonNone {
 		return d
 	}
@@ -193,7 +206,7 @@ func (p *Policy) decideFree(d Decision, s *Situation) Decision {
 		d.Why = ReasonDeadline
 		return d
 	}
-	d.Retry, d.Free, d.Why = true, true, ReasonIdleClose
+	d.Retry, d.Free, d.Why = true, true, causeReasons[a.Cause]
 	return d
 }
 

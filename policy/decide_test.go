@@ -38,7 +38,8 @@ func TestDecide(t *testing.T) {
 		return Decision{Class: c, Retry: true, Why: why, Wait: wait}
 	}
 	no := func(c Class, why Reason) Decision { return Decision{Class: c, Why: why} }
-	free := Decision{Class: NotSent, Retry: true, Free: true, Why: ReasonIdleClose}
+	freeFor := func(why Reason) Decision { return Decision{Class: NotSent, Retry: true, Free: true, Why: why} }
+	free := freeFor(ReasonIdleClose)
 	unsafe := func(s *Situation, _ *Policy) { s.Safe = false }
 	const s = time.Second
 
@@ -68,7 +69,6 @@ func TestDecide(t *testing.T) {
 		{"dial", Attempt{Cause: CauseDial}, nil, retry(NotSent, ReasonConnectFailure, s)},
 		{"TLS", Attempt{Cause: CauseTLS}, nil, retry(NotSent, ReasonTLSFailure, s)},
 		{"untrusted certificate", Attempt{Cause: CauseUntrusted}, nil, no(NotSent, ReasonUntrustedCertificate)},
-		{"refused stream", Attempt{Cause: CauseRefusedStream}, nil, retry(NotSent, ReasonRefusedStream, s)},
 		{"reset", Attempt{Cause: CauseReset}, nil, retry(Unknown, ReasonReset, s)},
 		{"attempt timeout", Attempt{Cause: CauseAttemptTimeout}, nil, retry(Unknown, ReasonAttemptTimeout, s)},
 		{"malformed", Attempt{Cause: CauseMalformed}, nil, retry(Unknown, ReasonMalformed, s)},
@@ -92,10 +92,16 @@ func TestDecide(t *testing.T) {
 			s.Retries, s.Draining, s.Layered, s.Elapsed, p.RetryOn = 3, true, true, time.Hour, RetryOn{}
 		}, free},
 		{"also with retries off", Attempt{Cause: CauseIdleClose}, func(s *Situation, p *Policy) { p.MaxRetries, s.MaxRetries = 0, 0 }, free},
-		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetryUsed = true },
+		{"refused stream is free", Attempt{Cause: CauseRefusedStream}, unsafe, freeFor(ReasonRefusedStream)},
+		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetries = 1 },
 			retry(NotSent, ReasonIdleClose, s)},
-		{"second idle close at the limit", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetryUsed, s.Retries = true, 3 },
+		{"second idle close at the limit", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetries, s.Retries = 1, 3 },
 			no(NotSent, ReasonRetriesExhausted)},
+		{"second one while others pass", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetries, s.OthersPass, s.Retries = 1, true, 3 }, free},
+		{"tenth one while others pass", Attempt{Cause: CauseRefusedStream}, func(s *Situation, _ *Policy) { s.FreeRetries, s.OthersPass = 9, true },
+			freeFor(ReasonRefusedStream)},
+		{"eleventh one", Attempt{Cause: CauseRefusedStream}, func(s *Situation, _ *Policy) { s.FreeRetries, s.OthersPass = 10, true },
+			retry(NotSent, ReasonRefusedStream, s)},
 		{"idle close, body gone", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.Replay = ReplayTooLarge },
 			no(NotSent, ReasonBodyTooLarge)},
 		{"idle close, no time", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.Left = 0 }, no(NotSent, ReasonDeadline)},
@@ -268,7 +274,7 @@ func TestBudgetIsAskedLastAndOnlyForWhatIsSent(t *testing.T) {
 		{"wait does not fit", responded(503), func(s *Situation) { s.Left = 1 }, 0},
 		{"draining", responded(503), func(s *Situation) { s.Draining = true }, 0},
 		{"free repeat", Attempt{Cause: CauseIdleClose}, nil, 0},
-		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation) { s.FreeRetryUsed = true }, 1},
+		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation) { s.FreeRetries = 1 }, 1},
 	} {
 		b, s := budget.New(budget.Default()), fresh()
 		if tc.change != nil {
@@ -286,7 +292,7 @@ func TestZeroPolicyRetriesNothing(t *testing.T) {
 	var p Policy
 	s := fresh()
 	for _, c := range allCauses() {
-		s.FreeRetryUsed = true
+		s.FreeRetries = 1
 		if d := p.Decide(&Attempt{Cause: c, Status: 503}, &s, nil, 0, seeded(1)); d.Retry {
 			t.Errorf("%v: %+v", c, d)
 		}

@@ -36,15 +36,15 @@ func (w *promiseWorld) breaks(q *promiseRequest, format string, a ...any) {
 	w.broken = append(w.broken, fmt.Sprintf("request %d %s of %d bytes: ", q.id, q.method, q.body)+fmt.Sprintf(format, a...)+fmt.Sprintf("; it ended as %+v, arrived as %v", q.ended, q.arrivals))
 }
 
-// freeRepeats is how many of a request's retries were free: that after the
-// first idle close, where one followed.
-func freeRepeats(e *Ended) int {
+// freeRepeats is how many of a request's retries may have been free: those after an
+// idle close.
+func freeRepeats(e *Ended) (n int) {
 	for _, s := range e.Steps[:max(len(e.Steps)-1, 0)] {
 		if s.Cause == policy.CauseIdleClose {
-			return 1
+			n++
 		}
 	}
-	return 0
+	return min(n, 10)
 }
 
 func (w *promiseWorld) judgeRequest(q *promiseRequest) {
@@ -89,7 +89,7 @@ func (w *promiseWorld) judgeTimes(q *promiseRequest, e *Ended) {
 	deadline := w.deadline(q, e)
 	for i, s := range e.Steps {
 		began := e.Began.Add(s.Began)
-		retry := i > 0 && (e.Steps[i-1].Cause != policy.CauseIdleClose || slices.ContainsFunc(e.Steps[:i-1], func(s Step) bool { return s.Cause == policy.CauseIdleClose }))
+		retry := i > 0 && e.Steps[i-1].Cause != policy.CauseIdleClose
 		switch {
 		case !q.left.IsZero() && began.After(q.left.Add(downstream.PollEvery)):
 			w.breaks(q, "attempt %d began %v after the client had left", i+1, began.Sub(q.left))

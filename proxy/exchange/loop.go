@@ -101,6 +101,9 @@ func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
 // upstream has one address. Dials are counted where they are made. What a client can cause by itself
 // is doubtful: it could eject every healthy endpoint.
 func (s *sender) reportToEndpoint(a *attempt.Attempt, res *policy.Attempt) {
+	if res.Cause == policy.CauseStatus {
+		s.r.Dest.UpstreamState.Pool.NotePassed()
+	}
 	switch {
 	case a.Endpoint == nil:
 	case res.Cause == policy.CauseIdleClose, res.Cause == policy.CauseRefusedStream:
@@ -228,7 +231,7 @@ func (x *Exchange) secure(a *policy.Attempt) policy.Reason {
 func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 	x.report.AttemptLog.Waited(d.Wait)
 	if d.Free {
-		x.sender.freeRetryUsed = true
+		x.sender.freeRetries++
 		return x.noWait()
 	}
 	x.r.Retries++

@@ -28,14 +28,15 @@ type sender struct {
 	first         attempt.Attempt
 	avoid         string        // the address of the last attempt; the next one prefers another
 	waited        time.Duration // before the last retry
-	freeRetryUsed bool
-	askedWaitUsed bool // one retry cost no budget token, because the upstream asked for the wait
-	lastAttempt   bool // no retry is possible: the attempt has all the time that is left
+	freeRetries   int
+	passed        uint64 // Group.Passed when the attempt began
+	askedWaitUsed bool   // one retry cost no budget token, because the upstream asked for the wait
+	lastAttempt   bool   // no retry is possible: the attempt has all the time that is left
 }
 
 // begin prepares for another request.
 func (s *sender) begin() {
-	s.avoid, s.waited, s.freeRetryUsed, s.askedWaitUsed, s.lastAttempt = "", 0, false, false, false
+	s.avoid, s.waited, s.freeRetries, s.askedWaitUsed, s.lastAttempt = "", 0, 0, false, false
 	s.att = &s.first
 	s.att.Throttled, s.att.Spliced, s.att.Began = false, false, 0
 	s.upload.Serve(s.att)
@@ -57,6 +58,7 @@ const (
 // watched. If it returns CauseStatus, s.att has the connection.
 func (s *sender) connect(fresh bool) policy.Cause {
 	pool := s.r.Dest.UpstreamState.Pool
+	s.passed = pool.Passed()
 	s.att.Unchecked = s.upload.IsBuffered()
 	if s.att.Fault.Breaks() {
 		s.use(attempt.FaultConn(pool, s.att.Fault.Fault))
@@ -307,7 +309,8 @@ func (s *sender) situation() policy.Situation {
 		Left:          left,
 		Elapsed:       s.r.Time.Clock.Sub(s.r.Time.Began),
 		Previous:      s.waited,
-		FreeRetryUsed: s.freeRetryUsed,
+		FreeRetries:   s.freeRetries,
+		OthersPass:    s.r.Dest.UpstreamState.Pool.Passed() != s.passed,
 		AskedWaitUsed: s.askedWaitUsed,
 		Draining:      s.r.Process.Draining.Load(),
 		Layered:       s.r.Layered,

@@ -47,6 +47,7 @@ type Conn struct {
 
 	pool       *Pool
 	stream     bool            // a stream of an HTTP/2 connection: used once, never pooled
+	shared     *http2Conn      // that connection
 	tls        *tlsWire        // the connection below TLS; nil without TLS
 	raw        syscall.RawConn // nil without a socket (tests)
 	fd         int32           // the plain socket, for checks while idle; -1 without one

@@ -31,6 +31,7 @@ type Group struct {
 	singlePool *Pool                  // for a single fixed address; the fields below are unused then
 	picker     atomic.Pointer[picker] // nil until the first resolution
 	turns      atomic.Uint64          // requests in turn so far
+	passed     atomic.Uint64          // requests that got a response
 
 	fixed bool // there are no names to look up
 
@@ -82,6 +83,12 @@ func NewGroup(t Target, o Options) *Group {
 
 // Target returns the target of the group. The caller must not change what it points to.
 func (g *Group) Target() Target { return g.target }
+
+// NotePassed records that the upstream responded to a request.
+func (g *Group) NotePassed() { g.passed.Add(1) }
+
+// Passed returns how many requests the upstream has responded to.
+func (g *Group) Passed() uint64 { return g.passed.Load() }
 
 // Several reports whether more than one address is known.
 func (g *Group) Several() bool {

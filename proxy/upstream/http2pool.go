@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,16 +22,6 @@ const (
 	HTTP1      Protocol = iota // HTTP/1.1
 	HTTP2                      // HTTP/2: without TLS by prior knowledge, with TLS by ALPN
 	Negotiated                 // what ALPN chooses; with TLS only
-)
-
-// Errors of reading the response to a request sent by HTTP/2, if the upstream certainly did
-// not process the request.
-var (
-	// ErrRefused: the upstream sent REFUSED_STREAM (RFC 9113 section 8.7).
-	ErrRefused = errors.New("the upstream refused the stream")
-	// ErrUnprocessed: the connection was shutting down (GOAWAY with a lower last stream,
-	// RFC 9113 section 6.8) or had ended before the request was sent on it.
-	ErrUnprocessed = errors.New("the upstream ended the connection before it processed the request")
 )
 
 // DefaultStreamWindow is HTTP/2's window of one response, in bytes: how much of it is buffered for a
@@ -78,34 +67,28 @@ type http2Pool struct {
 	reuses atomic.Uint64 // streams on a connection that had an earlier one
 	ending atomic.Int64  // streams with a complete response that the upstream has not ended yet
 
-	mu      sync.Mutex  // guards the fields below
-	seen    bool        // the upstream has spoken HTTP/2
-	dialing *sharedDial // the dial that other requests wait for
+	usesLimit atomic.Int64 // requests that a connection takes before the upstream ends it; 0: not known
+
+	mu      sync.Mutex    // guards the fields below
+	seen    bool          // the upstream has spoken HTTP/2
+	streams int           // at once that the last connection allowed
+	dialing []*sharedDial // the dials that other requests wait for
 	closed  bool
 }
 
-// http2Conn is an HTTP/2 connection.
-type http2Conn struct {
-	*http.ClientConn
-	addr      string
-	wire      net.Conn
-	createdAt time.Time
-	uses      atomic.Int64
-	uploads   bridge.Uploads
-}
-
-// sharedDial is a dial that several requests wait for.
+// sharedDial is a dial that several requests wait for, and then for the SETTINGS of the upstream.
 type sharedDial struct {
-	done chan struct{}
-	time time.Duration // how long the dial may take; set when done
-	err  *DialError    // set when done; nil: try openStream again
+	waiting int // requests that wait; guarded by http2Pool.mu
+	done    chan struct{}
+	time    time.Duration // how long the dial may take; set when done
+	err     *DialError    // set when done; nil: try openStream again
 }
 
 // connKey is the context key for the connection that the transport uses.
 type connKey struct{}
 
 func newHTTP2Pool(p *Pool, ahead bridge.ReadAhead) *http2Pool {
-	s := &http2Pool{pool: p, ahead: ahead}
+	s := &http2Pool{pool: p, ahead: ahead, streams: defaultStreams}
 	s.conns.Store(new([]*http2Conn))
 	given := func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(connKey{}).(net.Conn), nil }
 	s.transport = http.Transport{
@@ -121,8 +104,7 @@ func newHTTP2Pool(p *Pool, ahead bridge.ReadAhead) *http2Pool {
 			PingTimeout:                   pingInterval,
 		},
 	}
-	s.transport.Protocols.SetHTTP2(p.target.TLS != nil)
-	s.transport.Protocols.SetUnencryptedHTTP2(p.target.TLS == nil)
+	s.transport.Protocols.SetUnencryptedHTTP2(true) // also over TLS, whose handshake is over
 	return s
 }
 
@@ -133,7 +115,7 @@ func (s *http2Pool) openStream(o *GetOptions) *Conn {
 		if o.Fresh && time.Since(c.createdAt) > freshFor {
 			continue
 		}
-		if c.Err() == nil && c.Available() > 0 && !c.uploads.Stuck() && c.Reserve() == nil {
+		if s.mayOpen(c) && c.Reserve() == nil {
 			return s.stream(c)
 		}
 	}
@@ -152,10 +134,10 @@ func (s *http2Pool) stream(c *http2Conn) *Conn {
 		s.reuses.Add(1)
 	}
 	stream := bridge.NewUpstreamStream(c.ClientConn, bridge.UpstreamStreamOptions{
-		Scheme: scheme, Local: c.wire.LocalAddr(), Remote: c.wire.RemoteAddr(), MapError: mapRoundTripError, Ahead: s.ahead, Uploads: &c.uploads,
+		Scheme: scheme, Local: c.wire.LocalAddr(), Remote: c.wire.RemoteAddr(), MapError: c.mapRoundTripError, Ahead: s.ahead, Uploads: &c.uploads,
 	})
 	conn := s.pool.newConn(c.addr, stream, nil)
-	conn.stream, conn.Uses, conn.Reused = true, uses, uses > 1
+	conn.stream, conn.shared, conn.Uses, conn.Reused = true, c, uses, uses > 1
 	return conn
 }
 
@@ -175,8 +157,8 @@ func (s *http2Pool) release(c *Conn) {
 	stream.Finish(endGrace, ended)
 }
 
-// get is Pool.Get for HTTP/2. Once the upstream is known to use it, one dial serves all
-// waiting requests. A dial that times out is no error for a request with more time for its
+// get is Pool.Get for HTTP/2. Once the upstream is known to use it, one dial serves as many
+// waiting requests as a connection takes. A dial that times out is no error for a request with more time for its
 // own: that dials again.
 func (s *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
 	total := o.dialTimeout()
@@ -211,29 +193,50 @@ func (s *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
 func (s *http2Pool) joinDial() (d *sharedDial, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dialing != nil {
-		return s.dialing, false
+	for _, d := range s.dialing {
+		if d.waiting < s.room() {
+			d.waiting++
+			return d, false
+		}
 	}
-	d = &sharedDial{done: make(chan struct{})}
+	d = &sharedDial{done: make(chan struct{}), waiting: 1} // whoever dials takes the first stream
 	if s.seen || s.pool.target.Protocol == HTTP2 {
-		s.dialing = d
+		s.dialing = append(s.dialing, d)
 	}
 	return d, true
 }
 
-// performDial dials for all requests that wait for d. If the dial panics, they dial again.
+// room returns how many streams a new connection is expected to have. It requires mu.
+func (s *http2Pool) room() int {
+	if limit := int(s.usesLimit.Load()); limit > 0 {
+		return min(s.streams, limit)
+	}
+	return s.streams
+}
+
+// performDial dials for all requests that wait for d. If the dial panics, they dial again. They
+// wait on until the connection says how many streams it allows.
 func (s *http2Pool) performDial(ctx context.Context, d *sharedDial, left time.Duration) (c *Conn, err error) {
-	defer func() { s.finishDial(d, err) }()
+	var two *http2Conn
+	defer func() {
+		if two == nil {
+			s.finishDial(d, err)
+			return
+		}
+		two.whenSettled(func() { s.finishDial(d, nil) })
+	}()
 	d.time = left
-	return s.pool.dial(ctx, left, false)
+	c, err = s.pool.dial(ctx, left, false)
+	if err == nil {
+		two = c.shared
+	}
+	return c, err
 }
 
 // finishDial wakes the waiting requests. A canceled dial is no error for them.
 func (s *http2Pool) finishDial(d *sharedDial, err error) {
 	s.mu.Lock()
-	if s.dialing == d {
-		s.dialing = nil
-	}
+	s.dialing = slices.DeleteFunc(s.dialing, func(o *sharedDial) bool { return o == d })
 	s.mu.Unlock()
 	var dial *DialError
 	if errors.As(err, &dial) && dial.Kind != KindCanceled {
@@ -259,16 +262,13 @@ func (s *http2Pool) usesHTTP2(c net.Conn) (bool, error) {
 
 // firstStream starts HTTP/2 on a new connection and returns its first stream. It owns wire.
 func (s *http2Pool) firstStream(ctx context.Context, addr string, wire net.Conn) (*Conn, error) {
-	scheme := "http"
-	if s.pool.target.TLS != nil {
-		scheme = "https"
-	}
-	cc, err := s.transport.NewClientConn(context.WithValue(ctx, connKey{}, wire), scheme, "upstream:0")
+	c := newHTTP2Conn(s, addr, wire)
+	cc, err := s.transport.NewClientConn(context.WithValue(ctx, connKey{}, net.Conn(&c.settings)), "http", "upstream:0")
 	if err != nil {
 		_ = wire.Close()
 		return nil, err
 	}
-	c := &http2Conn{ClientConn: cc, addr: addr, wire: wire, createdAt: time.Now()}
+	c.attach(cc)
 	if err := cc.Reserve(); err != nil {
 		_ = cc.Close()
 		return nil, err
@@ -296,6 +296,7 @@ func (s *http2Pool) stateChanged(c *http2Conn) {
 	end := s.closed && !over
 	s.mu.Unlock()
 	if over {
+		c.settle()
 		s.pool.endpoint.requestLookup()
 	}
 	if end && c.InFlight() == 0 {
@@ -325,40 +326,4 @@ func (s *http2Pool) addStats(st *Stats) {
 			st.Idle++
 		}
 	}
-}
-
-// streamError has the form into which net/http converts its own stream error (errors.As).
-type streamError struct {
-	StreamID uint32
-	Code     uint32
-	Cause    error
-}
-
-func (e streamError) Error() string { return "a stream error" }
-
-const refusedStream = 7 // RFC 9113 section 7
-
-// unprocessedPrefixes are net/http's error texts for a request that was not yet on a
-// connection when it ended, or beyond the last stream of its GOAWAY. net/http exports no
-// value for them; tests provoke each to detect a change.
-var unprocessedPrefixes = []string{
-	"http2: Transport received Server's graceful shutdown GOAWAY",
-	"http2: Transport received GOAWAY from server ErrCode:", // of the first stream, when it is beyond the last
-	"http2: client conn not usable",
-	"http2: client conn could not be established",
-}
-
-// mapRoundTripError converts net/http's error to ours if the upstream certainly did not
-// process the request.
-func mapRoundTripError(err error) error {
-	var stream streamError
-	if errors.As(err, &stream) && stream.Code == refusedStream {
-		return ErrRefused
-	}
-	for _, words := range unprocessedPrefixes {
-		if strings.HasPrefix(err.Error(), words) {
-			return ErrUnprocessed
-		}
-	}
-	return err
 }

@@ -1,0 +1,145 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/retryproxy/retryproxy/policy/budget"
+)
+
+// lateSettings is a listener whose connections send their first bytes, the SETTINGS, late.
+type lateSettings struct{ net.Listener }
+
+func (l lateSettings) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &lateConn{Conn: c}, nil
+}
+
+type lateConn struct {
+	net.Conn
+	once sync.Once
+}
+
+func (c *lateConn) Write(p []byte) (int, error) {
+	c.once.Do(func() { time.Sleep(40 * time.Millisecond) }) // a round trip
+	return c.Conn.Write(p)
+}
+
+// burst sends the POSTs of all clients at once, each client several times, and returns the statuses.
+func (p *testProxy) burst(clients, times int) string {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	got := map[int]int{}
+	for range clients {
+		all.Go(func() {
+			c := p.dial()
+			for range times {
+				res, _, err := c.send(post("x")).response("POST")
+				mu.Lock()
+				if err == nil {
+					got[res.StatusCode]++
+				} else {
+					got[0]++
+				}
+				mu.Unlock()
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return fmt.Sprint(got)
+}
+
+// littleRetries leaves a request one retry, and all requests together hardly a token.
+func littleRetries(c *Config) {
+	c.Default.Policy.MaxRetries = 1
+	c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 1}
+}
+
+// An upstream that allows ten streams says so a round trip after the connection is made. Until then
+// the connection has one.
+func TestABurstOnANewHTTP2ConnectionIsServed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 10}, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if n := r.Header.Get("X-Retryproxy-Attempt"); n != "1" {
+			t.Errorf("a stream beyond the limit was opened, and the request sent again: attempt %s", n)
+		}
+		time.Sleep(20 * time.Millisecond)
+	})}
+	s.Protocols.SetUnencryptedHTTP2(true)
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = s.Serve(lateSettings{l}) }()
+	t.Cleanup(func() { _ = s.Close(); <-ended })
+	p := startProxyTo(t, "h2c://"+l.Addr().String(), littleRetries)
+	if got := p.burst(100, 1); got != "map[200:100]" {
+		t.Error(got)
+	}
+}
+
+// An upstream that ends each connection after some requests (GOAWAY) processes none of the streams
+// that were opened beyond. To send them again is free, and soon none are opened any more.
+func TestAConnectionThatTakesFewRequestsCostsNoRetries(t *testing.T) {
+	for _, limit := range []int{1, 3, 10} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			t.Parallel()
+			p := startProxyTo(t, "h2c://"+startUpstream(t, endsAfter(limit)).Addr().String(), littleRetries)
+			if got := p.burst(30, 10); got != "map[200:300]" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// endsAfter serves HTTP/2 and processes as many requests on a connection as limit, as nginx does with
+// keepalive_requests.
+func endsAfter(limit int) func(c *upConn) {
+	return func(c *upConn) {
+		preface := make([]byte, len(http2.ClientPreface))
+		if _, err := c.Read(preface); err != nil || !bytes.Equal(preface, []byte(http2.ClientPreface)) {
+			return
+		}
+		f := http2.NewFramer(c.Conn, c.Reader)
+		_ = f.WriteSettings()
+		var block strings.Builder
+		headers := hpack.NewEncoder(&block)
+		for taken := 0; ; {
+			frame, err := f.ReadFrame()
+			if err != nil {
+				return
+			}
+			switch frame := frame.(type) {
+			case *http2.SettingsFrame:
+				if !frame.IsAck() {
+					_ = f.WriteSettingsAck()
+				}
+			case *http2.HeadersFrame:
+				if taken++; taken == limit {
+					_ = f.WriteGoAway(frame.StreamID, http2.ErrCodeNo, nil)
+				}
+				if taken > limit {
+					continue
+				}
+				block.Reset()
+				_ = headers.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+				_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: frame.StreamID, BlockFragment: []byte(block.String()), EndHeaders: true, EndStream: true})
+			}
+		}
+	}
+}
