@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -180,4 +181,37 @@ func asExit(err error, code **exec.ExitError) bool {
 	e, is := err.(*exec.ExitError)
 	*code = e
 	return is
+}
+
+// A collector, an engine or a browser that accepts and never reads or responds is not waited for.
+func TestPeersThatAcceptAndNeverReadStopNothing(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() //nolint:errcheck // only a test
+	go func() {
+		for {
+			if _, err := silent.Accept(); err != nil {
+				return
+			}
+		}
+	}()
+	p := spawnPiped(t, "UPSTREAM="+echo(t, 0), "SHARED=redis://"+silent.Addr().String(), "RATE_LIMIT=5000/s", "POSITION=outbound")
+	for _, path := range []string{"/page/events", "/metrics", "/page/state.json", "/debug/pprof/trace?seconds=60"} {
+		nc, err := net.Dial("tcp", p.admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close() //nolint:errcheck // only a test
+		_ = nc.(*net.TCPConn).SetReadBuffer(4096)
+		if _, err := io.WriteString(nc, strings.Repeat("GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n", 50)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.post(50)
+	if status := p.status("/readyz"); status != 200 {
+		t.Errorf("/readyz: %d", status)
+	}
+	p.end()
 }
