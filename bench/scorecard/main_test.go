@@ -106,7 +106,7 @@ func TestEarlierRunsAreJudgedAgain(t *testing.T) {
 		t.Errorf("the page:\n%s", text)
 	}
 
-	d := &document{Rows: []*result{{Name: rows()[0].name, Arms: map[string]*measures{on: hopeless(), off: perfect()}}}}
+	d := &document{Rows: []*result{{Name: rows()[0].name, Arms: map[string]*measures{direct: perfect(), haproxy: perfect(), on: hopeless(), off: perfect()}}}}
 	if err := rig.WriteJSON(files[1], d); err != nil {
 		t.Fatal(err)
 	}
