@@ -54,7 +54,7 @@ func (l *Line) worst() policy.Worst {
 	}
 	w.SlowAttempts, w.LastBegins = 1, 0
 	for _, row := range l.Rows {
-		if l.made(row) != always {
+		if !l.fits(row.Total.Max) {
 			break
 		}
 		w.SlowAttempts, w.LastBegins = w.SlowAttempts+1, row.Total.Max
@@ -66,27 +66,29 @@ func (l *Line) worst() policy.Worst {
 type making string
 
 const (
-	always making = "always"
-	maybe  making = "if it fits"
-	never  making = "never"
+	always    making = "always"       // it fits, and there is no retry budget
+	withToken making = "with a token" // it fits; the retry budget decides
+	maybe     making = "if it fits"
+	never     making = "never"
 )
 
 // bounded reports whether a time limit may prevent a retry.
 func (l *Line) bounded() bool { return l.RequestTimeout > 0 }
 
-// made returns whether the retry begins before the request's end, by the rules of
-// policy.Policy.Decide.
+// fits reports whether a retry that begins at the given time begins before the request's end.
+func (l *Line) fits(at time.Duration) bool { return l.RequestTimeout <= 0 || at < l.RequestTimeout }
+
+// made returns whether the retry is made, by the rules of policy.Policy.Decide.
 func (l *Line) made(r policy.Row) making {
-	fits := func(at time.Duration) bool {
-		return l.RequestTimeout <= 0 || at < l.RequestTimeout
-	}
 	switch {
-	case fits(r.Total.Max):
-		return always
-	case fits(r.Total.Min):
+	case !l.fits(r.Total.Min):
+		return never
+	case !l.fits(r.Total.Max):
 		return maybe
+	case l.budget() != nil:
+		return withToken
 	}
-	return never
+	return always
 }
 
 // Change is how another ratio changes the number of tries.

@@ -190,11 +190,33 @@ func TestWorstOfAStrategy(t *testing.T) {
 	}
 }
 
+// A retry is only certain without a retry budget.
+func TestMadeKnowsTheBudget(t *testing.T) {
+	c := batch(t)
+	c.Budget = &budget.Config{Ratio: 0.05, MinPerSecond: 0.5, Burst: 3}
+	l := Make([]Candidate{c}, Options{}).Lines[0]
+	if got := l.made(l.Rows[0]); got != withToken {
+		t.Errorf("with a budget: %s", got)
+	}
+	text := render(t, &Plan{Lines: []Line{l}}, View{Log: true}, plot.Screen{Width: 80})
+	if want := "made with a token of the retry budget, which all requests share: 3 at first, then 0.05 per request and 0.5 per second\n"; !strings.Contains(text, want) {
+		t.Errorf("%q is missing in\n%s", want, text)
+	}
+	c.Budget = nil
+	l = Make([]Candidate{c}, Options{}).Lines[0]
+	if got := l.made(l.Rows[0]); got != always {
+		t.Errorf("without a budget: %s", got)
+	}
+	if text = render(t, &Plan{Lines: []Line{l}}, View{Log: true}, plot.Screen{Width: 80}); strings.Contains(text, "token") {
+		t.Errorf("no budget, but\n%s", text)
+	}
+}
+
 func TestMadeWithinTheBounds(t *testing.T) {
 	l := Make(parse(t, Wish{Backoffs: []string{"equal-jitter:base=1s"}, Retries: 4, RequestTimeout: 4 * time.Second}), Options{}).Lines[0]
 	// The longest waits are 1, 2, 4 and 8 s and the shortest are half of them. So the retries begin
 	// within 0.5..1, 1.5..3, 3.5..7 and 7.5..15 s.
-	for i, want := range []making{always, always, maybe, never} {
+	for i, want := range []making{withToken, withToken, maybe, never} {
 		if got := l.made(l.Rows[i]); got != want {
 			t.Errorf("retry %d: %s, expected %s", i+1, got, want)
 		}

@@ -46,6 +46,10 @@ func (p *printer) line(l *Line) {
 	if !backoff.Bounded(l.Backoff) {
 		p.printf("the waits have no maximum: 1 in 1000 is longer than the longest shown, and 1 in 1000 shorter than the shortest; likewise for when retries begin\n")
 	}
+	if b := l.budget(); b != nil && l.bounded() {
+		p.printf("made with a token of %s, which all requests share: %d at first, then %s per request and %s per second\n",
+			l.budgetName(), b.Burst, decimal(b.Ratio), decimal(b.MinPerSecond))
+	}
 	p.printf("\n")
 }
 
@@ -121,7 +125,7 @@ func (l *Line) load() string {
 	}
 	with := fmt.Sprintf("x%.3g plus up to %s at once", b.Amplification(l.Worst.Attempts, 0), text.Plural(b.Burst, "retry"))
 	if l.Route == "" {
-		return alone + "; with the default retry budget " + with
+		return alone + "; with " + l.budgetName() + " " + with
 	}
 	return with + "; without its retry budget " + alone
 }
@@ -133,6 +137,16 @@ func (l *Line) budget() *budget.Config {
 	}
 	return l.Budget
 }
+
+func (l *Line) budgetName() string {
+	if l.Route == "" {
+		return "the default retry budget"
+	}
+	return "the retry budget"
+}
+
+// decimal formats v without an exponent.
+func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // reach prints the answers for the given time.
 func (p *printer) reach(plan *Plan) {
@@ -172,7 +186,7 @@ func (r *Reach) row(label string) []string {
 	if r.Endless {
 		return []string{label, "over " + strconv.Itoa(maxSteps), "-", "-", "-", "-"}
 	}
-	row := []string{label, number(r.Retries, func(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) })}
+	row := []string{label, number(r.Retries, func(v float64) string { return decimal(math.Round(v*100) / 100) })}
 	for _, s := range []Spread{r.LastBegan, r.NextWait, r.Noticed, r.Late} {
 		row = append(row, number(s, seconds))
 	}
