@@ -51,7 +51,7 @@ func TestScaleKeepsTheStorm(t *testing.T) {
 	c := Default()
 	c.Via, c.Seed = ViaProxy, 1
 	c.Scale(3000)
-	if c.Clients.N != 3000 || c.Server.Free != 90 || c.Server.Step != 45 || c.Slots != 90 || c.Server.Most != 60_000 || c.Proxies != 3 {
+	if c.Clients.N != 3000 || c.Server.Free != 90 || c.Server.Step != 45 || c.Slots != 90 || c.Server.Most != 60_000 || c.Server.AcceptQueue != 98_304 || c.Proxies != 3 {
 		t.Fatalf("scaled to 3 000 clients: %+v", c)
 	}
 	r := Run(c)

@@ -20,9 +20,6 @@ func (w *world) beginClients() {
 	w.turns = make([]uint32, w.Clients.N)
 	for i := range w.clients {
 		w.pause(int32(i))
-		if w.Clients.FromPause { // it began before the storm
-			w.clients[i].wait += time.Duration(w.rand.ExpFloat64() * float64(w.Clients.Every))
-		}
 	}
 }
 

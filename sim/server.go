@@ -58,6 +58,14 @@ func (s *server) init(w *world) {
 // accepts reports whether a connection is possible.
 func (s *server) accepts() bool { return !s.killed }
 
+// queueFull reports whether the kernel drops the SYN of a new connection. Linux does so if the accept
+// queue holds more than its limit, so there is room for one more (sk_acceptq_is_full). A server that
+// runs accepts at once, so its queue is empty.
+func (s *server) queueFull() bool {
+	limit := s.Server.AcceptQueue
+	return limit > 0 && s.stopped && len(s.backlog) > limit
+}
+
 // job returns a job by its index. The pointer is valid until take.
 func (s *server) job(i int32) *job { return &s.jobs[i] }
 

@@ -71,6 +71,11 @@ type Server struct {
 	// ones are not accepted and wait in vain. It only affects clients without a proxy. 0 =
 	// no limit.
 	Most int
+	// AcceptQueue is the limit that the server gives to listen(2), or net.core.somaxconn if that is
+	// less. A server that is stopped accepts nothing, so connections beyond it wait in vain until it
+	// resumes: the kernel drops each SYN, and the client's kernel sends it again. An abandoned
+	// connection keeps its place. It only affects clients without a proxy. 0 = no limit.
+	AcceptQueue int
 	// Slow is the share of requests that take SlowTimes as long.
 	Slow, SlowTimes float64
 	// Spread makes the times of single requests differ: each is multiplied by a lognormal
@@ -83,8 +88,8 @@ type FaultKind uint8
 
 // The kinds of fault.
 const (
-	// Stop: like SIGSTOP. The kernel accepts connections, but nothing is answered. Requests
-	// sent in the meantime are processed afterwards.
+	// Stop: like SIGSTOP. The kernel queues connections up to Server.AcceptQueue, but nothing is
+	// answered. Requests sent in the meantime are processed afterwards.
 	Stop FaultKind = iota
 	// Kill: connections are reset and refused; afterwards there is a new server.
 	Kill
@@ -141,6 +146,7 @@ func Default() Config {
 		},
 		Server: Server{
 			Base: 100 * time.Millisecond, Free: 30, Factor: 1.05, Step: 15, Look: 50 * time.Millisecond, Most: 20_000,
+			AcceptQueue: 32_768, // as bench/internal/overload listens
 		},
 		Faults:  []Fault{{Kind: Stop, At: 15 * time.Second, For: 40 * time.Second}},
 		Slots:   30,
@@ -157,6 +163,7 @@ func (c *Config) Scale(n int) {
 	size := func(v int) int { return max(1, int(math.Round(float64(v)*times))) }
 	c.Clients.N = n
 	c.Server.Free, c.Server.Most, c.Slots = size(c.Server.Free), size(c.Server.Most), size(c.Slots)
+	c.Server.AcceptQueue = size(c.Server.AcceptQueue)
 	c.Server.Step *= times
 	c.Proxies = max(1, (n+999)/1000)
 }

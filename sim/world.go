@@ -16,6 +16,7 @@ const (
 	proxyTimer                          // proxy
 	slotWaitEnds                        // client, ViaSlots
 	slotEnds                            // job, ViaSlots: by its number
+	synDue                              // client, ViaNothing: its SYN is sent again
 	faultBegins                         // index of the fault
 	faultEnds                           // index of the fault
 	burstBegins                         // index of the fault
@@ -67,7 +68,7 @@ func newWorld(c Config) *world {
 	case ViaProxy:
 		w.path = newProxies(w)
 	default:
-		w.path = straight{w}
+		w.path = newStraight(w)
 	}
 	w.beginClients()
 	for i, f := range c.Faults {
@@ -128,26 +129,6 @@ func (w *world) fault(f *Fault, begins bool) {
 		}
 	default:
 		w.server.fault(f, begins)
-	}
-}
-
-// straight is the path without a proxy.
-type straight struct{ *world }
-
-func (s straight) begin(c int32) {
-	if !s.server.accepts() {
-		s.clientGets(c, 0)
-		return
-	}
-	if most := s.Server.Most; most == 0 || s.server.atOnce+len(s.server.backlog) < most {
-		s.server.take(c, s.turns[c])
-	}
-}
-func (s straight) leave(int32) {}
-func (s straight) on(event)    {}
-func (s straight) responded(j *job, status int) {
-	if s.turns[j.client] == j.turn {
-		s.clientGets(j.client, status)
 	}
 }
 

@@ -100,6 +100,7 @@ func (s *simulateFlags) worldFlags(f *flag.FlagSet) {
 	f.DurationVar(&w.Base, "base", w.Base, "server: response time with few requests in progress")
 	f.IntVar(&w.Clients, "clients", w.Clients, "clients, each with one request at a time")
 	f.IntVar(&w.Free, "free", 0, "server: requests in progress that do not slow it down, and connections of haproxy; 0 means 30 per thousand clients")
+	f.IntVar(&w.AcceptQueue, "accept-queue", 0, "server: connections that its kernel queues while it is stopped; further ones are dropped; 0 means 4096 per thousand clients")
 	f.IntVar(&w.Proxies, "proxies", 0, "processes that share the clients; 0 means one per thousand")
 }
 

@@ -2,7 +2,9 @@ package simulate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -74,11 +76,10 @@ func TestWaysEndAsTheyDoLive(t *testing.T) {
 	}
 }
 
-// docs/explanation/backoff.md shows both: the published simulation of backoff.
 func TestAStrategyOfClientsGrowsFromTheirPause(t *testing.T) {
 	s := play(t, func(w *Wish) {
-		w.Through, w.Length = []string{"direct"}, 5*time.Minute
-		w.ClientBackoffs = []string{"naive,normal:factor=2.71828:max=5m:from=pause,normal:base=27s:factor=2.71828:max=5m"}
+		w.Through, w.Down, w.Length = []string{"direct"}, 20*time.Second, 5*time.Minute
+		w.ClientBackoffs = []string{"naive,normal:factor=2.71828:max=5m:from=pause,normal:base=1s:factor=2.71828:max=5m"}
 	})
 	naive, pause, base := s.Lines[0], s.Lines[1], s.Lines[2]
 	if naive.Errors != sim.Never || base.Errors != sim.Never {
@@ -89,6 +90,23 @@ func TestAStrategyOfClientsGrowsFromTheirPause(t *testing.T) {
 	}
 	if want := "direct, clients normal factor=2.71828 max=5m from the pause"; pause.Label != want {
 		t.Errorf("label %q, want %q", pause.Label, want)
+	}
+}
+
+// docs/explanation/backoff.md shows both.
+func TestAShortAcceptQueueKeepsTheBacklogAway(t *testing.T) {
+	for queue, ends := range map[int]bool{0: false, 128: true} {
+		s := play(t, func(w *Wish) {
+			w.Through, w.ClientBackoffs, w.AcceptQueue = []string{"direct"}, []string{"full-jitter:max=10s"}, queue
+		})
+		if d := s.Lines[0].Errors; (d != sim.Never) != ends {
+			t.Errorf("queue %d: errors under 5 %% after %v, want %v", queue, d, ends)
+		}
+		var b bytes.Buffer
+		s.Text(&b, View{Good: true}, plot.Screen{Width: 80})
+		if want := fmt.Sprintf("After 15s it is stopped, and its kernel queues up to %d connections for 40s; then", cmp.Or(queue, 4096)); !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, &b)
+		}
 	}
 }
 
@@ -140,11 +158,11 @@ func TestWhatIsGivenGoesBeforeWhatFits(t *testing.T) {
 	w := Default()
 	w.Clients, w.Free, w.Proxies = 5000, 40, 3
 	c := w.config()
-	if c.Server.Free != 40 || c.Slots != 40 || c.Proxies != 3 || c.Server.Most != 100_000 {
+	if c.Server.Free != 40 || c.Slots != 40 || c.Proxies != 3 || c.Server.Most != 100_000 || c.Server.AcceptQueue != 20_480 {
 		t.Errorf("%+v", c)
 	}
-	w.Free, w.Proxies = 0, 0
-	if c = w.config(); c.Server.Free != 150 || c.Server.Step != 75 || c.Slots != 150 || c.Proxies != 5 {
+	w.Free, w.Proxies, w.AcceptQueue = 0, 0, 128
+	if c = w.config(); c.Server.AcceptQueue != 128 || c.Server.Free != 150 || c.Server.Step != 75 || c.Slots != 150 || c.Proxies != 5 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -169,7 +187,7 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 		{func(w *Wish) { w.Length = 25 * time.Hour }, "--length: expected at most"},
 		{func(w *Wish) { w.Peace = 0 }, "--peace and --down: expected 1s or more"},
 		{func(w *Wish) { w.Every, w.Base = 0, 0 }, "--every: expected 1ms to 24h0m0s\n--base: expected"},
-		{func(w *Wish) { w.Free = -1 }, "--free: expected"},
+		{func(w *Wish) { w.Free, w.AcceptQueue = -1, -1 }, "--free: expected a number above 0\n--accept-queue: expected"},
 	} {
 		w := Default()
 		tc.change(&w)

@@ -30,7 +30,8 @@ func (s *Simulation) players() string {
 	fmt.Fprintf(&b, "The server answers after %v with up to %d at once, and %s times as long for each %s more\n",
 		w.Base, c.Server.Free, number(c.Server.Factor), number(c.Server.Step))
 	what := map[string]string{
-		"stop": "it is stopped", "kill": "it is killed, and its port refuses", "503": "it answers 503 to everything",
+		"stop": fmt.Sprintf("it is stopped, and its kernel queues up to %d connections", c.Server.AcceptQueue),
+		"kill": "it is killed, and its port refuses", "503": "it answers 503 to everything",
 		"slow": "every response takes " + number(slower) + " times as long",
 	}[w.Outage]
 	if what == "" {

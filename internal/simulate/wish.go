@@ -37,6 +37,7 @@ type Wish struct {
 	Patience    time.Duration
 	Base        time.Duration
 	Free        int
+	AcceptQueue int
 	Proxies     int
 }
 
@@ -68,7 +69,10 @@ func FromRoute(r *config.Route) (sim.Proxy, error) {
 	return p, nil
 }
 
-// Default returns the storm of docs/explanation/storm.md.
+// somaxconn is the accept queue of a server per thousand clients: net.core.somaxconn since Linux 5.4.
+const somaxconn = 4096
+
+// Default returns the storm of docs/explanation/storm.md, but with the accept queue of a usual server.
 func Default() Wish {
 	c := sim.Default()
 	return Wish{
@@ -168,10 +172,11 @@ func (w *Wish) Runs() ([]Run, error) {
 // config returns the storm without a way.
 func (w *Wish) config() sim.Config {
 	c := sim.Default()
-	c.Seed, c.Length = w.Seed, w.Length
+	c.Seed, c.Length, c.Server.AcceptQueue = w.Seed, w.Length, somaxconn
 	c.Scale(w.Clients)
 	c.Clients.Every, c.Clients.Patience, c.Server.Base = w.Every, w.Patience, w.Base
 	c.Server.Free, c.Slots = cmp.Or(w.Free, c.Server.Free), cmp.Or(w.Free, c.Slots)
+	c.Server.AcceptQueue = cmp.Or(w.AcceptQueue, c.Server.AcceptQueue)
 	c.Proxies = cmp.Or(w.Proxies, c.Proxies)
 	c.SlotTimeout = c.SlotFor + w.Base
 	kind := map[string]sim.FaultKind{"stop": sim.Stop, "kill": sim.Kill, "503": sim.Reject, "slow": sim.Slower}
@@ -294,6 +299,7 @@ func (w *Wish) validate() error {
 	need(w.Clients >= 1 && w.Clients <= maxClients, "--clients: expected 1 to %d", maxClients)
 	need(w.Proxies >= 0 && w.Proxies <= w.Clients, "--proxies: expected 1 to as many as clients")
 	need(w.Free >= 0, "--free: expected a number above 0")
+	need(w.AcceptQueue >= 0, "--accept-queue: expected a number above 0")
 	for _, d := range []struct {
 		name  string
 		value time.Duration
