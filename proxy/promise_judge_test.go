@@ -36,9 +36,12 @@ func (w *promiseWorld) breaks(q *promiseRequest, format string, a ...any) {
 	w.broken = append(w.broken, fmt.Sprintf("request %d %s of %d bytes: ", q.id, q.method, q.body)+fmt.Sprintf(format, a...)+fmt.Sprintf("; it ended as %+v, arrived as %v", q.ended, q.arrivals))
 }
 
-// freeRepeats is how many of a request's retries may have been free: those after an
-// idle close.
-func freeRepeats(e *Ended) (n int) {
+// freeRepeats is how many of a request's retries were free: those after an idle close, and
+// those after failures that were seen while the upstream was known to be down.
+func freeRepeats(e *Ended) int { return max(e.Attempts-1, 0) - e.Retries }
+
+// idleCloses is how many of them may have been after an idle close.
+func idleCloses(e *Ended) (n int) {
 	for _, s := range e.Steps[:max(len(e.Steps)-1, 0)] {
 		if s.Cause == policy.CauseIdleClose {
 			n++
@@ -57,6 +60,9 @@ func (w *promiseWorld) judgeRequest(q *promiseRequest) {
 	}
 	if retries := max(e.Attempts-1, 0) - freeRepeats(e); retries > w.route.Policy.MaxRetries {
 		w.breaks(q, "%d retries, allowed are %d", retries, w.route.Policy.MaxRetries)
+	}
+	if free := freeRepeats(e); free > idleCloses(e) && w.route.Breaker != BreakerQueue {
+		w.breaks(q, "%d free retries without a breaker", free)
 	}
 	if len(q.arrivals) > e.Attempts {
 		w.breaks(q, "reached the upstream %d times with %d attempts", len(q.arrivals), e.Attempts)

@@ -38,6 +38,17 @@ type proxy struct {
 	timerAt time.Duration // when the timer is set; Forever: it is not set
 	turn    uint32
 	index   int32
+	picked  int32 // by Pick
+	fits    func(breaker.Request) bool
+	newest  func(int32) bool // whether a client's request fits, made once
+}
+
+// Pick implements breaker.Line.
+func (x *proxy) Pick(fits func(breaker.Request) bool) (breaker.Request, bool) {
+	x.fits = fits
+	c, ok := x.queue.NewestThat(x.newest)
+	x.picked = c
+	return breaker.Request{Key: 1}, ok
 }
 
 func newProxies(w *world) *proxies {
@@ -52,6 +63,8 @@ func newProxies(w *world) *proxies {
 			timerAt: backoff.Forever,
 			index:   int32(i),
 		}
+		x := &p.each[i]
+		x.newest = func(int32) bool { return x.fits(breaker.Request{Key: 1}) }
 	}
 	return p
 }
@@ -114,11 +127,11 @@ func (p *proxies) enqueue(c int32, x *proxy, v breaker.Verdict) {
 // dequeue admits requests from the queue while there are permits.
 func (p *proxies) dequeue(x *proxy) {
 	for x.queue.Len() > 0 {
-		permit, v, _ := x.guard.Next(p.now, breaker.Request{Key: 1})
+		permit, v := x.guard.Next(p.now, x)
 		if v > breaker.VerdictProbe {
 			break
 		}
-		c, _ := x.queue.Newest()
+		c := x.picked
 		t := &p.attempts[c]
 		p.act(c)
 		t.permit = permit
@@ -293,16 +306,31 @@ func (p *proxies) on(e event) {
 	}
 	switch e.kind {
 	case waitEnds:
-		x := p.of(e.who)
-		x.queue.Remove(p.attempts[e.who].ticket)
-		x.guard.CancelWait(p.now, breaker.Request{Key: 1})
-		p.clientGets(e.who, 503)
-		p.arm(x)
+		p.waitEnded(e.who)
 	case retryDue:
 		p.enter(e.who)
 	case attemptEnds:
 		p.attemptTimedOut(e.who)
 	}
+}
+
+// waitEnded sends a request whose time in the queue is over if the server is only silent, and
+// rejects it otherwise.
+func (p *proxies) waitEnded(c int32) {
+	x, t := p.of(c), &p.attempts[c]
+	x.queue.Remove(t.ticket)
+	x.guard.CancelWait(p.now, breaker.Request{Key: 1})
+	permit, ok := breaker.Permit{}, false
+	if t.atBreaker {
+		permit, ok = x.guard.TakeInSilence(p.now, breaker.Request{Key: 1})
+	}
+	if ok {
+		t.permit = permit
+		p.attempt(c)
+	} else {
+		p.clientGets(c, 503)
+	}
+	p.arm(x)
 }
 
 // attemptTimedOut retries if the policy allows it, and otherwise keeps waiting.

@@ -91,7 +91,7 @@ func TestRecoveryDoesNotWaitAsLongAsOneResponseTakes(t *testing.T) {
 			d.advance(time.Millisecond)
 		}
 		d.handleSignal(d.g.Accepted(d.now))
-		d.advance(5 * blindGrowthInterval) // 1 doubles five times
+		d.advance(5 * blindEvery) // 1 doubles five times
 		if len(d.out) != 20 {
 			t.Errorf("%s: %d of 20 sent, %d wait", name, len(d.out), d.line)
 		}
@@ -151,7 +151,7 @@ func TestAProbeThatFindsNoWordIsNotTheOnlyOne(t *testing.T) {
 	if len(d.dial) != 1 {
 		t.Fatal("no probe is due")
 	}
-	d.advance(connectFirst)
+	d.advance(rhythms[OpenedByDial].hang)
 	if len(d.dial) < 2 {
 		t.Fatal("no other probe beside the one that hangs")
 	}
@@ -169,7 +169,7 @@ func TestSeveralProbesWhereAResponseTakesLong(t *testing.T) {
 		d.acquire()
 	}
 	d.advance(5 * time.Second)
-	if n := len(d.out); n < 8 || n > 20 {
+	if n := len(d.out); n < 4 || n > 8 {
 		t.Errorf("%d probes in five seconds without a word", n)
 	}
 	d.end(3, AttemptEnd{Status: 200})
@@ -202,11 +202,11 @@ func TestASlowDialBesideConnectionsThatWorkOpensNothing(t *testing.T) {
 func TestTheLastEvidenceIsWhatClosesTheBreaker(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.fail()
-	d.advance(failedFirst)
+	d.advance(rhythms[OpenedByFailing].fail)
 	d.acquire()
 	d.end(0, AttemptEnd{Kind: Refused})
 	d.want(Open, OpenedByRefused)
-	d.advance(failedMax)
+	d.advance(rhythms[OpenedByFailing].failMax)
 	d.endDial(Connected)
 	d.want(SlowStart, OpenedByRefused)
 }

@@ -6,220 +6,305 @@ import (
 	"github.com/retryproxy/retryproxy/policy/latency"
 )
 
-// core holds the rules of a Guard: what it knows of the upstream, and what it decides. All
-// its methods require Guard.mu. Each part owns its state: failures are in evidence,
-// lossBurst and connections, missing responses in silence, latencies in learner, recovery
-// and baseline.
+// core holds the rules of a Guard: what moves the window. All its methods require Guard.mu.
+//
+//	open --silence--> doubt --confirmed--> shut --proof--> start --latency--> seek --nobody waits--> open
+//	 |                  |                   ^                |                 |
+//	 |<----response-----+                   |                |                 |
+//	 +------------------- failures ---------+<---------------+-----------------+
+//	 +-- more comes than is answered, slowly --------------------------------->seek
+//
+// What the metrics call the state of the breaker is read off it: closed (open, doubt and seek),
+// open or half open (shut), slow start (start, and seek for a while after it).
 type core struct {
 	counters *counters // of the Guard
 	options  *Options
 
-	breaker     breaker
-	limiter     limits
+	window      window
+	pace        pace
 	evidence    evidence
 	connections connections
-	lossBurst   lossBurst
 	silence     silence
-	recovery    recoveryLatencies
+	urls        urls
 	baseline    latency.Baseline
 	learner     learner
 	waiting     waiting
-	eventAt     time.Duration // see Guard.NextEvent
+	choice      choice
+	fits        func(Request) bool // choose, made once
+	eventAt     time.Duration      // see Guard.NextEvent
 }
 
-// verdictHead returns the verdict for the first request in the queue. While the breaker is
-// not closed, that is the first complete request, if there is one.
-func (g *core) verdictHead(now time.Duration) Verdict {
-	return g.verdict(now, true, g.waiting.anyWhole())
-}
-
-// verdict returns the verdict for an attempt now. The first request in the queue takes
-// precedence over new ones.
-func (g *core) verdict(now time.Duration, head, whole bool) Verdict {
-	first := head || !g.waiting.any()
-	if !g.breaker.allowsRequests() {
-		if !first {
-			return VerdictBreakerOpen
-		}
-		v := g.breaker.verdict(now, whole)
-		if v == VerdictGo && g.limiter.atFixed(g.counters, whole) {
-			return VerdictBreakerOpen
-		}
-		return v
-	}
-	if g.silence.suspect.on {
-		if first && g.silence.suspect.mayAdmit(now) && !g.limiter.atFixed(g.counters, whole) {
-			return VerdictGo
-		}
-		if g.options.NoBreaker {
-			return VerdictAtLimit
-		}
-		return VerdictSuspect
-	}
-	first = first || whole && !g.waiting.anyWhole() // incomplete ones may wait for what it does not need
-	if first && g.limiter.allows(g.counters, whole) || !g.limiter.limited() {
-		return VerdictGo
-	}
-	if g.breaker.state == SlowStart {
-		return VerdictBreakerOpen
-	}
-	return VerdictAtLimit
-}
-
-// issuePermit takes a permit for a request, complete or not, after VerdictGo or
-// VerdictProbe.
-func (g *core) issuePermit(now time.Duration, v Verdict, whole bool) Permit {
-	g.counters.acquired.Add(1)
-	p := Permit{at: now, kind: permitTaken}
-	if !whole {
-		p = g.counters.addSending(p)
-	}
+// state returns the state of the breaker.
+func (g *core) state() State {
 	switch {
-	case v == VerdictProbe:
-		p.probe = g.breaker.beginProbe(now, g.options.Rand)
-	case !g.breaker.allowsRequests():
-		g.breaker.unfinishedAt = now + g.breaker.probeTimeout(g.options.Rand)
+	case g.window.phase == shut && (g.pace.due || g.pace.probe != 0):
+		return HalfOpen
+	case g.window.phase == shut:
+		return Open
+	case g.window.recovering:
+		return SlowStart
 	}
-	g.silence.suspect.admitted(now)
-	g.publish(now)
-	return p
+	return Closed
 }
 
-// recordEnd records the end of an attempt.
-func (g *core) recordEnd(p Permit, now time.Duration, e AttemptEnd) {
-	g.silence.responseSeen(e)
-	if !g.breaker.allowsRequests() {
-		g.recordEndNotClosed(p, now, e)
-		return
+// end records the end of an attempt. It returns SignalDown if it failed while the upstream is
+// known to be down.
+func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
+	if e.CutShort && !g.cutShort(p.at, now) {
+		e.Kind = Unsent
 	}
+	g.counters.release(p, e.Kind)
+	if p.kind != permitAbandoned && p.kind != permitSending {
+		g.window.leave(p.at)
+	}
+	if e.Kind == Responded {
+		g.answered(p.at, now)
+	}
+	if p.kind == permitSending {
+		return 0
+	}
+	fails := g.options.On.Has(e) || g.pace.strict && e.Kind == Responded && e.Status == 500
 	switch {
 	case e.Kind == Unsent || e.Kind == Connected:
-	case e.isSuccess():
-		g.recordSuccess(p, now, e)
-	case p.kind == permitAbandoned: // it was counted as a failure when it was abandoned
-	case (e.Kind == Refused || e.Kind == DialFailed) && !g.accepts(p, now, e):
-		g.tripBreaker(now, g.breaker.reason(e, g.evidence.mostlyUnanswered()))
-	default:
-		g.recordFailure(p, now, e)
+		g.silence.unsent(p.at)
+		g.urls.forgetPending(e.Key)
+	case fails:
+		g.urls.failed(e.Key)
+	case e.Kind == Responded && e.Status != 500:
+		g.urls.responded(now, e.Key)
 	}
+	switch {
+	case g.window.phase == shut:
+		g.endShut(p, now, e, fails)
+	case fails:
+		g.failed(p, now, e)
+	case e.Kind == Responded:
+		g.succeeded(p, now, e)
+	}
+	if fails && g.window.phase == shut {
+		return SignalDown
+	}
+	return 0
 }
 
-// recordSuccess counts a good response while the breaker is closed or in slow start.
-func (g *core) recordSuccess(p Permit, now time.Duration, e AttemptEnd) {
+// answered records a response, good or not: the upstream is not silent.
+func (g *core) answered(sent, now time.Duration) {
+	if g.window.phase == doubt {
+		g.window.enter(open, now, g.counters)
+	}
+	g.window.extraAt = now + overdue(&g.baseline)
+	g.window.pass(sent, now, overdue(&g.baseline), g.counters)
+}
+
+// succeeded counts a good response while the breaker is closed or in slow start.
+func (g *core) succeeded(p Permit, now time.Duration, e AttemptEnd) {
+	if e.Status == 500 && !g.options.On.given {
+		g.soft(p, now, e)
+		return
+	}
 	g.connections.servedAt = max(g.connections.servedAt, p.at)
 	g.evidence.good(now, 1)
-	g.lossBurst.recordResponse(p.at)
-	g.silence.urls.recordResponse(now, e.Key)
-	if g.limiter.bound {
-		g.limiter.recordEnd(now, p.at, true, &g.baseline)
-	}
+	g.evidence.goodSent(p.at)
 	g.counters.fresh.Add(now - p.at)
-	if g.breaker.state == SlowStart && g.recovery.recordResponse(p.at, now, &g.baseline) {
-		g.becameSlower(&g.recovery.seen, now)
+	if p.kind == permitAbandoned {
+		return
+	}
+	if g.window.unproven && p.at >= g.window.began {
+		g.pace.proved()
+		g.window.prove(now, &g.baseline)
+	}
+	if g.window.phase == start || g.window.phase == seek {
+		g.window.ended(p.at, now, true, &g.baseline)
+	}
+	if g.window.recovering && g.learner.recovered(p.at, now, &g.baseline) {
+		g.becameSlower(&g.learner.recovery, now)
 	}
 }
 
-// recordFailure counts a failure while the breaker is closed or in slow start.
-func (g *core) recordFailure(p Permit, now time.Duration, e AttemptEnd) {
-	g.evidence.bad(now, e)
-	g.silence.urls.recordFailure(e.Key)
-	if g.limiter.bound {
-		g.limiter.recordEnd(now, p.at, false, &g.baseline)
-	}
-	switch {
-	case e.Kind == Reset && g.lossBurst.recordLoss(p.at, now, g.counters.inFlight()):
-		g.tripBreaker(now, OpenedByLost)
-	case (g.evidence.oneKey() || g.breaker.state == Closed && g.evidence.rarelyGood()) && g.silence.urls.anotherResponds(now, func(key uint32) bool { return key == g.evidence.topKey }):
-	case g.evidence.upstreamFails():
-		g.tripBreaker(now, g.breaker.reason(e, g.evidence.mostlyUnanswered()))
+// soft counts a 500. It is a good response unless nothing else comes.
+func (g *core) soft(p Permit, now time.Duration, e AttemptEnd) {
+	g.evidence.bad(p.at, now, e, true)
+	g.urls.failed(e.Key)
+	g.counters.fresh.Add(now - p.at)
+	if g.options.After == 0 && g.evidence.only500(now) {
+		g.shut(now, OpenedByFailing)
+		g.pace.strict = true
 	}
 }
 
-// recordAbandoned records an attempt that no client waits for. A client that leaves early
-// is no evidence.
-func (g *core) recordAbandoned(p Permit, now time.Duration, e AttemptEnd) {
-	age := now - p.at
-	late := e.Kind == TimedOut || age >= overdue(&g.baseline)
-	if late && p.at >= g.silence.stall.since() {
-		g.silence.stall.leftLate++
+// failed counts a failure while the breaker is closed or in slow start.
+func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
+	if p.kind == permitAbandoned { // it was counted as a failure when it was abandoned
+		return
 	}
-	if e.Closed {
-		g.counters.neverAnswered() // its response cannot be received, so it does not count as missing
-		g.silence.stall.unsent(p.at)
-		g.silence.stall.closed(p.at, age, &g.baseline)
+	dial := e.Kind == Refused || e.Kind == DialFailed
+	if !dial || g.contradicted(p.at, now, e) {
+		g.evidence.bad(p.at, now, e, false)
 	}
-	switch {
-	case late && g.breaker.allowsRequests():
-		g.recordFailure(p, now, e)
-	case late:
-		g.breaker.clientLeftLate(g.options.Rand)
+	if g.window.phase == start || g.window.phase == seek {
+		g.window.ended(p.at, now, false, &g.baseline)
 	}
-	if !g.breaker.allowsRequests() && e.Closed && p.probe != 0 && p.probe == g.breaker.probe {
-		g.breaker.probeClosed(now, g.options.Rand)
+	switch hash, one := g.evidence.oneURL(); {
+	case dial && !g.contradicted(p.at, now, e), g.unproven(p, e):
+	case g.evidence.lostAll(g.counters.inFlight()):
+		g.shut(now, OpenedByLost)
+		return
+	case g.options.After == 0 && (one || g.window.phase == open && g.evidence.rarelyGood()) && g.urls.otherAnswers(now, hash):
+		return
+	case !g.evidence.shows(now, g.options.After):
+		return
 	}
+	g.shut(now, g.reason(e))
 }
 
-// recordEndNotClosed records the end of an attempt while the breaker is not closed.
-func (g *core) recordEndNotClosed(p Permit, now time.Duration, e AttemptEnd) {
-	probe := p.probe != 0 && p.probe == g.breaker.probe
+// unproven reports whether a failure ends the trickle after an accepted connection. A timeout
+// does not: the response may take long.
+func (g *core) unproven(p Permit, e AttemptEnd) bool {
+	return g.window.unproven && p.at >= g.window.began && e.Kind != TimedOut && e.Kind != Abandoned
+}
+
+// reason returns the evidence for a failure. It determines what proves that the upstream works
+// again.
+func (g *core) reason(e AttemptEnd) OpenedBy {
 	switch {
-	case e.Kind == Connected && (g.breaker.why.connecting() || g.options.ActiveProbe && probe):
-		g.beginSlowStart(now)
-		g.limiter.noResponseYet = true
-	case e.isSuccess():
-		// If the upstream refuses connections or fails, a response to an earlier request
-		// shows nothing, since it may be the last good one. If it is silent, any response
-		// counts.
-		if probe || p.at > g.breaker.openedAt || g.breaker.why == OpenedByStall {
-			g.beginSlowStart(now)
+	case e.Kind == Refused:
+		return OpenedByRefused
+	case e.Kind == DialFailed:
+		return OpenedByDial
+	case g.window.unproven && e.Kind == Reset:
+		return g.pace.why
+	case g.window.phase == shut && e.Kind != Responded && g.pace.why == OpenedByStall,
+		g.window.phase != shut && g.evidence.mostlyUnanswered():
+		return OpenedByStall
+	}
+	return OpenedByFailing
+}
+
+// shut sets the window to 0 and lets probes pass. With NoBreaker it can only bind.
+func (g *core) shut(now time.Duration, why OpenedBy) {
+	if g.options.NoBreaker {
+		if g.mayBind() && (why == OpenedByFailing || why == OpenedByStall) {
+			g.bind(now, g.counters.awaiting())
+		}
+		return
+	}
+	if g.window.unproven { // it never came back
+		g.pace.failed++
+	} else {
+		g.pace.opened[why]++
+	}
+	if !g.window.recovering {
+		g.learner.recovery = latency.Sums{}
+		g.learner.recovering = false
+	}
+	g.pace.shut(now, why, g.options)
+	g.window.enter(shut, now, g.counters)
+	g.evidence.burst, g.evidence.row, g.evidence.row500 = burst{}, 0, 0
+}
+
+// bind makes the window bind at a size.
+func (g *core) bind(now time.Duration, size int64) {
+	g.window.bind(now, size, g.counters, &g.baseline)
+	g.urls.begin()
+}
+
+// mayBind reports whether evidence of overload can make the window bind.
+func (g *core) mayBind() bool {
+	return g.options.ConcurrencyLimit == ConcurrencyLimitAdaptive && (g.window.phase == open || g.window.phase == doubt)
+}
+
+// start begins the growth of the window.
+func (g *core) start(now time.Duration, proven bool) {
+	g.pace.probe, g.pace.due = 0, false
+	if proven {
+		g.pace.proved()
+	}
+	g.pace.slowStarts++
+	g.evidence = evidence{slot: g.evidence.slot}
+	g.counters.free(g.counters.abandoned.count())
+	g.counters.abandoned = abandoned{}
+	g.window.begin(now, g.counters, &g.baseline, proven)
+	g.learner.begin(now)
+	g.urls.begin()
+	g.silence.reset(now, g.counters.sent(), g.counters.responses())
+}
+
+// endShut records the end of an attempt while the window is shut. What shut it is what opens
+// it again: after failed connections an accepted one, after silence any response, and after
+// failures a good response to a request sent since.
+func (g *core) endShut(p Permit, now time.Duration, e AttemptEnd, fails bool) {
+	probe := g.isProbe(p)
+	switch {
+	case e.Kind == Connected && (g.pace.why.connecting() || g.options.ActiveProbe && probe):
+		g.start(now, false)
+	case e.Kind == Responded && !fails:
+		if probe || p.at > g.window.began || g.pace.why == OpenedByStall {
+			g.start(now, true)
 		}
 	case !probe:
 	case e.Kind == Connected, e.Kind == Unsent:
-		g.breaker.discardProbe()
+		g.pace.discard()
 	default:
-		g.breaker.probeFailed(now, g.breaker.reason(e, g.evidence.mostlyUnanswered()), g.options.Rand)
+		g.pace.fail(now, g.reason(e), g.options)
 	}
 }
 
-// tripBreaker opens the breaker. With NoBreaker it can only bind the limit.
-func (g *core) tripBreaker(now time.Duration, why OpenedBy) {
-	if g.options.NoBreaker {
-		if g.limiter.mayBind() && (why == OpenedByFailing || why == OpenedByStall) {
-			g.bindLimit(now, g.counters.awaitingResponse())
+// isProbe reports whether p is the permit of the probe in flight.
+func (g *core) isProbe(p Permit) bool { return p.probe != 0 && p.probe == g.pace.probe }
+
+// abandon records that no client waits for an attempt. A client that leaves early is no
+// evidence.
+func (g *core) abandon(p Permit, now time.Duration, e AttemptEnd) (down Signal) {
+	due := overdue(&g.baseline)
+	late := e.Kind == TimedOut || now-p.at >= due
+	if late && p.at >= g.silence.since() {
+		g.silence.leftLate++
+	}
+	if e.Kind != TimedOut && now-p.at < due/2 {
+		g.counters.unsent++
+		g.silence.unsent(p.at)
+		g.urls.forgetPending(e.Key)
+	}
+	if late && g.window.phase != shut {
+		g.failed(p, now, e)
+	}
+	if g.window.phase == shut {
+		if e.Closed && g.isProbe(p) {
+			g.pace.fail(now, g.pace.why, g.options)
 		}
-		return
+		if late {
+			down = SignalDown
+		}
 	}
-	if g.breaker.state == Closed {
-		g.recovery = recoveryLatencies{}
+	g.counters.abandoned.add(now)
+	return down
+}
+
+// contradicted reports whether the upstream accepts connections although the attempt's
+// connection failed.
+func (g *core) contradicted(sent, now time.Duration, e AttemptEnd) bool {
+	if g.connections.contradicted(sent) {
+		return true
 	}
-	g.breaker.trip(now, why, g.options.Rand)
-	g.lossBurst = lossBurst{}
-	g.limiter.release()
+	if e.Kind != DialFailed {
+		return false
+	}
+	g.refresh(now) // the dial failed slowly while existing connections work
+	return g.silence.lastAt > sent
 }
 
-// bindLimit makes the limit bind at atOnce requests in flight.
-func (g *core) bindLimit(now time.Duration, atOnce int64) {
-	g.limiter.bind(now, atOnce)
-	g.limiter.unfinished = g.counters.sending.Load()
+// cutShort reports whether a dial that its client's deadline cut short is evidence.
+func (g *core) cutShort(sent, now time.Duration) bool {
+	if g.window.phase == shut {
+		return false
+	}
+	g.refresh(now)
+	return g.connections.cutShort(sent, now, g.silence.lastAt) && g.window.phase != shut
 }
 
-// beginSlowStart starts the slow start.
-func (g *core) beginSlowStart(now time.Duration) {
-	noResponseYet := g.breaker.why != OpenedByStall
-	g.breaker.beginSlowStart(now)
-	g.recovery.begin(now)
-	g.counters.freeAbandoned()
-	g.evidence = evidence{}
-	g.limiter.start(now, &g.baseline)
-	g.limiter.noResponseYet = noResponseYet
-	g.limiter.unfinished = g.counters.sending.Load()
-	g.silence.stall.reset(now, g.counters.sent(), g.counters.responses())
-}
+// The fast paths only count. Every refreshInterval (about 40 ms if responses take 100 ms) one
+// of them reads the counters.
 
-// The fast paths only count. Every refreshInterval (about 40 ms if responses take 100 ms)
-// one of them reads the counters.
-
-// refreshIfDue requires g.mu, like all functions below.
 func (g *core) refreshIfDue(now time.Duration) bool {
 	if int64(now) < g.counters.tickAt.Load() {
 		return false
@@ -237,44 +322,98 @@ func (g *core) refresh(now time.Duration) {
 	if dt := now - g.baseline.FoldedAt; dt >= latency.FoldEvery {
 		g.learn(now, dt)
 	}
-	g.counters.expireAbandoned(now, g.abandonedPeriod())
-	if g.silence.stall.update(now, g.counters.sent(), g.counters.responses()) {
-		g.learner.pending(now, g.counters, &g.baseline, g.breaker.state == Closed)
+	if n := g.counters.abandoned.expire(now, g.abandonedPeriod()); n > 0 {
+		g.counters.free(n)
+		g.window.expire(n)
 	}
-	g.checkStall(now)
+	g.silence.update(now, g.counters.sent(), g.counters.responses())
+	g.judgeSilence(now)
 }
 
-// abandonedPeriod returns the period of abandonedPermits. If nothing is heard of an
-// abandoned attempt, it counts as in flight for five to ten times the usual 90th
-// percentile. While the breaker is not closed, the upstream may make no progress at all. Then
-// only slow start or a minute frees it.
-func (g *core) abandonedPeriod() time.Duration {
-	const least, most, openBound = time.Second, 15 * time.Second, 30 * time.Second
-	if !g.breaker.allowsRequests() {
-		return openBound
+// judgeSilence moves the window by a silence.
+func (g *core) judgeSilence(now time.Duration) {
+	w := &g.window
+	if w.phase == shut || g.options.NoBreaker && !g.mayBind() {
+		return
 	}
-	if !g.baseline.Known() {
+	if g.silence.suspicion(now, &g.baseline, g.counters.awaiting()+int64(g.silence.leftLate)) < suspicionThreshold {
+		if w.phase == doubt {
+			w.enter(open, now, g.counters)
+		}
+		return
+	}
+	long := now-g.silence.since() >= downAfter(&g.baseline) || g.silence.leftLate >= manyLeftLate
+	if long && g.confirmed(now) {
+		g.shut(now, OpenedByStall)
+	} else if w.phase == open {
+		w.enter(doubt, now, g.counters)
+		w.extraAt = now + g.doubtInterval()
+		g.pace.probe = 0
+		g.urls.begin()
+	}
+}
+
+// confirmed reports whether a silence judges the upstream, and not one URL: two URLs are
+// silent, clients of two left late, or no other one was answered lately.
+func (g *core) confirmed(now time.Duration) bool {
+	silents, knowns := g.urls.count(now, overdue(&g.baseline))
+	return silents >= 2 || knowns == 0 || g.evidence.mostlyUnanswered() && g.evidence.urls() >= 2
+}
+
+// doubtInterval returns the time between two requests that pass in doubt: four usual gaps, so
+// that fifty proxies with little traffic let as few pass as one with much. A stopped upstream
+// has them to work off later, and a slow one keeps responding to them.
+func (g *core) doubtInterval() time.Duration {
+	const least, most, gaps = 100 * time.Millisecond, time.Second, 4
+	if g.baseline.Rate <= 0 {
+		return least
+	}
+	return max(least, min(time.Duration(gaps/g.baseline.Rate*float64(time.Second)), most))
+}
+
+// abandonedPeriod returns the period of abandoned permits. If nothing is heard of an
+// abandoned attempt, it counts as in flight for five to ten times the usual 90th percentile.
+// While the window is shut, the upstream may make no progress at all.
+func (g *core) abandonedPeriod() time.Duration {
+	const least, most, whileShut = time.Second, 15 * time.Second, 30 * time.Second
+	switch {
+	case g.window.phase == shut:
+		return whileShut
+	case !g.baseline.Known():
 		return most
 	}
 	return max(least, min(5*g.baseline.P90, most))
 }
 
+// expire applies what is due by time alone, and forgets uploads that ended.
+func (g *core) expire(now time.Duration) {
+	w := &g.window
+	w.uploads = min(w.uploads, g.counters.sending.Load())
+	if w.phase == shut {
+		g.pace.expire(now)
+	}
+	w.growBlindly(now, &g.baseline)
+	if w.phase == start || w.phase == seek {
+		if g.waiting.any() || w.full(g.counters) {
+			w.reachedAt = now
+		} else if now >= w.reachedAt+unreachedTime {
+			w.enter(open, now, g.counters)
+		}
+	}
+	if w.phase == seek && now >= w.began+recoveringTime {
+		w.recovering = false
+	}
+	g.waiting.noneFits = g.waiting.noneFits && now < g.eventAt
+}
+
 // finish ends every call that may have changed something. It applies what is due, publishes
 // the state to the fast paths, and returns what the caller has to do.
 func (g *core) finish(now, eventBefore time.Duration) Signal {
+	g.waiting.noneFits = false
 	g.expire(now)
-	if g.limiter.bound && g.limiter.mayEnd(now, g.waiting.any() || !g.limiter.allows(g.counters, true)) {
-		g.limiter.release()
-	}
-	if g.breaker.state == SlowStart && (!g.limiter.bound || !g.limiter.starting && now >= g.breaker.slowStartAt+slowStartMax) {
-		g.breaker.close()
-	}
-	if g.limiter.bound && g.waiting.any() && g.breaker.allowsRequests() && !g.silence.suspect.on && g.verdictHead(now) > VerdictProbe {
-		g.limiter.trickle(now, g.silence.stall.lastResponseAt, overdue(&g.baseline), g.counters.awaitingResponse(), g.counters.sending.Load())
-	}
 	g.publish(now)
 	var s Signal
-	if g.waiting.any() && g.verdictHead(now) <= VerdictProbe {
+	if g.waiting.any() && g.admitsAt(now) <= now {
 		s |= SignalWake
 	}
 	if g.eventAt != eventBefore {
@@ -283,45 +422,17 @@ func (g *core) finish(now, eventBefore time.Duration) Signal {
 	return s
 }
 
-// slowStartMax is when a slow start ends, unless the limiter's slow start still runs. After
-// it, requests wait for an upstream that is up and busy.
-const slowStartMax = 5 * time.Second
-
-// expire applies what is due by time alone, and forgets uploads that ended.
-func (g *core) expire(now time.Duration) {
-	g.limiter.unfinished = min(g.limiter.unfinished, g.counters.sending.Load())
-	g.breaker.expire(now)
-	g.limiter.growBlindly(now, &g.baseline)
-}
-
 // publish makes the state visible to the fast paths and computes the next event.
 func (g *core) publish(now time.Duration) {
 	mode := uint32(0)
-	if g.limiter.limited() || !g.breaker.allowsRequests() || g.silence.suspect.on || g.waiting.any() {
+	if g.window.binds() || g.options.ConcurrencyLimit == ConcurrencyLimitFixed || g.waiting.any() {
 		mode |= modeSlow
 	}
-	if g.evidence.recentFailures() {
+	if g.evidence.any {
 		mode |= modeRecentFailures
 	}
 	if g.counters.mode.Load() != mode {
 		g.counters.mode.Store(mode)
 	}
-	g.eventAt = min(g.breaker.nextEvent(), g.limiter.nextEvent())
-	if mode&modeSlow != 0 {
-		g.eventAt = min(g.eventAt, g.counters.abandoned.nextEvent(g.abandonedPeriod()))
-	}
-	switch {
-	case g.breaker.probesSeparately() && g.breaker.due():
-		g.eventAt = 0
-	case !g.waiting.any():
-	case g.verdictHead(now) <= VerdictProbe:
-		g.eventAt = 0 // a queued request should be admitted now
-	case g.breaker.due() && !g.waiting.anyWhole() && g.limiter.atFixed(g.counters, false): // a release wakes it
-	case g.breaker.due() && !g.waiting.anyWhole():
-		g.eventAt = min(g.eventAt, g.breaker.unfinishedAt)
-	case g.silence.suspect.on:
-		g.eventAt = min(g.eventAt, g.silence.suspect.nextEvent(now), max(g.silence.stall.first()+downAfter(&g.baseline), now+refreshInterval(&g.baseline)))
-	case g.limiter.bound && g.breaker.allowsRequests():
-		g.eventAt = min(g.eventAt, g.limiter.trickleAt(g.silence.stall.lastResponseAt, overdue(&g.baseline)), g.limiter.blindGrowthAt(&g.baseline))
-	}
+	g.eventAt = g.nextEvent(now)
 }

@@ -1,54 +1,69 @@
 package breaker
 
 import (
+	"math/bits"
 	"sync/atomic"
 	"time"
 )
 
 // evidence counts how attempts ended over the last seconds and decides when the upstream as
-// a whole fails.
+// a whole fails. It has four rules:
 //
-// It fails if within the last second, or the last five, at least 20 attempts ended and 90 %
-// of them failed. The short window detects an outage within about a second whatever
-// preceded it. The long one is for services with few requests. One failing URL among
-// healthy ones is not enough, however often clients request it. If four of five failures
-// have the same key, a good response with another key keeps the breaker closed (see urls).
+//   - Share: within the last five seconds at least 20 attempts ended, 90 % of them failed,
+//     and good responses came at less than half of their usual rate.
+//   - Row: at least ten attempts failed without a good response between them, for as long as
+//     twenty good ones usually take to come. This detects an outage under load in a moment.
+//   - Loss: the connections of nearly all attempts in flight ended at once, as when a process
+//     is killed. Successes before that say nothing, so the other rules would be late.
+//   - Nothing but 500: for a second, of at least five URLs and three clients. A 500 by itself
+//     concerns one request.
 //
-// Failures on top of the usual traffic are not enough either. While good responses arrive
-// at half of their usual rate or more, the upstream is up. So a client that sends nothing
-// but failing requests does not affect others. If good responses are rare, their number
-// says little. Then one to a URL that does not fail keeps the breaker closed, for
-// responseValidFor.
+// None of them applies if nearly all failures have one URL and another one was answered
+// lately; see oneURL. So a client that sends nothing but failing requests stops nobody else.
 type evidence struct {
 	slots    [evidenceSlots]evidenceSlot
 	slot     int64   // number of the current slot
-	meanGood float64 // good responses per slot, a mean that decays over longWindow
+	meanGood float64 // good responses per slot, a mean that decays over evidenceWindow
 
-	// Since the first failure after a pause of longWindow:
-	failures       int64         // failures of all keys
-	unanswered     int64         // those without a response in time
-	topKey         uint32        // the key that most failures have, if there is one (Boyer-Moore majority vote)
-	votes          int64         // the counter of that vote
-	topKeyFailures int64         // failures with topKey, since it is topKey
-	lastBad        time.Duration // the latest failure
-	any            bool          // lastBad is set
+	// Since the first failure after a pause of evidenceWindow:
+	byURL      [64]uint16 // failures by hash of the URL
+	clients    uint64     // hashes of the clients that saw them, as bits
+	failures   int64
+	unanswered int64         // those without a response in time
+	lastBad    time.Duration // the latest failure
+	any        bool          // lastBad is set
+
+	row      int           // failures since the last good response, without 500
+	row500   int           // failures with status 500 since then
+	rowBegan time.Duration // when the first of both ended
+	burst    burst
 }
 
 type evidenceSlot struct{ good, bad int64 }
 
+// burst counts attempts that were lost at once.
+type burst struct {
+	lost        int
+	first, last time.Duration
+}
+
 const (
 	evidenceSlotTime = 100 * time.Millisecond
-	evidenceSlots    = int64(longWindow / evidenceSlotTime)
-	shortWindow      = time.Second
-	longWindow       = 5 * time.Second
+	evidenceSlots    = int64(evidenceWindow / evidenceSlotTime)
+	evidenceWindow   = 5 * time.Second // as long as a service of few requests needs for evidenceVolume
 
-	evidenceVolume = 20  // the minimum number of attempts
-	evidenceShare  = 0.9 // the share of failed attempts
-	enoughGood     = 6   // the usual number of good responses in a window from which half of it is too few
-	sameKeyShare   = 0.8 // the share of failures with the same key that points to one URL
+	evidenceVolume = 20  // the minimum number of attempts of the share, and of a loss if so many are in flight
+	evidenceShare  = 0.9 // of them that failed
+	sameURLShare   = 0.8 // of the failures that points to one URL
+	rowVolume      = 10  // failures in a row; fewer in flight than the retry budget's burst retries
+	enoughGood     = 6   // usual good responses, from which half of them is too few
+	only500For     = time.Second
+	only500URLs    = 5
+	only500Clients = 3
+	burstGap       = 250 * time.Millisecond // a loss ends after this long without another one
 )
 
-// advance drops what is older than the windows.
+// advance drops what is older than the window.
 func (e *evidence) advance(now time.Duration) {
 	slot := int64(max(now, 0) / evidenceSlotTime)
 	for n := min(slot-e.slot, evidenceSlots); n > 0; n-- {
@@ -56,227 +71,174 @@ func (e *evidence) advance(now time.Duration) {
 		e.slots[(slot-n+1)%evidenceSlots] = evidenceSlot{}
 	}
 	e.slot = max(e.slot, slot)
-	if e.any && now-e.lastBad >= longWindow {
+	if e.any && now-e.lastBad >= evidenceWindow {
 		*e = evidence{slots: e.slots, slot: e.slot, meanGood: e.meanGood}
 	}
 }
 
-// recentFailures reports whether there were recent failures, so that keys and send times of
-// good responses matter.
-func (e *evidence) recentFailures() bool { return e.any }
-
-// expectFailures makes recentFailures return true for longWindow.
+// expectFailures makes URLs and send times of good responses matter for a while.
 func (e *evidence) expectFailures(now time.Duration) {
 	e.advance(now)
 	e.lastBad, e.any = max(now, e.lastBad), true
 }
 
-// good counts n good responses with unknown keys.
+// good counts n good responses.
 func (e *evidence) good(now time.Duration, n int64) {
 	e.advance(now)
 	e.slots[e.slot%evidenceSlots].good += n
+	e.row, e.row500 = 0, 0
 }
 
-// bad counts a failed attempt.
-func (e *evidence) bad(now time.Duration, end AttemptEnd) {
-	key := end.Key
+// goodSent records when the request of a good response was sent. Of a loss, those sent
+// before it are the survivors.
+func (e *evidence) goodSent(sent time.Duration) {
+	if sent < e.burst.first {
+		e.burst.lost -= int(1 / (1 - evidenceShare))
+	}
+}
+
+// bad counts a failed attempt, sent at sent. With soft it is a 500 that is a failure only if
+// nothing else comes.
+func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
 	e.expectFailures(now)
+	if e.row+e.row500 == 0 {
+		e.rowBegan = now
+	}
+	if end.Key != 0 {
+		n := &e.byURL[urlHash(end.Key)]
+		*n = min(*n, 1<<15) + 1
+	}
+	e.clients |= 1 << (end.Client % 64)
+	if soft {
+		e.row500++
+		return
+	}
+	e.row++
+	e.failures++
+	e.slots[e.slot%evidenceSlots].bad++
 	if end.Kind == TimedOut || end.Kind == Abandoned {
 		e.unanswered++
 	}
-	e.slots[e.slot%evidenceSlots].bad++
-	e.failures++
-	switch {
-	case key == e.topKey:
-		e.votes++
-	case e.votes > 0:
-		e.votes--
-	default:
-		e.topKey, e.votes, e.topKeyFailures = key, 1, 0
-	}
-	if key == e.topKey {
-		e.topKeyFailures++
+	if end.Kind == Reset {
+		e.lose(sent, now)
 	}
 }
 
-// upstreamFails reports whether the upstream as a whole fails, after bad.
-func (e *evidence) upstreamFails() bool {
+// lose counts a lost connection.
+func (e *evidence) lose(sent, now time.Duration) {
+	b := &e.burst
+	if b.lost == 0 || now-b.last > burstGap {
+		*b = burst{first: now, last: now}
+	}
+	if sent < b.first {
+		b.lost++
+		b.last = max(b.last, now)
+	}
+}
+
+// lostAll reports whether nearly all attempts in flight were lost at once; others is the
+// number of those that were not.
+func (e *evidence) lostAll(others int64) bool {
+	return e.burst.lost >= max(rowVolume, min(evidenceVolume, e.burst.lost+int(others)))
+}
+
+// losing reports whether the upstream may be losing everything in flight, which turns out
+// within burstGap.
+func (e *evidence) losing(now time.Duration) bool {
+	return e.burst.lost > 0 && now < e.burst.last+burstGap
+}
+
+// shows reports whether the upstream as a whole fails, after bad, by share or in a row.
+func (e *evidence) shows(now time.Duration, after int) bool {
+	if after > 0 {
+		return e.row >= after
+	}
 	var good, bad int64
-	for i := range evidenceSlots {
-		s := &e.slots[(e.slot-i+evidenceSlots)%evidenceSlots]
+	for _, s := range e.slots {
 		good += s.good
 		bad += s.bad
-		if i+1 == int64(shortWindow/evidenceSlotTime) && mostlyFailed(good, bad) && !e.goodAsUsual(good, i+1) {
-			return true
-		}
 	}
-	return mostlyFailed(good, bad) && !e.goodAsUsual(good, evidenceSlots)
-}
-
-// goodAsUsual reports whether there were at least two good responses within slots, and no
-// fewer than half of the usual number. If too few are usual in a short window to decide, it
-// returns true and leaves the decision to the longer window.
-func (e *evidence) goodAsUsual(good, slots int64) bool {
-	expected := e.meanGood * float64(slots)
-	if slots < evidenceSlots && expected >= 0.5 && expected < enoughGood {
+	usual := e.meanGood * float64(evidenceSlots)
+	if good+bad >= evidenceVolume && float64(bad) >= evidenceShare*float64(good+bad) && (good < 2 || 2*float64(good) < usual) {
 		return true
 	}
-	return good >= 2 && 2*float64(good) >= expected
+	missing := e.meanGood * float64(now-e.rowBegan) / float64(evidenceSlotTime)
+	return e.row >= rowVolume && missing >= evidenceVolume
 }
 
-// rarelyGood reports whether too few good responses are usual in the long window to judge by
-// their number.
+// only500 reports whether nothing but 500 came for long enough.
+func (e *evidence) only500(now time.Duration) bool {
+	return e.row500 >= rowVolume && now-e.rowBegan >= only500For && e.urls() >= only500URLs && bits.OnesCount64(e.clients) >= only500Clients
+}
+
+// urls returns the number of URLs that fail, as far as their hashes differ.
+func (e *evidence) urls() (n int) {
+	for _, failures := range e.byURL {
+		n += int(min(failures, 1))
+	}
+	return n
+}
+
+// rarelyGood reports whether too few good responses are usual to judge by their number.
 func (e *evidence) rarelyGood() bool { return e.meanGood*float64(evidenceSlots) < enoughGood }
 
 // mostlyUnanswered reports whether most failures are missing responses.
 func (e *evidence) mostlyUnanswered() bool { return 2*e.unanswered > e.failures }
 
-func mostlyFailed(good, bad int64) bool {
-	return good+bad >= evidenceVolume && float64(bad) >= evidenceShare*float64(good+bad)
-}
-
-// oneKey reports whether nearly all failures have the key topKey.
-func (e *evidence) oneKey() bool {
-	return e.topKey != 0 && float64(e.topKeyFailures) >= sameKeyShare*float64(e.failures)
-}
-
-// lossBurst detects an upstream that loses everything in flight at once, as a killed
-// process does: nearly all requests sent before the first loss are lost too.
-//
-// It is checked before the failure share of the last second or five, because earlier
-// successes still count there. A breaker that it opens makes a probe due at once. If that
-// connects, for example to a process that has already restarted, nobody has waited. The
-// lost requests are then sent again at the rate of the slow start instead of from the
-// budget.
-type lossBurst struct {
-	on        bool
-	first     time.Duration // when the first request was lost
-	last      time.Duration
-	minLost   int64 // how many must be lost
-	lost      int64 // requests sent before first that were lost
-	succeeded int64 // requests sent before first that were answered well since
-}
-
-const (
-	lossBurstGap   = 250 * time.Millisecond // the burst ends after this long without a loss
-	lossBurstMax   = 20                     // lost requests that are enough, as in evidence
-	lossBurstMin   = 10                     // minimum, if fewer were in flight: the budget's burst retries fewer
-	lossBurstShare = 0.9
-)
-
-// recordLoss counts the loss of a request sent at sent; others is the number of other
-// requests in flight. It reports whether nearly all requests in flight at the first loss
-// are lost.
-func (b *lossBurst) recordLoss(sent, now time.Duration, others int64) bool {
-	if !b.on || now-b.last > lossBurstGap {
-		*b = lossBurst{on: true, first: now, minLost: max(lossBurstMin, min(lossBurstMax, others+1))}
+// oneURL reports whether nearly all failures have the same URL, and returns its hash.
+func (e *evidence) oneURL() (hash uint32, one bool) {
+	all, most := 0, uint16(0)
+	for i, n := range e.byURL {
+		all += int(n)
+		if n > most {
+			hash, most = uint32(i), n
+		}
 	}
-	if sent >= b.first {
-		return false
+	if most == 0 || float64(most) < sameURLShare*float64(all) {
+		return noHash, false
 	}
-	b.lost++
-	b.last = max(b.last, now)
-	return b.lost >= b.minLost && float64(b.lost) >= lossBurstShare*float64(b.lost+b.succeeded)
+	return hash, true
 }
 
-// recordResponse counts a good response to a request sent at sent.
-func (b *lossBurst) recordResponse(sent time.Duration) {
-	if b.on && sent < b.first {
-		b.succeeded++
-	}
-}
+const noHash = 64 // no URL has this one
 
-// LosingInFlight reports whether the upstream may be losing all its requests in flight, so
-// that the breaker may open. That turns out within lossBurstGap.
-func (g *Guard) LosingInFlight(now time.Duration) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	b := &g.core.lossBurst
-	return b.on && now < b.last+lossBurstGap && !g.options.NoBreaker && float64(b.lost) >= lossBurstShare*float64(b.lost+b.succeeded)
-}
+// urlHash returns the hash of a URL in evidence.
+func urlHash(key uint32) uint32 { return key / 2 % 64 } // the lowest bit is always set
 
 // connections holds the evidence of failed connections. One address may stand for several
 // servers, as a Kubernetes Service does, so a refused connection is evidence about one of
 // them. It is evidence about the upstream as a whole if nothing contradicts it since the
-// attempt began: no connection was accepted, and no request sent since was answered. To
-// find out, the proxy dials some more times before it reports the attempt (see
-// Guard.DialRetried).
+// attempt began: no connection was accepted, and no request sent since was answered. To find
+// out, the proxy dials some more times before it reports the attempt (see Guard.DialRetried).
 //
 // Responses to requests sent earlier do not count: an application that shuts down refuses
 // connections while it finishes its work.
 type connections struct {
-	lastAcceptAt atomic.Int64  // when the upstream last accepted a connection
-	servedAt     time.Duration // when the latest request with a good response was sent
+	acceptedAt atomic.Int64  // when the upstream last accepted a connection
+	servedAt   time.Duration // when the latest request with a good response was sent
 
-	// Dials that were cut short since nothing contradicts them; see core.cutDialShows.
+	// Dials that their clients' deadlines cut short since nothing contradicts them:
 	cutSince time.Duration // when the first of these attempts began
 	cutLast  time.Duration // when the last one ended
-}
-
-// acceptedSince reports whether a connection was accepted after at, or a request sent after
-// at got a good response.
-func (c *connections) acceptedSince(at time.Duration) bool {
-	return time.Duration(c.lastAcceptAt.Load()) > at || c.servedAt > at
-}
-
-// accepts reports whether the upstream accepts connections although the attempt's
-// connection failed.
-func (g *core) accepts(p Permit, now time.Duration, e AttemptEnd) bool {
-	if g.connections.acceptedSince(p.at) {
-		return true
-	}
-	if e.Kind != DialFailed {
-		return false
-	}
-	// The dial failed slowly while existing connections work. lastResponseAt is as precise
-	// as the refresh interval.
-	g.refresh(now)
-	return g.silence.stall.lastResponseAt > p.at
 }
 
 // cutDialTime is how long dials must have been cut short to show that the upstream accepts no
 // connection: as long as a dial may take by default.
 const cutDialTime = 3 * time.Second
 
-// cutDialShows reports whether the dial of an attempt that began at the time at is evidence,
-// although its client's deadline cut it short. If all clients are in such a hurry, nothing else
-// shows that the upstream is gone. Meanwhile no connection was accepted and no response came.
-func (g *core) cutDialShows(at, now time.Duration) bool {
-	if !g.breaker.allowsRequests() {
-		return false
-	}
-	g.refresh(now)
-	c := &g.connections
-	if now-c.cutLast > cutDialTime || c.acceptedSince(c.cutSince) || g.silence.stall.lastResponseAt > c.cutSince {
+// contradicted reports whether a connection was accepted after at, or a request sent after at
+// got a good response.
+func (c *connections) contradicted(at time.Duration) bool {
+	return time.Duration(c.acceptedAt.Load()) > at || c.servedAt > at
+}
+
+// cutShort records a dial of an attempt that began at at and was cut short, and reports
+// whether such dials are evidence. If all clients are in such a hurry, nothing else shows that
+// the upstream is gone. respondedAt is the time of the last response.
+func (c *connections) cutShort(at, now, respondedAt time.Duration) bool {
+	if now-c.cutLast > cutDialTime || c.contradicted(c.cutSince) || respondedAt > c.cutSince {
 		c.cutSince = at
 	}
 	c.cutLast = now
-	return now-c.cutSince >= cutDialTime && g.breaker.allowsRequests()
-}
-
-// DialRetried records that a connection for an attempt failed and is tried again. Responses
-// then take the slow path, which knows when their requests were sent.
-func (g *Guard) DialRetried(now time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.core.evidence.expectFailures(now)
-	g.core.publish(now)
-}
-
-// Accepted records that the upstream accepted a connection, TLS handshake included. If
-// failed connections opened the breaker, slow start begins at once, however long a response
-// takes.
-func (g *Guard) Accepted(now time.Duration) Signal {
-	g.core.connections.lastAcceptAt.Store(int64(now))
-	if g.counters.mode.Load()&modeSlow == 0 {
-		return 0
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.core.breaker.allowsRequests() || g.options.ActiveProbe || !g.core.breaker.why.connecting() {
-		return 0
-	}
-	before := g.core.eventAt
-	g.core.beginSlowStart(now)
-	return g.core.finish(now, before)
+	return now-c.cutSince >= cutDialTime
 }

@@ -16,8 +16,8 @@ func feed(e *evidence, from, d time.Duration, good, bad int) (after time.Duratio
 		}
 		for i := int(t / (10 * time.Millisecond) % 100); i < bad; i += 100 {
 			key += 2
-			e.bad(now, AttemptEnd{Kind: Reset, Key: key | 1})
-			if e.upstreamFails() {
+			e.bad(now, now, AttemptEnd{Kind: Reset, Key: key | 1}, false)
+			if e.shows(now, 0) {
 				return t, true
 			}
 		}
@@ -65,7 +65,7 @@ func TestEvidenceOutOfOrderCounts(t *testing.T) {
 }
 
 // Which failures have the same key in nearly all cases, whatever comes in between.
-func TestOneKey(t *testing.T) {
+func TestOneURL(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		keys []int // key 1 so often, then key 2, then key 1, and so on; the last of all are key 3
@@ -80,18 +80,18 @@ func TestOneKey(t *testing.T) {
 		var e evidence
 		for i, n := range tc.keys {
 			for range n {
-				e.bad(0, AttemptEnd{Kind: Reset, Key: uint32(1 + i%2)})
+				e.bad(0, 0, AttemptEnd{Kind: Reset, Key: uint32(1 + i%2)}, false)
 			}
 		}
-		if e.oneKey() != tc.want {
+		if _, one := e.oneURL(); one != tc.want {
 			t.Errorf("%s: %v", tc.name, !tc.want)
 		}
 	}
 	var e evidence
 	for i := range 20 {
-		e.bad(0, AttemptEnd{Kind: Reset, Key: uint32(1 + i)})
+		e.bad(0, 0, AttemptEnd{Kind: Reset, Key: uint32(1 + i)}, false)
 	}
-	if e.oneKey() {
+	if _, one := e.oneURL(); one {
 		t.Error("twenty keys are one")
 	}
 }
@@ -107,7 +107,7 @@ func TestFailuresBeforeAPauseAreForgotten(t *testing.T) {
 		}
 		d.end(0, e)
 	}
-	d.advance(longWindow + time.Second)
+	d.advance(evidenceWindow + time.Second)
 	d.fail()
 	d.want(Open, OpenedByFailing)
 }

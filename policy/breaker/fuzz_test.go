@@ -57,6 +57,7 @@ type fuzzed struct {
 	probe   Permit        // the last one taken, while it is in flight
 	probeAt time.Duration
 
+	picked   Request  // by Pick
 	probeWhy OpenedBy // why the breaker was open at that time
 }
 
@@ -64,11 +65,11 @@ type fuzzed struct {
 func leastHang(why OpenedBy) time.Duration {
 	switch {
 	case why.connecting():
-		return connectFirst / 2
+		return rhythms[OpenedByDial].hang / 2
 	case why == OpenedByFailing:
-		return failedMax / 2
+		return rhythms[OpenedByFailing].failMax / 2
 	}
-	return stallProbeTimeout / 2
+	return (30 * time.Second) / 2
 }
 
 func (w *fuzzed) act(act byte, i int) {
@@ -140,7 +141,7 @@ func (w *fuzzed) taken(p Permit, v Verdict, before State) {
 		w.t.Fatalf("let through while the breaker is %v (before: %v)", state.Breaker, before)
 	}
 	if v == VerdictGo && state.Suspect {
-		if w.doubted > 0 && w.now-w.doubted < suspectMinInterval {
+		if w.doubted > 0 && w.now-w.doubted < (100*time.Millisecond) {
 			w.t.Fatalf("two passed in doubt within %v", w.now-w.doubted)
 		}
 		w.doubted = w.now
@@ -211,20 +212,27 @@ func (w *fuzzed) handleSignal(s Signal) {
 	}
 	for len(w.line) > 0 {
 		state := w.g.State().Breaker
-		i := len(w.line) - 1
-		p, v, whole := w.g.Next(w.now, w.line[i])
+		p, v := w.g.Next(w.now, w)
 		if v > VerdictProbe {
 			return
 		}
-		for whole && w.line[i].Unfinished {
-			i--
-		}
-		if w.remove(i).Unfinished != p.Sending() {
+		if w.picked.Unfinished != p.Sending() {
 			w.t.Fatal("a permit for another request")
 		}
 		w.notOurs(v)
 		w.taken(p, v, state)
 	}
+}
+
+// Pick implements Line.
+func (w *fuzzed) Pick(fits func(Request) bool) (Request, bool) {
+	for i := len(w.line) - 1; i >= 0; i-- {
+		if fits(w.line[i]) {
+			w.picked = w.remove(i)
+			return w.picked, true
+		}
+	}
+	return Request{}, false
 }
 
 // remove removes a request from the queue.
@@ -253,10 +261,10 @@ func (w *fuzzed) check() {
 	}
 	w.g.mu.Lock()
 	defer w.g.mu.Unlock()
-	if len(w.line) > 0 && w.g.core.verdictHead(w.now) <= VerdictProbe && w.g.core.eventAt > 0 {
+	if len(w.line) > 0 && w.g.core.admitsAt(w.now) <= w.now && w.g.core.eventAt > w.now {
 		w.t.Fatal("somebody waits who could be let in, and no event says so")
 	}
-	if w.g.core.breaker.probesSeparately() && w.g.core.breaker.due() && w.g.core.eventAt > w.now {
+	if w.g.core.probesSeparately() && w.g.core.pace.due && w.g.core.eventAt > w.now {
 		w.t.Fatal("a probe is due, and no event says so")
 	}
 	if len(w.line) > 0 && len(w.out)+len(w.late) == 0 && w.g.core.eventAt == backoff.Forever {

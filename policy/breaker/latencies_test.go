@@ -8,7 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/latency"
 )
 
-func window(d ...time.Duration) *latency.Sums {
+func latencyWindow(d ...time.Duration) *latency.Sums {
 	var w latency.Window
 	for _, v := range d {
 		w.Add(v)

@@ -9,7 +9,7 @@ import (
 func TestAnAbandonedAttemptFailsOnce(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(3*time.Second, 100, 10*time.Millisecond)
-	d.advance(longWindow + time.Second)
+	d.advance(evidenceWindow + time.Second)
 	var late []Permit
 	for range evidenceVolume - 1 {
 		p, v := d.g.Acquire(d.now, Request{})
@@ -32,7 +32,7 @@ func TestAnAbandonedAttemptFailsOnce(t *testing.T) {
 func TestClientsThatLeftLateCountInTheirSilenceOnly(t *testing.T) {
 	for responded, want := range map[bool]OpenedBy{false: OpenedByStall, true: OpenedByNothing} {
 		d := newGuardHarness(t, Options{})
-		for range leftLateUnknown {
+		for range manyLeftLate {
 			d.acquire()
 		}
 		d.advance(time.Second)
@@ -125,9 +125,9 @@ func TestAClientThatLeavesLateDelaysTheNextProbe(t *testing.T) {
 	d.advance(time.Second)
 	d.handleSignal(second(d.g.Abandon(d.out[0], d.now, AttemptEnd{Kind: Abandoned})))
 	before := d.g.State()
-	d.advance(hungMin - 2*time.Second)
+	d.advance((30 * time.Second) - 2*time.Second)
 	if s := d.g.State(); s.Probes != before.Probes {
-		t.Errorf("%d probes after %v, %d before", s.Probes, hungMin-time.Second, before.Probes)
+		t.Errorf("%d probes after %v, %d before", s.Probes, (30*time.Second)-time.Second, before.Probes)
 	} else if s.Abandoned != 1 { // a stopped upstream does not work it off
 		t.Errorf("%d abandoned", s.Abandoned)
 	}
@@ -136,7 +136,7 @@ func TestAClientThatLeavesLateDelaysTheNextProbe(t *testing.T) {
 // Clients that left late in an earlier silence do not count in this one.
 func TestEachSilenceHasItsOwnClientsThatLeftLate(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	for i := range leftLateUnknown {
+	for i := range manyLeftLate {
 		d.acquire()
 		d.advance(20 * time.Second)
 		p := d.out[0]

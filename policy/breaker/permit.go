@@ -73,6 +73,9 @@ type AttemptEnd struct {
 	// share of failures counts.
 	Key uint32
 
+	// Client distinguishes clients, as a hash. It is used if nothing but 500 comes.
+	Client uint32
+
 	// CutShort is used with Refused and DialFailed: the client's own deadline ended the dial
 	// early. Then it counts as Unsent, unless all dials end so and nothing contradicts them for
 	// cutDialTime.
@@ -92,6 +95,9 @@ const (
 	SignalWake Signal = 1 << iota
 	// SignalEvent: NextEvent has changed.
 	SignalEvent
+	// SignalDown: the attempt failed, and the upstream is known to be down. So its retry costs
+	// nothing: it waits for the breaker.
+	SignalDown
 )
 
 // Request is what a Guard needs to know of a request before it is sent. The zero value is a
@@ -99,10 +105,4 @@ const (
 type Request struct {
 	Key        uint32 // distinguishes URLs, like AttemptEnd.Key; 0: unknown
 	Unfinished bool   // the client has not sent all of it
-}
-
-// isSuccess reports whether e shows that the upstream works: 502, 503 and 504 are failures of the
-// upstream as a whole, other statuses concern one request.
-func (e AttemptEnd) isSuccess() bool {
-	return e.Kind == Responded && (e.Status < 502 || e.Status > 504)
 }

@@ -64,18 +64,20 @@ func ClassifyProbe(e AttemptEnd) (ProbeResult, AttemptEnd) {
 func (g *Guard) Probe(now time.Duration) (Permit, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.core.breaker.expire(now)
-	if !g.core.breaker.due() || !g.core.breaker.probesSeparately() {
+	c := &g.core
+	c.expire(now)
+	if !c.probesSeparately() || !c.pace.due {
 		return Permit{}, false
 	}
-	return g.core.issuePermit(now, VerdictProbe, true), true
+	p := c.issue(now, VerdictProbe, Request{})
+	return p, true
 }
 
 // ProbePending reports whether the probe p is still the one in flight.
 func (g *Guard) ProbePending(p Permit) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return p.probe != 0 && p.probe == g.core.breaker.probe
+	return g.core.isProbe(p)
 }
 
 // ReplaceProbe discards the probe p early if it is still in flight, because the upstream is
@@ -84,10 +86,10 @@ func (g *Guard) ProbePending(p Permit) bool {
 func (g *Guard) ReplaceProbe(p Permit, now time.Duration) Signal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p.probe == 0 || p.probe != g.core.breaker.probe {
+	if !g.core.isProbe(p) {
 		return 0
 	}
 	before := g.core.eventAt
-	g.core.breaker.discardProbe()
+	g.core.pace.discard()
 	return g.core.finish(now, before)
 }

@@ -144,6 +144,8 @@ func TestLateResponsesAreNoSlowness(t *testing.T) {
 // Requests that fail in slow start make it smaller: the upstream is not yet back for all.
 func TestFailuresShrinkASlowStart(t *testing.T) {
 	d := inSlowStart(t)
+	d.acquire()
+	d.end(0, AttemptEnd{Status: 200}) // proven
 	before := d.g.State().ConcurrencyLimit
 	for range 4 {
 		d.acquire()
@@ -193,7 +195,7 @@ func TestAfterSlowStartSlowResponsesAreNoRecovery(t *testing.T) {
 func TestOneFailureAfterAnOutageDoesNotOpenTheBreakerAgain(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.fail()
-	d.advance(failedFirst)
+	d.advance(rhythms[OpenedByFailing].fail)
 	d.acquire()
 	d.end(0, AttemptEnd{Status: 200})
 	d.want(SlowStart, OpenedByFailing)
@@ -207,10 +209,10 @@ func TestAResponseEndsTheGrowthOfASlowStartWithTime(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(30*time.Second, 25, 800*time.Millisecond)
 	d.refuseOnce(500)
-	d.advance(blindGrowthInterval)
+	d.advance(blindEvery)
 	d.end(0, AttemptEnd{Status: 200})
 	before := d.g.State().ConcurrencyLimit
-	d.advance(3 * blindGrowthInterval)
+	d.advance(3 * blindEvery)
 	if s := d.g.State(); s.Breaker != SlowStart || s.ConcurrencyLimit != before {
 		t.Errorf("limit %d, %d at the response: %+v", s.ConcurrencyLimit, before, s)
 	}

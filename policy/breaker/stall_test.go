@@ -10,7 +10,7 @@ import (
 // hush simulates a silence with requests sent at the given times after the last response. It looks
 // every 10 ms and returns when the silence is surprising.
 func hush(u *latency.Baseline, sent []time.Duration, until time.Duration) (time.Duration, bool) {
-	var s stallDetector
+	var s silence
 	n := int64(0)
 	s.update(0, 0, 1)
 	for now := time.Duration(0); now <= until; now += 10 * time.Millisecond {
@@ -35,9 +35,9 @@ func every(d time.Duration, n int) []time.Duration {
 
 func TestSilence(t *testing.T) {
 	ms := time.Millisecond
-	fast := window(repeat(100, 100*ms)...)
-	half := window(append(repeat(50, 10*ms), repeat(50, 30*time.Second)...)...)
-	tenth := window(append(repeat(90, 100*ms), repeat(10, time.Second)...)...)
+	fast := latencyWindow(repeat(100, 100*ms)...)
+	half := latencyWindow(append(repeat(50, 10*ms), repeat(50, 30*time.Second)...)...)
+	tenth := latencyWindow(append(repeat(90, 100*ms), repeat(10, time.Second)...)...)
 	for _, tc := range []struct {
 		name     string
 		usual    *latency.Sums
@@ -48,13 +48,13 @@ func TestSilence(t *testing.T) {
 		{"a busy upstream that stops is noticed within 400 ms", fast, 15, every(10*ms, 100), 300 * ms, 400 * ms},
 		{"two requests are enough", fast, 15, every(10*ms, 2), 300 * ms, 500 * ms},
 		{"one is not", fast, 15, every(10*ms, 1), 0, 0},
-		{"few clients", window(repeat(2, 100*ms)...), 15, every(500*ms, 20), 700 * ms, 1200 * ms},
+		{"few clients", latencyWindow(repeat(2, 100*ms)...), 15, every(500*ms, 20), 700 * ms, 1200 * ms},
 		{"nothing sent, nothing missed", fast, 15, nil, 0, 0},
 		{"long polls half of the time", half, 15, every(ms, 8), 0, 0},
 		{"too many long polls at once", half, 15, every(ms, 100), 250 * ms, 300 * ms},
 		{"slow endpoints in between", tenth, 15, every(10*ms, 3), 600 * ms, 2 * time.Second},
 		{"slow endpoints, all of ten requests", tenth, 15, every(10*ms, 10), 300 * ms, 400 * ms},
-		{"an upstream that takes a second", window(repeat(100, time.Second)...), 15, every(10*ms, 1000), 3 * time.Second, 3500 * ms},
+		{"an upstream that takes a second", latencyWindow(repeat(100, time.Second)...), 15, every(10*ms, 1000), 3 * time.Second, 3500 * ms},
 	} {
 		var u latency.Baseline
 		learn(&u, tc.seconds, tc.usual, true)
@@ -70,14 +70,14 @@ func TestSilenceOfAnUnknownUpstream(t *testing.T) {
 	if at, is := hush(&u, every(10*time.Millisecond, 1000), 10*time.Minute); is {
 		t.Errorf("noticed after %v, though it may be slow", at)
 	}
-	var s stallDetector
+	var s silence
 	s.update(0, 0, 0)
 	s.update(time.Second, 9, 0)
 	s.leftLate = 3
 	if s.suspicion(3*time.Second, &u, 9) < suspicionThreshold {
 		t.Error("three clients left and nobody was answered: not noticed")
 	}
-	learn(&u, 1, window(repeat(5, 10*time.Millisecond)...), true)
+	learn(&u, 1, latencyWindow(repeat(5, 10*time.Millisecond)...), true)
 	if at, is := hush(&u, every(10*time.Millisecond, 1000), 10*time.Minute); is {
 		t.Errorf("little known: noticed after %v without anybody leaving", at)
 	}
@@ -85,8 +85,8 @@ func TestSilenceOfAnUnknownUpstream(t *testing.T) {
 
 func TestAResponseEndsTheStall(t *testing.T) {
 	var u latency.Baseline
-	learn(&u, 15, window(repeat(100, 100*time.Millisecond)...), true)
-	var s stallDetector
+	learn(&u, 15, latencyWindow(repeat(100, 100*time.Millisecond)...), true)
+	var s silence
 	for now, n := time.Duration(0), int64(0); now < time.Minute; now += 10 * time.Millisecond {
 		n++
 		answered := int64(now / (200 * time.Millisecond)) // one in twenty
@@ -99,46 +99,13 @@ func TestAResponseEndsTheStall(t *testing.T) {
 
 func TestWhatEndedIsNotMissed(t *testing.T) {
 	var u latency.Baseline
-	learn(&u, 15, window(repeat(100, 100*time.Millisecond)...), true)
-	var s stallDetector
+	learn(&u, 15, latencyWindow(repeat(100, 100*time.Millisecond)...), true)
+	var s silence
 	s.update(0, 0, 1)
 	for now := time.Duration(0); now < time.Minute; now += 10 * time.Millisecond {
 		s.update(now, int64(now/(100*time.Millisecond)), 1)
 		if s.suspicion(now, &u, 1) >= suspicionThreshold {
 			t.Fatalf("%v: a single request in flight is missed", now)
-		}
-	}
-}
-
-// Clients with less patience than a response takes are no evidence. Clients with twice as much are.
-func TestWhatWeHungUpOn(t *testing.T) {
-	for _, tc := range []struct {
-		patience time.Duration
-		noticed  bool
-	}{{60 * time.Millisecond, false}, {200 * time.Millisecond, true}} {
-		var u latency.Baseline
-		learn(&u, 15, window(repeat(100, 100*time.Millisecond)...), true)
-		var s stallDetector
-		s.update(0, 0, 1)
-		noticed := false
-		for now := time.Second; now < 5*time.Second; now += 10 * time.Millisecond {
-			s.update(now, 0, 1)
-			s.closed(now-tc.patience, tc.patience, &u)
-			noticed = noticed || s.suspicion(now, &u, 50) >= suspicionThreshold
-		}
-		if noticed != tc.noticed {
-			t.Errorf("patience %v: noticed %v", tc.patience, noticed)
-		}
-		if began := s.first(); tc.noticed && began != time.Second-tc.patience {
-			t.Errorf("patience %v: the silence began at %v", tc.patience, began)
-		}
-		s.update(6*time.Second, 0, 2) // a response
-		for range 10 {
-			s.closed(5*time.Second, 3*time.Second, &u)
-		}
-		s.update(7*time.Second, 0, 2)
-		if s.suspicion(7*time.Second, &u, 50) > 0 {
-			t.Errorf("patience %v: requests from before a response count", tc.patience)
 		}
 	}
 }

@@ -74,7 +74,7 @@ type GuardState struct {
 	SlowStarts         uint64              // how often slow start began
 	Probes             uint64              // permits taken by probes
 	Suspect            bool                // no response for longer than usual while the breaker is closed: few requests pass
-	ConcurrencyLimit   int                 // requests in flight at most, see limits.allows; 0 = no limit binds
+	ConcurrencyLimit   int                 // requests in flight at most, see window; 0 = no limit binds
 	LimitBound         uint64              // how often overload bound the limit
 	InFlight           int                 // permits taken, abandoned ones included
 	Abandoned          int                 // those that no client waits for
@@ -87,22 +87,23 @@ type GuardState struct {
 func (g *Guard) State() GuardState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	c := &g.core
 	s := GuardState{
-		Breaker:            g.core.breaker.state,
-		OpenedBy:           g.core.breaker.why,
-		Opened:             g.core.breaker.opened,
-		SlowStarts:         g.core.breaker.slowStarts,
-		Probes:             g.core.breaker.probes,
-		Suspect:            g.core.silence.suspect.on,
-		LimitBound:         g.core.limiter.boundCount,
+		Breaker:            c.state(),
+		OpenedBy:           c.pace.why,
+		Opened:             c.pace.opened,
+		SlowStarts:         c.pace.slowStarts,
+		Probes:             c.pace.probes,
+		Suspect:            c.window.phase == doubt,
+		LimitBound:         c.window.bound,
 		InFlight:           int(g.counters.inFlight()),
 		Abandoned:          int(g.counters.abandoned.count()),
-		Queued:             g.core.waiting.all,
-		LearnedConcurrency: g.core.baseline.Concurrency,
-		MedianLatency:      g.core.baseline.Median,
+		Queued:             c.waiting.all,
+		LearnedConcurrency: c.baseline.Concurrency,
+		MedianLatency:      c.baseline.Median,
 	}
-	if g.core.limiter.bound {
-		s.ConcurrencyLimit = int(g.core.limiter.wholeLimit())
+	if c.window.phase == start || c.window.phase == seek {
+		s.ConcurrencyLimit = int(c.window.size)
 	}
 	if g.options.ConcurrencyLimit == ConcurrencyLimitFixed && (s.ConcurrencyLimit == 0 || s.ConcurrencyLimit > g.options.FixedLimit) {
 		s.ConcurrencyLimit = g.options.FixedLimit

@@ -94,17 +94,12 @@ func TestUnfinishedRequestsAloneAreAdmittedNowAndThen(t *testing.T) {
 		}
 		d.line++
 	}
-	if at := d.g.NextEvent(); at <= d.now || at > d.now+failedMax {
+	if at := d.g.NextEvent(); at <= d.now || at > d.now+rhythms[OpenedByFailing].failMax {
 		t.Errorf("the next one at %v, now it is %v", at, d.now)
 	}
-	if p, v := d.g.Acquire(d.now, Request{}); v != VerdictBreakerOpen { // it waits behind the others...
+	if p, v := d.g.Acquire(d.now, Request{}); v != VerdictProbe || !p.Probe() { // it does not wait behind the others
 		t.Errorf("verdict %d, place %v", v, p)
 	}
-	d.line++
-	if p, v, whole := d.g.Next(d.now, Request{Unfinished: true}); !whole || v != VerdictProbe || !p.Probe() { // ...and is the probe
-		t.Errorf("verdict %d for those who wait", v)
-	}
-	d.line--
 	d.handleSignal(d.g.Release(d.sent(first), d.now+time.Millisecond, AttemptEnd{Status: 200}))
 	d.want(SlowStart, OpenedByFailing)
 }
@@ -130,7 +125,7 @@ func TestEachOutageHasItsOwnWaitOfUnfinishedRequests(t *testing.T) {
 	}
 	d.want(Open, OpenedByFailing)
 	cancelAll()
-	d.advance(failedMax)
+	d.advance(rhythms[OpenedByFailing].failMax)
 	d.sending()
 }
 
@@ -197,7 +192,7 @@ func TestAfterTheLastWaitNoEventIsDue(t *testing.T) {
 	d.advance(time.Second)
 	d.sending()
 	d.g.Acquire(d.now, Request{Unfinished: true})
-	if at := d.g.NextEvent(); at > d.now+failedMax {
+	if at := d.g.NextEvent(); at > d.now+rhythms[OpenedByFailing].failMax {
 		t.Errorf("the next event is at %v, now it is %v", at, d.now)
 	}
 	d.g.CancelWait(d.now, Request{Unfinished: true})

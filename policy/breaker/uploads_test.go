@@ -111,29 +111,6 @@ func TestUploadsFromBeforeALimitDoNotCount(t *testing.T) {
 	}
 }
 
-// Overload is what the upstream works on, and uploads in flight remain possible.
-func TestALimitBindsWithoutCountingUploads(t *testing.T) {
-	d := newGuardHarness(t, Options{NoBreaker: true})
-	d.serve(15*time.Second, 100, 100*time.Millisecond)
-	for range 100 {
-		d.out = append(d.out, d.sending())
-	}
-	l := &d.g.core.learner
-	if l.observe(&d.g.counters); l.peak > 20 {
-		t.Errorf("a concurrency of %d was seen", l.peak)
-	}
-	if o := l.next(&d.g.counters, time.Second); o.peak > 20 || l.peak > 20 {
-		t.Errorf("a concurrency of %d was seen, then %d", o.peak, l.peak)
-	}
-	for range 500 {
-		d.now += 10 * time.Millisecond
-		d.acquire()
-	}
-	if s := d.g.State(); s.ConcurrencyLimit == 0 || s.ConcurrencyLimit > 80 || d.g.core.limiter.unfinished != 100 {
-		t.Errorf("limit %d, beside %d uploads", s.ConcurrencyLimit, d.g.core.limiter.unfinished)
-	}
-}
-
 // Uploads take at most half of a fixed limit, rounded up. The limit counts all requests in flight.
 func TestUploadsTakeHalfOfAFixedLimit(t *testing.T) {
 	for limit, share := range map[int]int{1: 1, 2: 1, 5: 3, 10: 5} {
@@ -162,29 +139,5 @@ func TestUploadsTakeHalfOfAFixedLimit(t *testing.T) {
 				t.Errorf("%d requests in flight, limit %d, and the upload is not among them", n, limit)
 			}
 		}
-	}
-}
-
-// While no response comes, one request passes now and then. It is no upload beyond their share.
-func TestUploadsKeepToTheirShareInDoubt(t *testing.T) {
-	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 40})
-	d.serve(15*time.Second, 100, 10*time.Millisecond)
-	for range 25 {
-		d.queue(Request{Unfinished: true})
-	}
-	for range 5 {
-		d.acquire()
-	}
-	for end := d.now + 5*time.Second; !d.g.State().Suspect; d.advance(10 * time.Millisecond) {
-		if d.now > end {
-			t.Fatal("never in doubt")
-		}
-		d.handleSignal(d.g.Expire(d.now))
-	}
-	d.queue(Request{})
-	d.queue(Request{Unfinished: true}) // the newest
-	d.advance(suspectInterval(&d.g.core.baseline))
-	if n := len(d.out); n != 26 || d.out[n-1].Sending() {
-		t.Errorf("%d in flight, want 26, and the last complete", n)
 	}
 }

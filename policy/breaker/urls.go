@@ -5,115 +5,154 @@ import (
 	"time"
 )
 
-// urls records which URLs of the upstream were answered recently, and which are silent. One
-// URL that hangs or fails is no evidence about the upstream as a whole while another one
-// was answered and is not known to hang or fail. With much traffic the other one is
-// requested all the time, so its responses show the upstream's state. With little traffic a
-// silence counts only after the other one was tried.
+// urls remembers which URLs were answered lately, and which are silent. Evidence about one
+// URL judges that URL: a probe goes to one that was answered lately, and requests of a
+// silent one never take the place of others. Its memory is bounded. With a new URL for each
+// request all of them are unknown, and treated alike.
 type urls struct {
-	sampleAt  atomic.Int64 // when the URL of a response is recorded next
-	responded [8]urlSeen
-	stalled   [4]urlSeen // in the current silence, see silence.admitted
+	sampleAt atomic.Int64   // when the URL of a response is recorded next, on the fast path
+	answered [urlMemory]url // at: the latest response
+	pending  [urlMemory]url // at: the first request since the latest response to this URL
+	trialEnd time.Duration  // a request of a known URL is in flight beyond the window until then
+	silentAt time.Duration  // when a request of a silent URL may be sent beside the window
 }
 
-type urlSeen struct {
-	key  uint32
-	at   time.Duration // when it was answered, or when the unanswered request was sent
-	from time.Duration // when its silence begins to count
+type url struct {
+	key uint32
+	at  time.Duration
 }
 
 const (
+	// urlMemory is the number of URLs of each kind. Two silent ones judge the upstream; the
+	// others leave room for those of clients that come back.
+	urlMemory = 8
+	// sampleEvery bounds the cost of remembering on the fast path: ten URLs a second.
 	sampleEvery = 100 * time.Millisecond
-	// responseValidFor is how long a response is evidence for other requests with its URL.
-	responseValidFor = 10 * time.Second
-	// littleTraffic is how many usual responses must be missing for a silence to count by
-	// itself if one URL is known to be silent; minTraffic applies if none is. Higher values
-	// would make each of fifty proxies send one more request to a stopped upstream.
-	littleTraffic = 10
-	minTraffic    = 4
+	// answerCounts is how long a response is evidence for its URL: as long as people pause.
+	answerCounts = time.Minute
+	// silentEvery is the time between two requests of silent URLs while the window binds.
+	silentEvery = time.Second
 )
 
-// recordResponse records a URL that was answered.
-func (u *urls) recordResponse(now time.Duration, key uint32) {
+// trust is what is known of a URL.
+type trust uint8
+
+const (
+	silent  trust = iota // a request is overdue, although the window was open for it
+	unknown              // never seen, or forgotten
+	known                // answered lately
+)
+
+// trust returns what is known of a URL at now, if requests are overdue at that age.
+func (u *urls) trust(now, overdue time.Duration, key uint32) trust {
+	if key == 0 {
+		return unknown
+	}
+	if s := find(&u.pending, key); s != nil && now-s.at >= overdue {
+		return silent
+	}
+	if s := find(&u.answered, key); s != nil && now-s.at <= answerCounts {
+		return known
+	}
+	return unknown
+}
+
+// count returns the number of silent URLs, and of those that were answered lately and are
+// not silent.
+func (u *urls) count(now, overdue time.Duration) (silents, knowns int) {
+	for _, s := range u.pending {
+		if s.key != 0 && now-s.at >= overdue {
+			silents++
+		}
+	}
+	for _, s := range u.answered {
+		if s.key != 0 && u.trust(now, overdue, s.key) == known {
+			knowns++
+		}
+	}
+	return silents, knowns
+}
+
+// anySilent reports whether a URL is silent.
+func (u *urls) anySilent(now, overdue time.Duration) bool {
+	n, _ := u.count(now, overdue)
+	return n > 0
+}
+
+// otherAnswers reports whether a URL with another hash was answered in the last seconds, and did
+// not fail since.
+func (u *urls) otherAnswers(now time.Duration, hash uint32) bool {
+	for _, s := range u.answered {
+		if s.key != 0 && now-s.at <= 2*evidenceWindow && urlHash(s.key) != hash {
+			return true
+		}
+	}
+	return false
+}
+
+// begin forgets which URLs were silent: the window moves for another reason now.
+func (u *urls) begin() {
+	u.pending, u.trialEnd, u.silentAt = [urlMemory]url{}, 0, 0
+}
+
+// sent records that a request was sent while the window binds.
+func (u *urls) sent(now time.Duration, key uint32) {
+	if key != 0 && find(&u.pending, key) == nil {
+		replaceOldest(&u.pending, url{key, now}, now-answerCounts)
+	}
+}
+
+// responded records a good response.
+func (u *urls) responded(now time.Duration, key uint32) {
 	if key == 0 {
 		return
 	}
 	u.sampleAt.Store(int64(now + sampleEvery))
-	oldest := &u.responded[0]
-	for i := range u.responded {
-		if s := &u.responded[i]; s.key == key {
-			s.at = now
+	u.trialEnd = 0
+	u.forgetPending(key)
+	if s := find(&u.answered, key); s != nil {
+		s.at = now
+		return
+	}
+	replaceOldest(&u.answered, url{key, now}, now)
+}
+
+// failed records that a request of a URL failed: it is not silent, and speaks for nobody.
+func (u *urls) failed(key uint32) {
+	u.forgetPending(key)
+	if s := find(&u.answered, key); s != nil {
+		*s = url{}
+	}
+}
+
+// forgetPending forgets that a request was sent.
+func (u *urls) forgetPending(key uint32) {
+	if s := find(&u.pending, key); s != nil {
+		*s = url{}
+	}
+}
+
+func find(in *[urlMemory]url, key uint32) *url {
+	for i := range in {
+		if in[i].key == key && key != 0 {
+			return &in[i]
+		}
+	}
+	return nil
+}
+
+// replaceOldest stores n in a free entry, or in the oldest one if that is older than before.
+func replaceOldest(in *[urlMemory]url, n url, before time.Duration) {
+	oldest := &in[0]
+	for i := range in {
+		if s := &in[i]; s.key == 0 {
+			*s = n
 			return
-		} else if s.key == 0 || oldest.key != 0 && s.at < oldest.at {
+		} else if s.at < oldest.at {
 			oldest = s
 		}
 	}
-	*oldest = urlSeen{key: key, at: now}
-}
-
-// recordFailure records a URL that failed.
-func (u *urls) recordFailure(key uint32) {
-	for i := range u.responded {
-		if u.responded[i].key == key {
-			u.responded[i] = urlSeen{}
-		}
+	if oldest.at <= before {
+		*oldest = n
 	}
-}
-
-// recordPending records a URL with a request sent at sent and not answered, in the silence
-// that began at since. It counts as stalled from the time from.
-func (u *urls) recordPending(since, sent, from time.Duration, key uint32) {
-	var free *urlSeen
-	for i := range u.stalled {
-		switch s := &u.stalled[i]; {
-		case s.key == key && s.at >= since && key != 0:
-			return // the first request is the oldest
-		case s.key == 0 || s.at < since:
-			free = s
-		}
-	}
-	if free != nil {
-		*free = urlSeen{key, sent, from}
-	}
-}
-
-// isStalled reports whether a URL is known to be silent since a time.
-func (u *urls) isStalled(since, now time.Duration, key uint32) bool {
-	for _, s := range u.stalled {
-		if s.key == key && s.at >= since && now >= s.from {
-			return true
-		}
-	}
-	return false
-}
-
-// stalledSince returns the number of URLs known to be silent since a time.
-func (u *urls) stalledSince(since, now time.Duration) (n int) {
-	for _, s := range u.stalled {
-		if s.key != 0 && s.at >= since && now >= s.from {
-			n++
-		}
-	}
-	return n
-}
-
-// respondedLately reports whether a URL was answered recently.
-func (u *urls) respondedLately(now time.Duration, key uint32) bool {
-	for _, s := range u.responded {
-		if s.key == key && key != 0 && now-s.at <= responseValidFor {
-			return true
-		}
-	}
-	return false
-}
-
-// anotherResponds reports whether a URL other than those excluded by but was answered
-// recently.
-func (u *urls) anotherResponds(now time.Duration, but func(key uint32) bool) bool {
-	for _, s := range u.responded {
-		if s.key != 0 && now-s.at <= responseValidFor && !but(s.key) {
-			return true
-		}
-	}
-	return false
 }

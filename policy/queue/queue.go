@@ -80,10 +80,21 @@ func (l *Queue[T]) Last() (v T, ok bool) {
 	return l.nodes[l.last].value, true
 }
 
-// NewestThat removes and returns the newest value for which fits returns true. It takes
-// linear time.
+// NewestThat removes and returns the newest value for which fits returns true. It takes linear
+// time where few values fit.
 func (l *Queue[T]) NewestThat(fits func(T) bool) (v T, ok bool) {
 	for i := l.last; i != noNode; i = l.nodes[i].prev {
+		if fits(l.nodes[i].value) {
+			return l.take(i)
+		}
+	}
+	return v, false
+}
+
+// OldestThat removes and returns the oldest value for which fits returns true. It takes linear
+// time where few values fit.
+func (l *Queue[T]) OldestThat(fits func(T) bool) (v T, ok bool) {
+	for i := l.first; i != noNode; i = l.nodes[i].next {
 		if fits(l.nodes[i].value) {
 			return l.take(i)
 		}

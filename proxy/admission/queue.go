@@ -32,6 +32,8 @@ type Queue struct {
 
 	mu          sync.Mutex // guards all fields below, and the order of Guard.Acquire and Guard.Next
 	queue       *queue.Queue[*Waiter]
+	oldest      bool    // the oldest is admitted first
+	picked      *Waiter // by Pick
 	timer       *time.Timer
 	closed      bool
 	probes      sync.WaitGroup
@@ -65,9 +67,6 @@ type Waiter struct {
 	Use        *Use            // of limits that count tokens; nil: none of them applies
 }
 
-// requestComplete reports whether the request was received whole.
-func (w *Waiter) requestComplete() bool { return !w.Request.Unfinished }
-
 // Decisions of the queue.
 const (
 	Wait int32 = iota
@@ -82,7 +81,8 @@ type Options struct {
 	Guard    breaker.Options
 	Pool     *upstream.Group
 	Probe    Probe
-	Max      int // waiters; when exceeded, the oldest is dropped
+	Max      int  // waiters; when exceeded, the oldest is dropped
+	Oldest   bool // the oldest waiter is admitted first, and not the newest
 	Clock    *clock.Clock
 	Draining *atomic.Bool // the server drains
 	Log      *zap.Logger
@@ -94,7 +94,7 @@ func New(o Options) *Queue {
 	o.Guard.ActiveProbe = o.Probe.Path != ""
 	d := &Queue{
 		log: o.Log.Warn, Guard: breaker.New(o.Guard), hasBreaker: !o.Guard.NoBreaker, pool: o.Pool, elapsed: o.Clock.Elapsed, draining: o.Draining,
-		queue: queue.New[*Waiter](o.Max), byRequest: o.Probe, lastCause: o.Failures.lastCause,
+		queue: queue.New[*Waiter](o.Max), oldest: o.Oldest, byRequest: o.Probe, lastCause: o.Failures.lastCause,
 	}
 	d.probeCtx, d.endProbes = context.WithCancel(context.Background())
 	d.timer = time.AfterFunc(time.Hour, d.onTimer)
@@ -164,9 +164,19 @@ func (d *Queue) CancelWait(w *Waiter, t queue.Ticket) int32 {
 	return w.Decision.Load()
 }
 
+// TakeInSilence takes a permit for a waiter that CancelWait removed because its time was over, if
+// the only evidence against the upstream is its silence.
+func (d *Queue) TakeInSilence(w *Waiter) bool {
+	permit, ok := d.Guard.TakeInSilence(d.elapsed(), w.Request)
+	if ok {
+		w.Permit = permit
+	}
+	return ok
+}
+
 // HandleSignal does what a call of the Guard asked for.
 func (d *Queue) HandleSignal(s breaker.Signal) {
-	if s != 0 {
+	if s&^breaker.SignalDown != 0 {
 		d.handleSignalSlow(s)
 	}
 }
@@ -239,14 +249,12 @@ func (d *Queue) drainQueue() {
 	d.setTimer()
 }
 
-// admitQueued admits queued requests for which the Guard has permits, the newest first: it has the
-// most time left. It is called with mu held.
+// admitQueued admits queued requests for which the Guard has permits. It is called with mu held.
 func (d *Queue) admitQueued() {
 	now := d.elapsed()
 	for d.queue.Len() > 0 {
-		next, _ := d.queue.Last()
-		permit, v, whole := d.Guard.Next(now, next.Request)
-		decision, take := Admit, d.queue.Newest
+		permit, v := d.Guard.Next(now, d)
+		decision := Admit
 		switch v {
 		case breaker.VerdictGo:
 		case breaker.VerdictProbe:
@@ -254,19 +262,24 @@ func (d *Queue) admitQueued() {
 		default:
 			return
 		}
-		if whole {
-			take = d.newestComplete
-		}
-		if w, ok := take(); ok {
-			w.Permit = permit
-			w.Notify(decision)
-		}
+		d.picked.Permit = permit
+		d.picked.Notify(decision)
 	}
 }
 
-// newestComplete removes the newest waiter whose request was received whole.
-func (d *Queue) newestComplete() (*Waiter, bool) {
-	return d.queue.NewestThat((*Waiter).requestComplete)
+// Pick implements breaker.Line for admitQueued: the newest first, since it has the most time left,
+// or the oldest if that is set.
+func (d *Queue) Pick(fits func(breaker.Request) bool) (breaker.Request, bool) {
+	from := d.queue.NewestThat
+	if d.oldest {
+		from = d.queue.OldestThat
+	}
+	w, ok := from(func(w *Waiter) bool { return fits(w.Request) })
+	if !ok {
+		return breaker.Request{}, false
+	}
+	d.picked = w
+	return w.Request, true
 }
 
 // setTimer sets the timer to the next event of the Guard. It is called with mu held, after every

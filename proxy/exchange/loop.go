@@ -200,6 +200,9 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 // stream without content. If the retry had to wait, the drain could end that wait, so the stream goes on.
 func (x *Exchange) situation() policy.Situation {
 	s := x.sender.situation()
+	if x.admit.SeenDown {
+		s.Retries = max(0, min(s.Retries, s.MaxRetries-1))
+	}
 	s.Draining = s.Draining && !(x.attempts.stream.silent && x.admit.AdmitsAtOnce())
 	return s
 }
@@ -234,7 +237,9 @@ func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 		x.sender.freeRetries++
 		return x.noWait()
 	}
-	x.r.Retries++
+	if !x.admit.SeenDown { // otherwise the breaker paces it, as long as the request may be queued
+		x.r.Retries++
+	}
 	x.sender.waited = d.Wait
 	x.sender.askedWaitUsed = x.sender.askedWaitUsed || d.Token == policy.TokenWaived
 	end := permit.WaitedOut
@@ -277,7 +282,6 @@ func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 		}
 	}
 	x.report.Reason = reasonOf(d.Why)
-	x.w.Asks(a.RetryAfter)
 	outcome := x.outcomeOf(a, d)
 	if outcome == policy.OutcomeGaveUpNotInRetryOn {
 		x.report.Reason = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status

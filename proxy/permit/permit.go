@@ -47,6 +47,7 @@ type state struct {
 	queueUntil     clock.Instant             // end of all waiting at a breaker; zero: no wait began
 	RetryAfter     int                       // when the client may retry, in seconds; 0: unknown
 	NoAttempt      policy.Reason             // why the attempt got no descriptor for its connection; ReasonNone: it was made
+	SeenDown       bool                      // the last attempt failed while its upstream was known to be down
 	HasBudgetToken bool                      // a budget token is taken for a retry that is not sent yet
 	rejection      *Rejection                // if the result was Rejected
 }
@@ -137,7 +138,15 @@ func (ad *Admitter) Release(a *attempt.Attempt, res *policy.Attempt) {
 	case q.Guard.WantsKey(t):
 		e.Key = ad.r.UrlKey()
 	}
-	q.HandleSignal(q.Guard.Release(permit, t, e))
+	signal := q.Guard.Release(permit, t, e)
+	ad.SeenDown = seenDown(signal, ad.r.Dest)
+	q.HandleSignal(signal)
+}
+
+// seenDown reports whether an attempt failed while its upstream was known to be down, and its retry
+// may wait for the breaker.
+func seenDown(s breaker.Signal, dest *settings.RouteState) bool {
+	return s&breaker.SignalDown != 0 && dest.Breaker == settings.BreakerQueue
 }
 
 // AwaitsLateResponse reports whether the connection of the attempt with the permit is still read
@@ -171,6 +180,7 @@ func (ad *Admitter) Abandon(a *attempt.Attempt, kind breaker.EndKind) {
 	if listens {
 		q.AwaitLateResponse(a.Take(), late)
 	}
+	ad.SeenDown = seenDown(signal, ad.r.Dest)
 	q.HandleSignal(signal)
 }
 
@@ -182,6 +192,7 @@ func (ad *Admitter) Acquire(a *attempt.Attempt, now clock.Instant) Result {
 	}
 	q := ad.r.Dest.UpstreamState.Admission
 	t := ad.r.Process.Clock.Since(now)
+	ad.SeenDown = false
 	ad.waiter.Request.Unfinished = !ad.r.Body.IsComplete()
 	in := Admitted
 	if permit, ok := q.Guard.AcquireFast(t); ok {

@@ -88,7 +88,12 @@ func (ad *Admitter) waitInQueue(q *admission.Queue, t queue.Ticket, began clock.
 	if decision := ad.waiter.Decision.Load(); decision != admission.Wait {
 		return decision, end
 	}
-	return q.CancelWait(&ad.waiter, t), end
+	decision := q.CancelWait(&ad.waiter, t)
+	inTime := ad.r.Time.Deadline.IsZero() || ad.r.Time.Now().Before(ad.r.Time.Deadline)
+	if decision == admission.Wait && end == WaitedOut && v != breaker.VerdictAtLimit && inTime && q.TakeInSilence(&ad.waiter) {
+		decision = admission.Admit
+	}
+	return decision, end
 }
 
 // mayQueue reports whether the request may wait in the queue.

@@ -157,7 +157,7 @@ func (p *Report) keep(code int, o policy.Outcome, now clock.Instant, took time.D
 	}
 	e := settings.Ended{
 		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, RequestID: p.Request.Out.ID, Began: p.Request.Process.Clock.At(p.Request.Time.Began), Took: took,
-		Code: code, Outcome: o, Attempts: p.Request.Attempts, Steps: make([]settings.Step, 0, trailLength),
+		Code: code, Outcome: o, Attempts: p.Request.Attempts, Retries: int(p.Request.Retries), Steps: make([]settings.Step, 0, trailLength),
 	}
 	for _, s := range p.AttemptLog.steps[:p.AttemptLog.n] {
 		e.Steps = append(e.Steps, settings.Step{Began: s.Began.duration(), Took: s.Took.duration(), Status: int(s.Status), Cause: s.Cause, Class: s.class, Addr: s.Addr, Dial: s.Dial})

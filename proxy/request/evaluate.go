@@ -1,6 +1,7 @@
 package request
 
 import (
+	"bytes"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -21,12 +22,13 @@ func (cr *Request) Good(res *policy.Attempt) bool {
 	return res.Cause == policy.CauseStatus && !cr.Route.Policy.Fails(res)
 }
 
-// UrlKey returns a hash of method and path, by which the Guard distinguishes URLs.
+// UrlKey returns a hash of method and path without its query, by which the Guard distinguishes URLs.
 func (cr *Request) UrlKey() uint32 {
 	var h maphash.Hash
 	h.SetSeed(urlSeed)
 	_, _ = h.Write(cr.HTTP.Method)
-	_, _ = h.Write(cr.HTTP.Path)
+	path, _, _ := bytes.Cut(cr.HTTP.Path, []byte("?"))
+	_, _ = h.Write(path)
 	return uint32(h.Sum64()) | 1
 }
 
@@ -92,7 +94,7 @@ func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.A
 	e := breaker.AttemptEnd{Status: res.JudgedStatus(), Key: cr.UrlKey()}
 	switch res.Cause {
 	case policy.CauseStatus:
-		e.Kind = breaker.Responded
+		e.Kind, e.Client = breaker.Responded, cr.clientHash()
 	case policy.CauseIdleClose, policy.CauseRefusedStream:
 		e.Kind = breaker.Unsent
 	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
@@ -126,6 +128,15 @@ func (cr *Request) CutShort(a *attempt.Attempt) bool {
 
 // CutDialShort reports whether a failed dial was cut short.
 func (cr *Request) CutDialShort(a *attempt.Attempt) bool { return a.DialErr != nil && cr.CutShort(a) }
+
+// clientHash returns a hash by which the Guard distinguishes clients: of the connection, or of the
+// address for a stream of HTTP/2. Connections one after another may have the same one.
+func (cr *Request) clientHash() uint32 {
+	if s := cr.Conn.Stream; s != nil {
+		return uint32(maphash.String(urlSeed, s.RemoteAddr().String()))
+	}
+	return uint32(maphash.Comparable(urlSeed, cr.Conn))
+}
 
 var urlSeed = maphash.MakeSeed()
 

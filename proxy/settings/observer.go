@@ -99,6 +99,7 @@ type Ended struct {
 	Code         int // the status that the client got; 0 for none
 	Outcome      policy.Outcome
 	Attempts     int
+	Retries      int    // those that count: not free ones, nor those after failures while the breaker was not closed
 	Steps        []Step // the first attempts and the last, eight at most
 }
 

@@ -1,0 +1,140 @@
+package breaker
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+)
+
+// pace is the trickle of a window that is shut: one probe at a time, and the wait before the
+// next one.
+type pace struct {
+	why    OpenedBy      // the evidence that shut the window last
+	strict bool          // 500 is evidence too, since nothing but 500 came
+	due    bool          // a probe may be sent
+	dueAt  time.Duration // when the next one is due
+	wait   time.Duration // the wait before it
+
+	probe     uint32        // number of the probe in flight; 0: none
+	lastProbe uint32        // the last number used
+	hungAt    time.Duration // when the probe in flight counts as hung, and another is due
+	failed    int           // probes that failed since the last proof
+	hung      int           // probes that hung since then
+
+	opened             [numOpenedBy]uint64
+	slowStarts, probes uint64
+}
+
+// rhythm holds the waits between probes after one kind of evidence, as pairs of first and
+// longest. Each is doubled from probe to probe and jittered to U[1/2, 1], which spreads pods
+// that lost the same upstream at the same instant.
+type rhythm struct{ fail, failMax, hang, hangMax time.Duration }
+
+// rhythms are short where a probe is cheap compared with an outage that lasts longer than
+// needed.
+//
+// A refused dial costs nothing: at 150 ms, a request is served within 250 ms of the port
+// being open. A dial that hangs may go to a server that has left a Service of several, so
+// another one is tried beside it. A failing upstream is not silent, so its recovery does not
+// wait for one response.
+//
+// A silent upstream has every probe to work off after its recovery, and fifty proxies send
+// fifty. Their connections are read on, and the late response to any of them ends the
+// silence, so another probe is only needed if all of them were lost.
+var rhythms = [numOpenedBy]rhythm{
+	OpenedByRefused: {25 * time.Millisecond, 150 * time.Millisecond, 250 * time.Millisecond, 5 * time.Second},
+	OpenedByDial:    {100 * time.Millisecond, 500 * time.Millisecond, 250 * time.Millisecond, 5 * time.Second},
+	OpenedByLost:    {25 * time.Millisecond, 150 * time.Millisecond, 250 * time.Millisecond, 5 * time.Second},
+	OpenedByFailing: {100 * time.Millisecond, 500 * time.Millisecond, 500 * time.Millisecond, 30 * time.Second},
+	OpenedByStall:   {500 * time.Millisecond, 5 * time.Second, 60 * time.Second, 60 * time.Second},
+}
+
+// activeHang is the timeout of a probe that the proxy sends by itself: no client waits for
+// it, and a late response to it counts.
+const activeHang = 60 * time.Second
+
+// shut begins the trickle. After a silence the last request that passed in doubt is the probe.
+// Without one, and after a loss, a probe is due at once: a false alarm then delays only the
+// requests that arrive while it is in flight.
+func (c *pace) shut(now time.Duration, why OpenedBy, o *Options) {
+	c.why = why
+	if why == OpenedByStall && c.probe != 0 && !o.ActiveProbe {
+		c.probes++
+		c.hungAt = now + c.patience(o)
+		return
+	}
+	c.probe = 0
+	c.waitFor(now, o)
+	if why == OpenedByStall || why == OpenedByLost && c.failed == 0 {
+		c.due, c.dueAt = why == OpenedByStall, now
+	}
+}
+
+// waitFor sets the wait before the next probe.
+func (c *pace) waitFor(now time.Duration, o *Options) {
+	if o.Backoff != nil {
+		c.wait = o.Backoff.Wait(backoff.Step{Retry: c.failed, Previous: c.wait}, o.Rand)
+	} else {
+		r := &rhythms[c.why]
+		c.wait = equalJitter(backoff.Grow(r.fail, r.failMax, 2, c.failed), o.Rand)
+	}
+	c.due, c.dueAt = false, now+c.wait
+}
+
+// equalJitter returns a duration uniform in [d/2, d].
+func equalJitter(d time.Duration, r backoff.Rand) time.Duration { return d/2 + backoff.UpTo(r, d/2) }
+
+// expire makes the probe due when its time has come, and gives up a hung one.
+func (c *pace) expire(now time.Duration) {
+	if c.probe != 0 && now >= c.hungAt {
+		c.discard()
+		c.hung++
+	}
+	if c.probe == 0 && now >= c.dueAt {
+		c.due = true
+	}
+}
+
+// begin starts a probe and returns its number, which is never 0.
+func (c *pace) begin(now time.Duration, o *Options) uint32 {
+	c.lastProbe++
+	if c.lastProbe == 0 {
+		c.lastProbe++
+	}
+	c.probe, c.due = c.lastProbe, false
+	c.hungAt = now + c.patience(o)
+	return c.probe
+}
+
+// patience returns how long a probe may be in flight before another one is due.
+func (c *pace) patience(o *Options) time.Duration {
+	if o.ActiveProbe {
+		return equalJitter(activeHang, o.Rand)
+	}
+	r := &rhythms[c.why]
+	return equalJitter(backoff.Grow(r.hang, r.hangMax, 2, c.hung), o.Rand)
+}
+
+// fail ends the probe in flight as a failure of the upstream.
+func (c *pace) fail(now time.Duration, why OpenedBy, o *Options) {
+	c.why, c.probe = why, 0
+	c.failed++
+	c.waitFor(now, o)
+}
+
+// discard ends the probe in flight without a result; another is due at once.
+func (c *pace) discard() { c.probe, c.due = 0, true }
+
+// proved records that the upstream works.
+func (c *pace) proved() { c.failed, c.hung, c.wait, c.strict = 0, 0, 0, false }
+
+// nextEvent returns when expire changes something, or Forever.
+func (c *pace) nextEvent() time.Duration {
+	switch {
+	case c.probe != 0:
+		return c.hungAt
+	case !c.due:
+		return c.dueAt
+	}
+	return backoff.Forever
+}

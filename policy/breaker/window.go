@@ -1,0 +1,362 @@
+package breaker
+
+import (
+	"math"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/latency"
+)
+
+// window is the one number that decides who may be sent: how many attempts may be in flight,
+// as TCP's congestion window. Its phases say what moves it:
+//
+//	open   it does not bind, since there is no reason to
+//	doubt  it is 0, since no response comes; an attempt passes now and then, and the next
+//	       response opens it again
+//	shut   it is 0, since the upstream fails; one probe at a time passes, see pace
+//	start  the upstream works again: it doubles in the time of one response, until latency
+//	       grows with it
+//	seek   it moves by steps towards the most goodput
+//
+// An attempt holds its place in the window until it ends, or until it is passed: one that was
+// sent well after it was answered. Then it is not the load of the upstream that delays it, but
+// its URL, a client that uploads, or a lost connection. This is TCP's RACK (RFC 8985), with
+// two generations of attempts instead of a list.
+type window struct {
+	phase      phase
+	size       float64       // >= 1 in start and seek; its integer part applies
+	top        float64       // the end of start
+	began      time.Duration // when the phase began, or its start for seek
+	recovering bool          // start, and seek for a while after it: the state is slow start
+	unproven   bool          // start after connections that failed: there was no response yet
+
+	mark, oldMark  time.Duration // attempts sent until then are of an earlier generation
+	before, passed int64         // the number of those in flight
+	uploads        int64         // incomplete requests that it does not limit: in flight when it began to bind
+
+	extraAt   time.Duration // when an attempt may pass beside it
+	reachedAt time.Duration // when it was last reached; it ends unreachedTime later
+	shifted   bool          // seek found that load is not the reason for the latencies
+	slow      int           // rounds of seek that were slow at no more than the usual concurrency
+
+	round, last round // of start and seek; the zero value of last: none
+	bound       uint64
+}
+
+type phase uint8
+
+const (
+	open phase = iota
+	doubt
+	shut
+	start
+	seek
+)
+
+// round holds the measurements of a period with one size.
+type round struct {
+	began, took time.Duration // took is set at its end
+	size        float64
+	good, bad   int
+	sentBad     int           // bad ones that were sent in this round
+	busy        time.Duration // sum of the latencies of the good ones
+	waits       int           // requests that had to wait
+}
+
+func (r *round) rate() float64       { return float64(r.good) / r.took.Seconds() }
+func (r *round) mean() time.Duration { return r.busy / time.Duration(max(r.good, 1)) }
+
+const (
+	// minWindow is the documented minimum per process: latency never lowers the window below
+	// it. With fifty proxies that is 150 in flight. Only start may begin lower, with 1.
+	minWindow = 3
+	// startFactor is how far start goes above the mean concurrency before an outage. An
+	// upstream with spare capacity sustains such a burst; one without shows it by its
+	// goodput. With five, the queue of a 2 s outage drains in half a second if latency stays
+	// the same.
+	startFactor = 5
+	// blindEvery is the time in which start doubles before the first response. So nobody waits
+	// as long as one response takes. Where responses are known to come within blindQuick, that
+	// ends at top.
+	blindEvery = 50 * time.Millisecond
+	blindQuick = time.Second
+	// unreachedTime: a window that was not reached for so long ends. It is only a risk.
+	unreachedTime = time.Second
+	// recoveringTime is how long after an outage requests wait as they do in it.
+	recoveringTime = 5 * time.Second
+
+	// A round of seek lasts for roundTime, or up to maxRoundTime until roundGood attempts have
+	// ended, but at least for three usual latencies: until responses under its size have come.
+	roundTime    = time.Second
+	maxRoundTime = 3 * time.Second
+	roundGood    = 20
+
+	minGain   = 1.25 // goodput of start, for twice the concurrency
+	growth    = 0.1  // share of the size added in a round of seek
+	fast      = 0.5  // the same while latency is usual
+	shrinkage = 0.8
+	slowTimes = 2 // latency above this factor of the usual is slow
+
+	// Elasticity is d ln(goodput) / d ln(size). At 1, more concurrency means more goodput; at
+	// 0, it only means more latency.
+	elasticHigh = 0.6
+	elasticLow  = 0.4
+
+	maxSlow   = 3   // slow rounds at the usual concurrency, after which load is not the reason
+	waitShare = 0.2 // of waits among responses that shows that load exceeds capacity
+	badShare  = 0.2 // of failures in a round that shrinks the window
+)
+
+// binds reports whether the window limits what is sent.
+func (w *window) binds() bool { return w.phase != open }
+
+// places returns the number of attempts that hold a place.
+func (w *window) places(c *counters) int64 { return max(0, c.awaiting()-w.passed) }
+
+// full reports whether no place is free.
+func (w *window) full(c *counters) bool { return w.places(c) >= int64(w.size) }
+
+// uploadsFull reports whether no further incomplete request may be sent: half of the size,
+// beside those that were in flight before. So slow uploads do not delay other requests, and
+// the upstream is not flooded if all of them are complete at once.
+func (w *window) uploadsFull(c *counters) bool {
+	return c.sending.Load() >= w.uploads+half(int64(w.size))
+}
+
+// half returns half of a limit, rounded up: its share for incomplete requests.
+func half(limit int64) int64 { return (limit + 1) / 2 }
+
+// enter begins a phase at now. What is in flight holds no place any more: it was sent under
+// other conditions, and after an outage nobody waits for most of it.
+func (w *window) enter(p phase, now time.Duration, c *counters) {
+	n := c.awaiting()
+	*w = window{phase: p, began: now, mark: now, oldMark: now, before: n, passed: n, uploads: c.sending.Load(), reachedAt: now, extraAt: now, bound: w.bound}
+	w.round = round{began: now}
+}
+
+// begin starts the growth of the window. Until it is proven by a response it grows from 1.
+func (w *window) begin(now time.Duration, c *counters, u *latency.Baseline, proven bool) {
+	w.enter(start, now, c)
+	w.extraAt = now + overdue(u)
+	w.recovering, w.unproven, w.size, w.top = true, !proven, 1, maxFixed
+	if u.Known() {
+		w.top = max(minWindow, startFactor*u.Concurrency)
+	}
+	if proven {
+		w.prove(now, u)
+	}
+}
+
+// prove lets the window grow from the concurrency before the outage.
+func (w *window) prove(now time.Duration, u *latency.Baseline) {
+	w.unproven = false
+	if u.Known() {
+		w.size = max(w.size, u.Concurrency)
+	} else {
+		w.size = max(w.size, minWindow)
+	}
+	w.newRound(now)
+}
+
+// bind starts seek from the attempts in flight now, which keep their places.
+func (w *window) bind(now time.Duration, size int64, c *counters, u *latency.Baseline) {
+	w.enter(seek, now, c)
+	w.extraAt = now + overdue(u)
+	w.passed, w.oldMark = 0, 0
+	w.size = float64(max(size, minWindow))
+	w.bound++
+	w.newRound(now)
+}
+
+// regrow continues or begins start without a top from at least size.
+func (w *window) regrow(now time.Duration, size float64) {
+	w.phase, w.top, w.shifted, w.slow = start, maxFixed, false, 0
+	w.size = min(max(w.size, size, minWindow), maxFixed)
+	w.last = round{}
+	w.newRound(now)
+}
+
+func (w *window) newRound(now time.Duration) { w.round = round{began: now, size: w.size} }
+
+// waits records that a request has to wait.
+func (w *window) waits(now time.Duration) {
+	w.round.waits++
+	w.reachedAt = now
+}
+
+// leave frees the place of an attempt sent at sent, which has left the upstream.
+func (w *window) leave(sent time.Duration) {
+	if sent <= w.mark {
+		w.before = max(0, w.before-1)
+		if sent <= w.oldMark {
+			w.passed--
+		}
+		w.passed = max(0, min(w.passed, w.before))
+	}
+}
+
+// expire frees the places of n abandoned attempts, which are old.
+func (w *window) expire(n int64) {
+	w.before = max(0, w.before-n)
+	w.passed = max(0, min(w.passed-n, w.before))
+}
+
+// pass takes the places of older attempts when one sent at sent was answered. They are at
+// least as old as a request that is overdue.
+func (w *window) pass(sent, now, overdue time.Duration, c *counters) {
+	if sent > w.mark && now-w.mark >= overdue {
+		w.oldMark, w.passed = w.mark, w.before
+		w.mark, w.before = now, c.awaiting()
+	}
+}
+
+// blindAt returns when the window doubles next without a response, or Forever.
+func (w *window) blindAt(u *latency.Baseline) time.Duration {
+	if w.phase != start || !w.unproven || w.size >= maxFixed || w.size >= w.top && u.Known() && u.P90 <= blindQuick {
+		return backoff.Forever
+	}
+	return w.round.began + blindEvery
+}
+
+// growBlindly doubles the window for each interval without a response.
+func (w *window) growBlindly(now time.Duration, u *latency.Baseline) {
+	for at := w.blindAt(u); now >= at; at = w.blindAt(u) {
+		w.size = min(2*w.size, maxFixed)
+		w.newRound(at)
+	}
+}
+
+// ended moves the window by the end of an attempt that was sent in it.
+func (w *window) ended(sent, now time.Duration, good bool, u *latency.Baseline) {
+	if sent < w.began || now < w.round.began {
+		return
+	}
+	r := &w.round
+	if w.phase == seek && w.last.took == 0 && r.good+r.bad == 0 && r.began < now {
+		r.began = now // the first round of all begins with the first response under its size
+		return
+	}
+	if good {
+		r.good++
+		r.busy += now - sent
+	} else {
+		r.bad++
+		if sent >= r.began {
+			r.sentBad++
+		}
+	}
+	if w.phase == start {
+		w.grow(now, good)
+	} else {
+		w.step(now, u)
+	}
+}
+
+// grow adds one for each good response, and ends start at its top, or if a doubling brought
+// too little goodput. It asks latency alone, which also works with few requests: if the
+// concurrency doubles and each response takes 2/minGain times as long, goodput grows by
+// minGain (Little's law).
+func (w *window) grow(now time.Duration, good bool) {
+	if !good {
+		w.size = max(1, w.size-1)
+		return
+	}
+	w.size = min(w.size+1, w.top)
+	if w.size >= w.top {
+		w.phase, w.last = seek, round{}
+		w.newRound(now)
+		return
+	}
+	if w.round.good < max(int(w.round.size), 1) {
+		return
+	}
+	if w.last.good > 0 && minGain*float64(w.round.mean()) > 2*float64(w.last.mean()) {
+		w.phase = seek
+		w.size = max(minWindow, w.last.size)
+	}
+	w.endRound(now)
+}
+
+func (w *window) endRound(now time.Duration) {
+	w.round.took = max(now-w.round.began, 1)
+	w.last = w.round
+	w.newRound(now)
+}
+
+// step ends a round of seek that has lasted long enough, and moves the size. A round that
+// fails has shown the effect of its size.
+func (w *window) step(now time.Duration, u *latency.Baseline) {
+	r := &w.round
+	least := max(roundTime, min(2*r.mean(), maxRoundTime))
+	if float64(r.sentBad) < badShare*(float64(r.sentBad+r.good)+r.size) {
+		least = max(least, 3*u.Mean)
+	}
+	r.took = now - r.began
+	if r.took < least || r.good+r.bad < roundGood && r.took < maxRoundTime {
+		return
+	}
+	w.size = max(minWindow, w.next(u))
+	w.endRound(now)
+	w.round.began += min(w.last.mean(), maxRoundTime) // until then goodput is still that of the previous size
+}
+
+// next returns the size of the next round.
+func (w *window) next(u *latency.Baseline) float64 {
+	r := &w.round
+	more := r.size + max(1, r.size*growth)
+	if w.last.waits > 0 && u.Known() && float64(r.mean()) <= minGain*float64(u.Mean) {
+		more = r.size + max(1, r.size*fast)
+	}
+	switch {
+	case float64(r.bad) >= badShare*float64(r.good+r.bad):
+		return r.size * shrinkage
+	case r.waits == 0:
+		return r.size // goodput equals the load
+	case !u.Known() || r.mean() <= slowTimes*u.Mean:
+		return more
+	case float64(r.waits) < waitShare*float64(r.good):
+		return r.size
+	}
+	return w.seek(u, more)
+}
+
+// seek moves the size before a slow upstream: down as long as goodput does not follow, but not
+// below the usual concurrency. If responses are slow even there, or goodput follows the size
+// down, load is not the reason. Then the window goes back to the last good size, and what is
+// usual is learnt anew.
+func (w *window) seek(u *latency.Baseline, more float64) float64 {
+	r := &w.round
+	usual := max(minWindow, u.Concurrency)
+	if r.size <= usual {
+		w.slow++
+		w.shifted = w.slow >= maxSlow
+		return usual
+	}
+	e, is := elasticity(&w.last, r)
+	switch {
+	case !is && w.recovering:
+		return more // after start, which went well so far
+	case !is || e < elasticLow:
+		return max(usual, r.size*shrinkage)
+	case e > elasticHigh && r.size < w.last.size:
+		w.shifted = true
+		return w.last.size
+	case e > elasticHigh:
+		return more
+	}
+	return r.size
+}
+
+// elasticity returns how much goodput followed the size from round a to round b. It returns
+// false if a round lacks data or the size did not move.
+func elasticity(a, b *round) (float64, bool) {
+	if a.waits == 0 || a.good == 0 || b.good == 0 {
+		return 0, false
+	}
+	moved := math.Log(b.size / a.size)
+	if math.Abs(moved) < 0.01 {
+		return 0, false
+	}
+	return math.Log(b.rate()/a.rate()) / moved, true
+}
