@@ -17,6 +17,7 @@ type RetryOn struct {
 	connect bool
 	reset   bool
 	timeout bool
+	limited bool // a 403 that is a rate limit counts as a 429
 	grpc    grpcSet
 	fields  []fieldRule
 	names   []string // of headers, each once
@@ -67,6 +68,17 @@ func (r *RetryOn) yields(a *Attempt) bool {
 	return a.Wanted && a.Status >= 400 && !r.codes.Empty() && !r.never.Has(a.Status)
 }
 
+// CountsAs returns the status by which a response is judged: its own, or 429 for a 403 that is a rate
+// limit, if the setting says so. limits reports whether the response says that a rate limit is
+// exhausted; it is called only for a 403. GitHub sends 403 for both, a refusal and a rate limit
+// (GitHub, "Rate limits for the REST API").
+func (r *RetryOn) CountsAs(status int, limits func() bool) int {
+	if status == 403 && r.limited && !r.never.Has(403) && limits() {
+		return 429
+	}
+	return status
+}
+
 // Code reports whether a response with this status is a failure whatever its headers.
 func (r *RetryOn) Code(status int) bool { return r.hasCode(status) }
 
@@ -92,6 +104,9 @@ func (r *RetryOn) String() string {
 		if *c.flag(r) {
 			items = append(items, c.name)
 		}
+	}
+	if r.limited {
+		items = append(items, rateLimited)
 	}
 	items = r.grpc.items(items)
 	for _, f := range r.fields {
@@ -119,6 +134,9 @@ func (r *RetryOn) codeItems(items []string) []string {
 		items = append(items, "5xx")
 		rest = r.codes.Without(&serverErrors)
 		never = never.With(&missing)
+	}
+	if r.limited {
+		rest.Remove(status.Run{First: 429, Last: 429})
 	}
 	for _, run := range rest.Runs() {
 		items = append(items, run.String())

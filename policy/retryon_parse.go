@@ -15,6 +15,9 @@ const (
 	maxRetryOnFields = 16
 )
 
+// rateLimited is the entry for a 429, and for a 403 that is a rate limit.
+const rateLimited = "rate-limited"
+
 const headerPrefix = "retriable-header:"
 
 // conditions are the failures without a response, in the order of String.
@@ -50,6 +53,7 @@ type retryOnParser struct {
 //
 //	5xx                           500 to 599 without 501, 505, 511
 //	gateway-error                 502, 503, 504
+//	rate-limited                  429, and a 403 with Retry-After or with a rate limit of which 0 is left
 //	429                           this status, 200 to 599
 //	500-504                       these statuses, both ends included
 //	!503  !520-529                never these, whatever the groups, headers or X-Should-Retry say
@@ -119,6 +123,11 @@ func (p *retryOnParser) item(item string) error {
 		p.groups.Add(status.Run{First: 502, Last: 504})
 		return nil
 	}
+	if item == rateLimited {
+		p.groups.Add(status.Run{First: 429, Last: 429})
+		p.r.limited = true
+		return nil
+	}
 	for _, c := range conditions {
 		if c.name == item {
 			*c.flag(&p.r) = true
@@ -186,7 +195,7 @@ func isFieldValue(s string) bool {
 	return s != ""
 }
 
-var errNotInRetryOn = errors.New("neither a status (200 to 599), a range (500-504), 5xx, gateway-error, connect-failure, reset, attempt-timeout, grpc-STATUS, retriable-header:Name nor !status")
+var errNotInRetryOn = errors.New("neither a status (200 to 599), a range (500-504), 5xx, gateway-error, rate-limited, connect-failure, reset, attempt-timeout, grpc-STATUS, retriable-header:Name nor !status")
 
 // parseRun parses "503" or "500-504".
 func parseRun(s string) (status.Run, error) {

@@ -59,6 +59,35 @@ func TestRetryOnStatuses(t *testing.T) {
 	}
 }
 
+// A 403 counts as a 429 if the setting has the word and the response says that a rate limit is exhausted.
+func TestAForbiddenRateLimitCountsAs429(t *testing.T) {
+	yes, no := func() bool { return true }, func() bool { return false }
+	for _, tc := range []struct {
+		in     string
+		status int
+		limits func() bool
+		want   int
+	}{
+		{"rate-limited", 403, yes, 429},
+		{"rate-limited", 403, no, 403},
+		{"rate-limited", 404, yes, 404},
+		{"rate-limited", 503, yes, 503},
+		{"rate-limited,!403", 403, yes, 403},
+		{"rate-limited,403", 403, yes, 429},
+		{DefaultRetryOn, 403, yes, 403},
+		{"403", 403, yes, 403},
+	} {
+		r := mustRetryOn(t, tc.in)
+		if got := r.CountsAs(tc.status, tc.limits); got != tc.want {
+			t.Errorf("%s: %d counts as %d, want %d", tc.in, tc.status, got, tc.want)
+		}
+	}
+	r := mustRetryOn(t, "rate-limited")
+	if !r.Code(429) || r.Code(403) {
+		t.Error("rate-limited lists 429 and not 403")
+	}
+}
+
 func TestRetryOnCauses(t *testing.T) {
 	governs := map[string][]Cause{
 		"connect-failure": {CauseDial, CauseTLS, CauseUntrusted, CauseIdleClose, CauseRefusedStream},
@@ -131,6 +160,9 @@ func TestRetryOnStringIsCanonical(t *testing.T) {
 		{DefaultRetryOn, "5xx,429,connect-failure,reset,attempt-timeout"},
 		{" attempt-timeout , reset,429 ,connect-failure,5xx,5xx", "5xx,429,connect-failure,reset,attempt-timeout"},
 		{"gateway-error", "502-504"},
+		{"rate-limited", "rate-limited"},
+		{"429,rate-limited,5xx,reset", "5xx,reset,rate-limited"},
+		{"rate-limited,!403,428-430", "428,430,!403,rate-limited"},
 		{"refused-stream,reset-before-request", "connect-failure"},
 		{"retriable-4xx,envoy-ratelimited", "409,429"},
 		{"unavailable,resource-exhausted,cancelled,deadline-exceeded,internal", "grpc-cancelled,grpc-deadline-exceeded,grpc-resource-exhausted,grpc-internal,grpc-unavailable"},

@@ -196,3 +196,40 @@ func TestALongWaitIsLeftToTheClient(t *testing.T) {
 		})
 	}
 }
+
+// GitHub refuses with 403 both what is not permitted and what exceeds a rate limit. With the word
+// rate-limited, the second is retried like a 429, POST included, and no earlier than it asks.
+func TestAForbiddenRateLimitIsRetried(t *testing.T) {
+	for name, tc := range map[string]struct {
+		headers string
+		wait    time.Duration // 0: not retried
+		retryOn string
+	}{
+		"nothing left":         {"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366407", 7 * time.Second, "rate-limited"},
+		"Retry-After":          {"X-RateLimit-Remaining: 4999\nRetry-After: 7", 7 * time.Second, "5xx,rate-limited"},
+		"no time of renewal":   {"X-RateLimit-Remaining: 0", time.Millisecond, "rate-limited"},
+		"a refusal":            {"X-RateLimit-Remaining: 4999\nX-RateLimit-Reset: 1772366407", 0, "rate-limited"},
+		"without the word":     {"X-RateLimit-Remaining: 0\nRetry-After: 7", 0, policy.DefaultRetryOn},
+		"the code is left out": {"Retry-After: 7", 0, "rate-limited,!403"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := &timed{first: []string{rawResponse(403, append(strings.Split(tc.headers, "\n"), "Date: "+exampleDate)...)}}
+			inMemory(t, up.handle, func(c *Config) {
+				on, err := policy.ParseRetryOn(tc.retryOn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Default.Policy.RetryOn = on
+			}, func(t *testing.T, m *memory) {
+				if tc.wait == 0 {
+					m.client().send(postABC).want(403, "*")
+					return
+				}
+				m.client().send(postABC).want(200, "ok")
+				if d := up.at[1].Sub(up.at[0]); d < tc.wait || d > tc.wait+2*time.Millisecond {
+					t.Errorf("retried after %v, want %v", d, tc.wait)
+				}
+			})
+		})
+	}
+}

@@ -148,6 +148,20 @@ func (h *Headers) Renewed() (time.Duration, bool) {
 	return longest, told
 }
 
+// LimitsRate reports whether the response says that a rate limit refused the request: it asks for a
+// wait, or 0 is left of a rate limit, whether or not a header says when that is replenished.
+func (h *Headers) LimitsRate() bool {
+	if h.hasAsked || h.structured.isExhausted() {
+		return true
+	}
+	for i := range h.pairs[:h.n] {
+		if h.pairs[i].isExhausted() {
+			return true
+		}
+	}
+	return false
+}
+
 // MeansRateLimit reports whether a response with this status may be due to a rate limit, so that
 // Renewed applies. GitHub answers 403; 529 is Anthropic's overload.
 func MeansRateLimit(status int) bool {
@@ -165,11 +179,14 @@ func MeansRateLimit(status int) bool {
 func (h *Headers) ShouldRetry() (yes, no bool) { return h.yes && !h.no, h.no }
 
 func (p *pair) wait(date []byte, now time.Time) (time.Duration, bool) {
-	if p.remaining.n != 1 || p.reset.n != 1 {
-		return 0, false
-	}
-	if left, ok := parseNumber(trimSpace(p.remaining.value)); !ok || left != (decimal{}) {
+	if p.reset.n != 1 || !p.isExhausted() {
 		return 0, false
 	}
 	return parseReset(p.reset.value, date, now)
+}
+
+// isExhausted reports whether nothing is left of the rate limit.
+func (p *pair) isExhausted() bool {
+	left, ok := parseNumber(trimSpace(p.remaining.value))
+	return p.remaining.n == 1 && ok && left == (decimal{})
 }

@@ -452,3 +452,26 @@ Retry-After-Ms: 6100`, "\n") {
 		}
 	}
 }
+
+func TestLimitsRate(t *testing.T) {
+	for head, want := range map[string]bool{
+		"": false,
+		"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1767225600":    true,
+		"X-RateLimit-Remaining: 0":                                   true,
+		"X-RateLimit-Remaining: 4999\nX-RateLimit-Reset: 1767225600": false,
+		"X-RateLimit-Remaining: 4999\nRetry-After: 60":               true,
+		"Retry-After: 0":    true,
+		"Retry-After: soon": false,
+		"X-RateLimit-Remaining: 0\nX-RateLimit-Remaining: 1":                                   false,
+		"X-RateLimit-Remaining: none":                                                          false,
+		"X-RateLimit-Remaining-Tokens: 0\nX-RateLimit-Remaining-Requests: 7":                   true,
+		"RateLimit: \"default\";r=0;t=30":                                                      true,
+		"RateLimit: \"default\";r=0":                                                           true,
+		"RateLimit: \"default\";r=1;t=30":                                                      false,
+		"X-RateLimit-Limit: 0\nX-RateLimit-Reset: 0\nX-RateLimit-Used: 0\nX-Ratelimit-Cost: 0": false,
+	} {
+		if got := readHeaders(head, "", someDay).LimitsRate(); got != want {
+			t.Errorf("%q: %v", head, got)
+		}
+	}
+}

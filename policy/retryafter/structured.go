@@ -101,6 +101,11 @@ func (s *structuredHeaders) wait() (longest time.Duration, told bool) {
 	return longest, told
 }
 
+// isExhausted reports whether nothing is left of one of the rate limits.
+func (s *structuredHeaders) isExhausted() (is bool) {
+	return s.each(func(m rateLimitItem) { is = is || m.r == 0 }) && is
+}
+
 // headerLines holds the values of the lines of a list header. If there are too many or too long
 // ones, the header is unreadable.
 type headerLines struct {

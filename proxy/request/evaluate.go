@@ -61,7 +61,7 @@ func (cr *Request) StatusAs(a *policy.Attempt, r *http1.Response, status int) {
 	}
 	a.Header = r
 	a.Final = r.Get(http1.XRetryproxyReason) != nil
-	readWait(a, r)
+	readWait(a, r, &cr.Route.Policy.RetryOn)
 }
 
 // waitReaders keeps the memory for reading what headers say about a wait. It is 3 KiB, which would
@@ -69,8 +69,8 @@ func (cr *Request) StatusAs(a *policy.Attempt, r *http1.Response, status int) {
 var waitReaders = sync.Pool{New: func() any { return new(retryafter.Headers) }}
 
 // readWait sets what a response's headers say about a retry: whether the upstream wants one, and
-// when.
-func readWait(a *policy.Attempt, r *http1.Response) {
+// when. on decides whether a 403 is a rate limit.
+func readWait(a *policy.Attempt, r *http1.Response, on *policy.RetryOn) {
 	h := waitReaders.Get().(*retryafter.Headers)
 	defer func() {
 		*h = retryafter.Headers{} // it points into the response
@@ -82,6 +82,7 @@ func readWait(a *policy.Attempt, r *http1.Response) {
 			h.Add(f.Name, f.Value)
 		}
 	}
+	a.Status = on.CountsAs(a.Status, h.LimitsRate)
 	a.Wanted, a.Unwanted = h.ShouldRetry()
 	a.RetryAfter, a.HasRetryAfter = h.Asked()
 	if !a.HasRetryAfter && retryafter.MeansRateLimit(a.Status) {
