@@ -8,14 +8,12 @@
 // Unknown events count as content, so other streams are not held back.
 package eventstream
 
-import (
-	"bytes"
-	"math"
-)
+import "bytes"
 
-// MaxHeld is the maximum number of bytes of a stream that are held back. A few events of some
-// hundred bytes each precede the first content.
-const MaxHeld = 16 << 10
+// MaxHeld is the maximum number of bytes of a stream that are held back. The events before the first
+// content usually have some hundred bytes each. But those of OpenAI's Responses API repeat the
+// request's instructions and tools, once in response.created and once in response.in_progress.
+const MaxHeld = 256 << 10
 
 // Verdict is what the beginning of a stream has shown so far.
 type Verdict uint8
@@ -27,17 +25,17 @@ const (
 	Failed                 // an error before any content
 )
 
-// maxRead is how many bytes of a stream a Reader reads.
-const maxRead = math.MaxUint16
+// maxRead is how many bytes of a stream a Reader reads: MaxHeld and the piece that exceeds it.
+const maxRead = MaxHeld + 64<<10
 
 // Reader scans the events of one stream, up to maxRead. It is small, because each connection has
 // one. The zero value is ready for a new stream. It is not safe for concurrent use.
 //
 // It reads each byte a fixed number of times, however the stream is split.
 type Reader struct {
-	event, line uint16 // start of the incomplete event and of its incomplete line
-	searched    uint16 // where the search for the end of that line continues
-	start, end  uint16 // the data of the failed event
+	event, line uint32 // start of the incomplete event and of its incomplete line
+	searched    uint32 // where the search for the end of that line continues
+	start, end  uint32 // the data of the failed event
 	status      uint16 // the status that the error stands for
 }
 
@@ -54,23 +52,47 @@ func (r *Reader) Error(stream []byte) []byte { return stream[r.start:r.end] }
 func (r *Reader) Read(stream []byte) Verdict {
 	stream = stream[:min(len(stream), maxRead)]
 	if r.line == 0 && bytes.HasPrefix(stream, byteOrderMark) {
-		r.event, r.line = uint16(len(byteOrderMark)), uint16(len(byteOrderMark))
-		r.searched = r.line
+		r.begin(uint32(len(byteOrderMark)))
 	}
 	for r.findEnd(stream) {
 		begin := r.event
 		r.event = r.line
-		e := parse(stream[begin:r.event])
-		switch verdict, status := e.judge(); verdict {
-		case Content:
-			return Content
-		case Failed:
-			r.status, r.start, r.end = uint16(status), begin+uint16(e.start), begin+uint16(e.end)
-			return Failed
+		if v := r.judge(parse(stream[begin:r.event]), begin); v != Pending {
+			return v
 		}
 	}
 	return Pending
 }
+
+// ReadEnd takes the whole stream, after it has ended and Read has returned Pending. It returns Failed
+// for an error that an empty line should have followed, or that is a JSON text without the form of an
+// event. Any other stream counts as one with content.
+func (r *Reader) ReadEnd(stream []byte) Verdict {
+	stream = stream[:min(len(stream), maxRead)]
+	rest := stream[r.event:]
+	e := parse(rest)
+	if text := bytes.TrimSpace(rest); len(e.data) == 0 && len(text) > 0 && text[0] == '{' {
+		e.data, e.start = text, bytes.IndexByte(rest, '{')
+		e.end = e.start + len(text)
+	}
+	if r.judge(e, r.event) == Failed {
+		return Failed
+	}
+	return Content
+}
+
+// judge returns what the event that begins at begin shows. If it is an error, judge keeps its
+// position and status.
+func (r *Reader) judge(e event, begin uint32) Verdict {
+	verdict, status := e.judge()
+	if verdict == Failed {
+		r.status, r.start, r.end = uint16(status), begin+uint32(e.start), begin+uint32(e.end)
+	}
+	return verdict
+}
+
+// begin sets the start of the next event.
+func (r *Reader) begin(at uint32) { r.event, r.line, r.searched = at, at, at }
 
 // IsBetweenEvents reports whether the stream, as passed to Read, ends between two events or with a
 // comment. Nothing that it has shown so far can then become an error.
@@ -92,17 +114,28 @@ func (r *Reader) IsBetweenEvents(stream []byte) bool {
 // missing.
 func (r *Reader) findEnd(stream []byte) bool {
 	for {
+		r.skipLF(stream)
 		line, size := cutLine(stream[r.searched:])
 		if size == 0 {
-			r.searched += uint16(len(line))
+			r.searched += uint32(len(line))
 			return false
 		}
 		empty := r.searched == r.line && len(line) == 0
-		r.searched += uint16(size)
+		r.searched += uint32(size)
 		r.line = r.searched
 		if empty {
 			return true
 		}
+	}
+}
+
+// skipLF skips the second half of a CRLF whose first half has ended a line already.
+func (r *Reader) skipLF(stream []byte) {
+	if at := r.line; at > 0 && r.searched == at && int(at) < len(stream) && stream[at-1] == '\r' && stream[at] == '\n' {
+		if r.event == at {
+			r.event++
+		}
+		r.line, r.searched = at+1, at+1
 	}
 }
 
@@ -113,15 +146,15 @@ type event struct {
 	joined     bool // data is a copy, because it has several lines
 }
 
-// parse returns the event b, which ends with a complete line.
+// parse returns the event b. Its last line may lack its end.
 func parse(b []byte) event {
 	var e event
 	for n := 0; n < len(b); {
 		line, size := cutLine(b[n:])
-		if size == 0 { // the CR of an empty line
+		e.add(line, n)
+		if size == 0 { // cut off by the end of the stream
 			break
 		}
-		e.add(line, n)
 		n += size
 	}
 	return e
@@ -130,15 +163,13 @@ func parse(b []byte) event {
 var byteOrderMark = []byte("\ufeff")
 
 // cutLine returns the first line of b and its length with the line end; 0 if the end is missing. A
-// CR at the end of b may be half of a CRLF.
+// CR at the end of b ends the line. If a LF follows, it belongs to the same line end.
 func cutLine(b []byte) (line []byte, size int) {
 	i := bytes.IndexAny(b, "\r\n")
 	switch {
 	case i < 0:
 		return b, 0
-	case b[i] == '\r' && i+1 == len(b):
-		return b[:i], 0
-	case b[i] == '\r' && b[i+1] == '\n':
+	case b[i] == '\r' && i+1 < len(b) && b[i+1] == '\n':
 		return b[:i], i + 2
 	}
 	return b[:i], i + 1

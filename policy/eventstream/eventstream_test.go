@@ -21,21 +21,24 @@ var streams = map[string]struct {
 	want   Verdict
 	status int
 }{
-	"nothing":                  {"", Pending, 0},
-	"comments":                 {": keep-alive\n\n: OPENROUTER PROCESSING\n\n", Pending, 0},
-	"beyond what is read":      {": " + strings.Repeat("x", maxRead) + "\n\ndata: hello\n\n", Pending, 0},
-	"half an event":            {`data: {"a":1}` + "\n", Pending, 0},
-	"a mark at the beginning":  {"\ufeffdata: {\"error\":{\"type\":\"overloaded_error\"}}\n\n", Failed, 529},
-	"half a line end":          {"data: x\r\n\r", Pending, 0},
-	"an event without data":    {"event: open\nid: 1\nretry: 10\n\n", Pending, 0},
-	"plain text":               {"data: hello\n\n", Content, 0},
-	"lines that end with CR":   {"data: hello\r\rdata", Content, 0},
-	"lines that end with CRLF": {"\ufeff: c\r\n\r\ndata:hello\r\n\r\n", Content, 0},
-	"[DONE]":                   {"data: [DONE]\n\n", Content, 0},
-	"any object":               {`data: {"price":1}` + "\n\n", Content, 0},
-	"an error that is none":    {`data: {"error":false,"x":1}` + "\n\n", Content, 0},
-	"broken JSON":              {`data: {"error":` + "\n\n", Content, 0},
-	"10 000 levels":            {`data: {"error":` + strings.Repeat("[", 10_001) + "\n\n", Content, 0},
+	"nothing":                    {"", Pending, 0},
+	"comments":                   {": keep-alive\n\n: OPENROUTER PROCESSING\n\n", Pending, 0},
+	"beyond what is read":        {": " + strings.Repeat("x", maxRead) + "\n\ndata: hello\n\n", Pending, 0},
+	"half an event":              {`data: {"a":1}` + "\n", Pending, 0},
+	"a mark at the beginning":    {"\ufeffdata: {\"error\":{\"type\":\"overloaded_error\"}}\n\n", Failed, 529},
+	"half a line end":            {"data: x\r\n\r", Content, 0},
+	"half an event's line end":   {"data: x\r", Pending, 0},
+	"an error that ends with CR": {"data: {\"error\":{\"type\":\"overloaded_error\"}}\r\r", Failed, 529},
+	"pings that end with CR":     {"event: ping\rdata: {\"type\":\"ping\"}\r\r: c\r\rdata: {\"error\":{\"code\":503}}\r\r", Failed, 503},
+	"an event without data":      {"event: open\nid: 1\nretry: 10\n\n", Pending, 0},
+	"plain text":                 {"data: hello\n\n", Content, 0},
+	"lines that end with CR":     {"data: hello\r\rdata", Content, 0},
+	"lines that end with CRLF":   {"\ufeff: c\r\n\r\ndata:hello\r\n\r\n", Content, 0},
+	"[DONE]":                     {"data: [DONE]\n\n", Content, 0},
+	"any object":                 {`data: {"price":1}` + "\n\n", Content, 0},
+	"an error that is none":      {`data: {"error":false,"x":1}` + "\n\n", Content, 0},
+	"broken JSON":                {`data: {"error":` + "\n\n", Content, 0},
+	"10 000 levels":              {`data: {"error":` + strings.Repeat("[", 10_001) + "\n\n", Content, 0},
 
 	"Anthropic before text":       {anthropicStart + anthropicBlock + anthropicPing, Pending, 0},
 	"Anthropic with text":         {anthropicStart + anthropicBlock + anthropicPing + anthropicText, Content, 0},
@@ -65,6 +68,146 @@ var streams = map[string]struct {
 	"data of several lines":        {"data: {\"error\":\ndata: {\"type\":\"overloaded_error\"}}\n\n", Failed, 529},
 }
 
+// errorForms are errors before any content, as the APIs and gateways send them.
+var errorForms = map[string]struct {
+	data   string
+	status int
+}{
+	"vLLM":                       {`{"object":"error","message":"x","type":"BadRequestError","param":null,"code":400}`, 400},
+	"vLLM without a number":      {`{"object":"error","message":"x","type":"InternalServerError","code":null}`, 500},
+	"Mistral":                    {`{"object":"error","message":"Requests rate limit exceeded","type":"rate_limited","param":null,"code":"1300"}`, 429},
+	"Mistral has no capacity":    {`{"object":"error","message":"Service tier capacity exceeded for this model.","type":"invalid_request_error","code":"3505"}`, 429},
+	"Cohere or a gateway":        {`{"error":{"type":"rate_limited"}}`, 429},
+	"another spelling":           {`{"error":{"type":"RateLimit-Error"}}`, 429},
+	"an unknown kind":            {`{"error":{"code":"upstream_overload_protection"}}`, 529},
+	"a text":                     {`{"error":"Too Many Requests"}`, 429},
+	"a text of unknown kind":     {`{"error":"oops"}`, 500},
+	"a message":                  {`{"error":{"message":"The engine is currently overloaded, please try again later","type":null}}`, 529},
+	"an error that is true":      {`{"error":true,"message":"Rate limit reached"}`, 429},
+	"LiteLLM, a number as text":  {`{"error":{"message":"x","type":"None","param":"None","code":"429"}}`, 429},
+	"a status that is a number":  {`{"error":{"message":"x","status":503}}`, 503},
+	"an error in an error":       {`{"error":{"message":"x","error":{"type":"overloaded_error"}}}`, 529},
+	"OpenRouter in a choice":     {`{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":""},"error":{"code":429,"message":"x"}}]}`, 429},
+	"OpenRouter beside a choice": {`{"object":"chat.completion.chunk","error":{"code":"server_error","message":"x"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`, 500},
+	"Responses without a reason": {`{"type":"response.failed","response":{"error":null}}`, 500},
+	"Codex's usage limit":        {`{"type":"response.failed","response":{"error":{"code":"usage_limit_reached"}}}`, 429},
+	"Codex's context length":     {`{"type":"response.failed","response":{"error":{"code":"context_length_exceeded"}}}`, 400},
+	"Cloudflare":                 {`{"errors":[{"message":"AiError: Capacity temporarily exceeded","code":3040}],"success":false,"result":{}}`, 429},
+	"MiniMax":                    {`{"choices":null,"base_resp":{"status_code":1002,"status_msg":"rate limit"}}`, 429},
+	"MiniMax, an unknown number": {`{"base_resp":{"status_code":1000,"status_msg":"unknown error"}}`, 500},
+	"Baidu":                      {`{"error_code":18,"error_msg":"Open api qps request limit reached","id":"x"}`, 429},
+	"Zhipu":                      {`{"error":{"code":"1302","message":"x"}}`, 429},
+	"members of other types":     {`{"type":5,"response":"x","error":{"type":"overloaded_error"}}`, 529},
+	"Gemini inside Code Assist":  {`{"response":{"error":{"code":429}}}`, 429},
+}
+
+func TestErrorForms(t *testing.T) {
+	for name, tc := range errorForms {
+		var r Reader
+		if got := r.Read([]byte("data: " + tc.data + "\n\n")); got != Failed || r.Status() != tc.status {
+			t.Errorf("%s: verdict %d, status %d, want %d", name, got, r.Status(), tc.status)
+		}
+	}
+	var r Reader
+	if r.Read([]byte("id:1\nevent:error\n:HTTP_STATUS/429\ndata:{\"code\":\"Throttling.RateQuota\",\"message\":\"x\"}\n\n")) != Failed || r.Status() != 429 {
+		t.Errorf("Alibaba: status %d", r.Status())
+	}
+	r = Reader{}
+	if r.Read([]byte("event: error\ndata: Rate limit exceeded\n\n")) != Failed || r.Status() != 429 {
+		t.Errorf("a text: status %d", r.Status())
+	}
+}
+
+// Chunks that carry nothing of the model are no content. With a text in the place of TEXT they are.
+func TestEmptyChunks(t *testing.T) {
+	for name, data := range map[string]string{
+		"Azure's filters":       `{"choices":[TEXT],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0}]}`,
+		"OpenAI":                `{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":TEXT,"refusal":null},"logprobs":null,"finish_reason":null}]}`,
+		"a role in the end":     `{"object":"chat.completion.chunk","choices":[{"index":0,"finish_reason":TEXT,"delta":{"role":"assistant"}}]}`,
+		"OpenAI, a list":        `{"object":"chat.completion.chunk","choices":[{"delta":{"content":[{"type":"text","text":TEXT}]}}]}`,
+		"vLLM and DeepSeek":     `{"object":"chat.completion.chunk","choices":[{"delta":{"role":"assistant","content":"","reasoning_content":TEXT}}]}`,
+		"Together":              `{"object":"chat.completion.chunk","choices":[{"index":0,"text":TEXT,"delta":{"token_id":12,"role":"assistant","content":""},"finish_reason":null}]}`,
+		"a name without object": `{"id":"x","choices":[{"index":0,"delta":{"role":"assistant","content":TEXT}}]}`,
+		"Completions":           `{"object":"text_completion","choices":[{"index":0,"text":TEXT,"logprobs":null,"finish_reason":null}]}`,
+		"Gemini":                `{"candidates":[{"content":{"role":"model","parts":[{"text":TEXT}]},"index":0,"safetyRatings":[{"category":"x"}]}],"usageMetadata":{"promptTokenCount":5}}`,
+		"Gemini's usage":        `{"usageMetadata":{"promptTokenCount":5},"promptFeedback":TEXT,"modelVersion":"x"}`,
+		"Gemini in Code Assist": `{"response":{"candidates":[{"content":{"role":"model","parts":[{"text":TEXT}]}}]},"traceId":"x"}`,
+		"Anthropic's text":      `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":TEXT}}`,
+		"Anthropic's input":     `{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":TEXT}}`,
+		"Anthropic's thinking":  `{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":TEXT}}`,
+		"Responses":             `{"type":"response.output_text.delta","item_id":"x","delta":TEXT,"obfuscation":"xyz"}`,
+		"Cohere's delta":        `{"type":"content-delta","index":0,"delta":{"message":{"content":{"text":TEXT}}}}`,
+	} {
+		for text, want := range map[string]Verdict{`""`: Pending, `null`: Pending, `"Hi"`: Content} {
+			if name == "Azure's filters" {
+				text = map[string]string{`""`: "", `null`: "null", `"Hi"`: `{"delta":{"content":"Hi"}}`}[text]
+			}
+			var r Reader
+			event := "data: " + strings.ReplaceAll(data, "TEXT", text) + "\n\n"
+			if got := r.Read([]byte(event)); got != want {
+				t.Errorf("%s: verdict %d, want %d: %s", name, got, want, event)
+			}
+		}
+	}
+	for _, data := range []string{
+		`{"type":"message-start","id":"x","delta":{"message":{"role":"assistant","content":[]}}}`, `{"type":"content-start","index":0,"delta":{"message":{"content":{"type":"text","text":""}}}}`,
+		`{"is_finished":false,"event_type":"stream-start","generation_id":"x"}`, `{"type":"response.reasoning_summary_part.added"}`, `{"type":"heartbeat"}`, `{"object":"chat.completion.chunk","choices":null}`,
+	} {
+		var r Reader
+		if got := r.Read([]byte("data: " + data + "\n\n")); got != Pending {
+			t.Errorf("%s: verdict %d", data, got)
+		}
+	}
+	for _, data := range []string{
+		`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{}}`, `{"type":"price.delta","delta":5}{`, `{"type":"delta"}`, `{"choices":"x"}`, `{"errors":[],"x":1}`, `{"error_code":0}`,
+		`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"x"}}]}}]}`, `{"candidates":[{"content":{},"finishReason":"STOP"}]}`, `{"candidates":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`,
+	} {
+		var r Reader
+		if got := r.Read([]byte("data: " + data + "\n\n")); got != Content {
+			t.Errorf("%s: verdict %d", data, got)
+		}
+	}
+}
+
+// An error at the end of a stream counts without the empty line that should follow it.
+func TestReadEnd(t *testing.T) {
+	for stream, want := range map[string]int{
+		"data: {\"error\":{\"code\":429}}":                   429,
+		anthropicPing + "data: {\"error\":{\"code\":429}}\r": 429,
+		"event: error\ndata: overloaded\n":                   529,
+		"{\"error\":{\"code\":429}}":                         429,
+		": c\n\n\n {\n\"error\": {\"code\": 429}\n}\n":       429,
+		"":                  0,
+		anthropicPing:       0,
+		"data: {\"error\":": 0,
+		"data: hello":       0,
+		"{\"a\":1}":         0,
+	} {
+		var r Reader
+		if got := r.Read([]byte(stream)); got != Pending {
+			t.Fatalf("%q: %d before its end", stream, got)
+		}
+		got := r.ReadEnd([]byte(stream))
+		if want == 0 && got != Content || want != 0 && (got != Failed || r.Status() != want || len(r.Error([]byte(stream))) == 0) {
+			t.Errorf("%q: verdict %d, status %d, want status %d", stream, got, r.Status(), want)
+		}
+	}
+}
+
+// A prelude of a size just below MaxHeld is read to its end.
+func TestALongPrelude(t *testing.T) {
+	long := strings.Repeat("x", MaxHeld/2-1000)
+	stream := ""
+	for _, kind := range []string{"response.created", "response.in_progress"} {
+		stream += "event: " + kind + "\ndata: {\"type\":\"" + kind + "\",\"response\":{\"error\":null,\"instructions\":\"" + long + "\"}}\n\n"
+	}
+	stream += "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"server_is_overloaded\"}}}\n\n"
+	var r Reader
+	if len(stream) > MaxHeld || r.Read([]byte(stream)) != Failed || r.Status() != 503 {
+		t.Errorf("status %d after %d bytes", r.Status(), len(stream))
+	}
+}
+
 func TestReadFindsTheFirstContentOrError(t *testing.T) {
 	for name, tc := range streams {
 		var r Reader
@@ -78,12 +221,13 @@ func TestReadFindsTheFirstContentOrError(t *testing.T) {
 func TestReadDoesNotDependOnPieces(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, tc := range streams {
+		stream := []byte(tc.stream)
 		for range 20 {
 			var r Reader
 			got := Pending
 			for at := 0; at < len(tc.stream) && got == Pending; {
 				at = min(at+1+random.IntN(40), len(tc.stream))
-				got = r.Read([]byte(tc.stream[:at]))
+				got = r.Read(stream[:at])
 			}
 			if got != tc.want || r.Status() != tc.status {
 				t.Fatalf("%s: verdict %d, status %d, want %d, %d", name, got, r.Status(), tc.want, tc.status)
@@ -108,8 +252,12 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream string) {
 		var r Reader
-		switch r.Read([]byte(stream)) {
-		case Pending, Content:
+		verdict := r.Read([]byte(stream))
+		if verdict == Pending {
+			verdict = r.ReadEnd([]byte(stream))
+		}
+		switch verdict {
+		case Content:
 		case Failed:
 			if data := r.Error([]byte(stream)); r.Status() < 400 || r.Status() > 599 || len(data) == 0 {
 				t.Errorf("status %d, data %q", r.Status(), data)
@@ -144,7 +292,7 @@ func TestTinyPiecesCostNoSecondPass(t *testing.T) {
 func TestIsBetweenEvents(t *testing.T) {
 	for stream, want := range map[string]bool{
 		"": true, anthropicStart: true, anthropicStart + anthropicPing: true, ": comment\n": true, ": a\r\n: b\r\n\r\n": true, anthropicPing + ":\n": true, "\ufeff: a\n": true,
-		"event: ping\n": false, anthropicPing + "event": false, anthropicPing + ": half a comment": false, ": comment\ndata: {}\n": false, ": comment\r": false,
+		"event: ping\n": false, anthropicPing + "event": false, anthropicPing + ": half a comment": false, ": comment\ndata: {}\n": false, ": comment\r": true, "event: ping\r": false, anthropicPing + "\r\n\r": true,
 		": " + strings.Repeat("x", maxRead) + "\n\n": false,
 	} {
 		var r Reader
