@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"sync"
@@ -10,10 +9,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/eventstream"
-	"github.com/retryproxy/retryproxy/policy/ratelimit"
-	"github.com/retryproxy/retryproxy/proxy/admission"
 )
 
 const (
@@ -27,6 +23,9 @@ const (
 	noQuota     = "data: {\"error\":{\"type\":\"insufficient_quota\",\"code\":\"insufficient_quota\"}}\n\n"
 	tryAgain    = "data: {\"error\":{\"type\":\"tokens\",\"code\":\"rate_limit_exceeded\",\"message\":\"Please try again in 7s.\"}}\n\n"
 )
+
+// longPrelude is the beginning of a stream of the Responses API, which repeats the request's instructions.
+var longPrelude = strings.Repeat("event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"error\":null,\"instructions\":\""+strings.Repeat("x", 120<<10)+"\"}}\n\n", 2)
 
 // eventStream is a whole response with the events given.
 func eventStream(events string) string {
@@ -70,9 +69,14 @@ func TestStreamsAreRetriedUntilTheirFirstContent(t *testing.T) {
 		"the account is used up":      {postABC, eventStream(prelude + noQuota), prelude + noQuota, policy.OutcomeGaveUpQuotaExhausted},
 		"an error after the content":  {postABC, eventStream(firstText + overloaded), firstText + overloaded, policy.OutcomeSuccess},
 		"a refused prompt":            {postABC, eventStream(strings.Replace(serverError, "server_error", "invalid_request_error", 1)), strings.Replace(serverError, "server_error", "invalid_request_error", 1), policy.OutcomeSuccess},
+		"an error in its last line":   {postABC, eventStream(prelude + strings.TrimSpace(overloaded)), "", policy.OutcomeRecovered},
+		"lines that end with CR":      {postABC, eventStream(strings.ReplaceAll(prelude+overloaded, "\n", "\r")), "", policy.OutcomeRecovered},
+		"a long prelude":              {postABC, eventStream(longPrelude + overloaded), "", policy.OutcomeRecovered},
+		"a long prelude, with length": {postABC, rawBody(200, longPrelude+overloaded, "Content-Type: "+eventStreamType), "", policy.OutcomeRecovered},
+		"a long prelude, used up":     {postABC, eventStream(longPrelude + noQuota), longPrelude + noQuota, policy.OutcomeGaveUpQuotaExhausted},
 		"an end without content":      {postABC, eventStream(prelude), prelude, policy.OutcomeSuccess},
 		"a cut before the content":    {get("/"), streamHeaders + chunk(prelude) + "\x00", "", policy.OutcomeRecovered},
-		"more prelude than is held":   {postABC, eventStream(strings.Repeat(prelude, 500) + overloaded), strings.Repeat(prelude, 500) + overloaded, policy.OutcomeSuccess},
+		"more prelude than is held":   {postABC, eventStream(strings.Repeat(prelude, 3000) + overloaded), strings.Repeat(prelude, 3000) + overloaded, policy.OutcomeSuccess},
 		"compressed":                  {postABC, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n" + eventStream(overloaded)[len("HTTP/1.1 200 OK\r\n"):], overloaded, policy.OutcomeSuccess},
 		"not an event stream":         {postABC, "HTTP/1.1 200 OK\r\nContent-Type: text/event-streams\r\n" + eventStream(overloaded)[len(streamHeaders)-len("Transfer-Encoding: chunked\r\n\r\n"):], overloaded, policy.OutcomeSuccess},
 		"a status that is a failure":  {postABC, rawBody(503, overloaded, "Content-Type: "+eventStreamType), "", policy.OutcomeRecovered},
@@ -169,108 +173,73 @@ func TestAWaitInAStreamIsObeyed(t *testing.T) {
 	})
 }
 
-// A stream without content is given up for another attempt if one is allowed. Otherwise it
-// continues, with everything that was held back.
-func TestASilentStream(t *testing.T) {
-	for name, tc := range map[string]struct {
-		request string
-		want    string
-		outcome policy.Outcome
-		sends   int
-	}{
-		"of a GET":  {get("/"), firstText, policy.OutcomeRecovered, 2},
-		"of a POST": {postABC, prelude + firstText, policy.OutcomeSuccess, 1},
-	} {
+// A silent stream is relayed after the time for its content, whether it may be retried or not: it may be
+// attached to a running job.
+func TestASilentStreamIsRelayed(t *testing.T) {
+	const keyed = "POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 3\r\n\r\nabc"
+	for name, request := range map[string]string{"GET": get("/"), "POST": postABC, "POST with a key": keyed} {
 		t.Run(name, func(t *testing.T) {
 			handle := func(c *upConn) {
 				discardBody(c, c.head())
-				if c.n > 1 {
-					c.say("%s", eventStream(firstText))
-					return
-				}
 				c.say("%s", streamHeaders+chunk(prelude))
-				_ = c.SetReadDeadline(time.Now().Add(90 * time.Second))
-				_, _ = c.endOfInput()
+				time.Sleep(90 * time.Second)
 				c.say("%s", chunk(firstText)+"0\r\n\r\n")
 			}
 			inMemory(t, handle, func(c *Config) {
 				holdsStreams(t, c)
 				c.Default.RequestTimeout, c.Default.BodyIdleTimeout = 0, 2*time.Minute
 			}, func(t *testing.T, m *memory) {
-				began := time.Now()
-				m.client().send(tc.request).want(200, tc.want)
-				if took := time.Since(began); tc.sends == 2 && (took < time.Minute || took > 61*time.Second) {
-					t.Errorf("took %v, want a minute", took)
+				b := readBody(m.client().send(request))
+				time.Sleep(59 * time.Second)
+				synctest.Wait()
+				if body := b.text(); body != "" {
+					t.Errorf("after 59 s the client has %q", body)
 				}
-				m.wantOutcome(0, tc.outcome)
-				if n := m.up.sends(); n != tc.sends {
-					t.Errorf("%d sent, want %d", n, tc.sends)
-				}
-			})
-		})
-	}
-}
-
-// silentFirst responds to the first attempt with a stream that stays silent, and to further ones with
-// content.
-func silentFirst(c *upConn) {
-	discardBody(c, c.head())
-	if c.n > 1 {
-		c.say("%s", eventStream(firstText))
-		return
-	}
-	c.say("%s", streamHeaders+chunk(prelude))
-	_, _ = c.endOfInput()
-}
-
-// A stream without content is given up for another attempt even if a drain began meanwhile, in the
-// hold or in the wait after it. Its client has nothing else to get.
-func TestASilentStreamIsRetriedInADrain(t *testing.T) {
-	for name, begins := range map[string]time.Duration{"in the hold": 59 * time.Second, "in the wait": 61 * time.Second} {
-		t.Run(name, func(t *testing.T) {
-			inMemory(t, silentFirst, func(c *Config) {
-				holdsStreams(t, c)
-				c.Default.RequestTimeout, c.DrainTimeout = 0, 20*time.Second
-				c.Default.Policy.Backoff, _ = backoff.New("fixed", backoff.Options{Base: 5 * time.Second})
-			}, func(t *testing.T, m *memory) {
-				b := readBody(m.client().send(get("/")))
-				time.Sleep(begins)
-				began := time.Now()
-				if err := m.Drain(context.Background()); err != nil || time.Since(began) > 5*time.Second {
-					t.Errorf("the drain took %v: %v", time.Since(began), err)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if body := b.text(); body != prelude {
+					t.Errorf("after 61 s the client has %q, want %q", body, prelude)
 				}
 				<-b.ended
-				if body := b.text(); body != firstText {
-					t.Errorf("body %q, want %q", body, firstText)
+				if body := b.text(); body != prelude+firstText {
+					t.Errorf("body %q", body)
 				}
-				m.wantOutcome(0, policy.OutcomeRecovered)
-				if n := m.up.sends(); n != 2 {
-					t.Errorf("%d sent, want 2", n)
+				m.wantOutcome(0, policy.OutcomeSuccess)
+				if n := m.up.sends(); n != 1 {
+					t.Errorf("%d sent, want 1", n)
 				}
 			})
 		})
 	}
 }
 
-// A silent stream goes on in a drain if its retry might have to wait, here for a rate limit, because the
-// drain would end that wait and leave the client without any response.
-func TestASilentStreamGoesOnInADrainIfItsRetryMightWait(t *testing.T) {
-	inMemory(t, silentFirst, func(c *Config) {
-		holdsStreams(t, c)
-		c.Default.RequestTimeout, c.DrainTimeout = 0, 20*time.Second
-		c.Default.RateLimit = admission.RateLimit{Rate: ratelimit.Rate{Attempts: 1, Per: time.Hour}}
-	}, func(t *testing.T, m *memory) {
-		b := readBody(m.client().send(get("/")))
-		time.Sleep(59 * time.Second)
-		_ = m.Drain(context.Background())
-		<-b.ended
-		if body := b.text(); body != prelude {
-			t.Errorf("body %q, want %q", body, prelude)
-		}
-		if n := m.up.sends(); n != 1 {
-			t.Errorf("%d sent, want 1", n)
-		}
-	})
+// A stream is held back for at most half of the time that its client waits for a byte.
+func TestAStreamIsRelayedBeforeItsClientLeaves(t *testing.T) {
+	for name, header := range map[string]string{"read timeout": "X-Stainless-Read-Timeout: 2", "timeout": "X-Stainless-Timeout: 2", "deadline": "X-Request-Timeout: 2"} {
+		t.Run(name, func(t *testing.T) {
+			handle := func(c *upConn) {
+				discardBody(c, c.head())
+				c.say("%s", streamHeaders)
+				for range 4 {
+					c.say("%s", chunk(": processing\n\n"))
+					time.Sleep(900 * time.Millisecond)
+				}
+				c.say("%s", chunk(firstText)+"0\r\n\r\n")
+			}
+			inMemory(t, handle, func(c *Config) { holdsStreams(t, c) }, func(t *testing.T, m *memory) {
+				b := readBody(m.client().send("POST / HTTP/1.1\r\nHost: a\r\n" + header + "\r\nContent-Length: 3\r\n\r\nabc"))
+				time.Sleep(1001 * time.Millisecond)
+				synctest.Wait()
+				if body := b.text(); !strings.HasPrefix(body, ": processing") {
+					t.Errorf("after half of its time the client has %q", body)
+				}
+				<-b.ended
+				if body := b.text(); body != strings.Repeat(": processing\n\n", 4)+firstText {
+					t.Errorf("body %q", body)
+				}
+			})
+		})
+	}
 }
 
 // A comment or ping that arrives later than 10 s is passed on at once, with all that was held back
@@ -397,7 +366,7 @@ func TestAStreamThatDoesNotFitIsRelayed(t *testing.T) {
 
 // Wherever in the read buffer the error of a stream ends, it is retried.
 func TestAnErrorAfterALongPrelude(t *testing.T) {
-	for n := 1000; n < eventstream.MaxHeld-500; n += 250 {
+	for _, n := range []int{1000, 3600, 4000, 4100, 15_900, 16_300, 16_500, 60_000, 65_300, 65_600, 130_900, 131_200, 200_000, eventstream.MaxHeld - 500} {
 		u := startUpstream(t, script(eventStream(": "+strings.Repeat("x", n)+"\n\n"+overloaded), ok200))
 		p := startProxy(t, u, func(c *Config) { holdsStreams(t, c) })
 		p.dial().send(postABC).want(200, "ok")

@@ -158,14 +158,14 @@ var behaviors = map[string]behavior{
 		x.s.affected.Add(1)
 		return x.write([]byte("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"))
 	}},
-	// Every third first attempt that may be retried gets an event stream without an event.
+	// Every third first attempt that may be retried gets an event stream that is cut off without an event.
 	noContent: {answer: func(x *exchange) error {
 		if !x.first || !x.mayRetry() || x.s.nth.Add(1)%3 != 0 {
 			return x.good()
 		}
 		x.s.affected.Add(1)
 		_ = x.write([]byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"))
-		_, _ = io.Copy(io.Discard, x.c) // until the proxy gives up
+		time.Sleep(lateBy)
 		return errEnded
 	}},
 }

@@ -228,12 +228,6 @@ func (d *Queue) LogQueued(timeout time.Duration) {
 // AdmitsOnlyProbes reports whether only probes are admitted.
 func (d *Queue) AdmitsOnlyProbes() bool { return !allowsRequests(d.Guard.State().Breaker) }
 
-// HasFreePermit reports whether a request would get a permit now.
-func (d *Queue) HasFreePermit() bool {
-	s := d.Guard.State()
-	return allowsRequests(s.Breaker) && !s.Suspect && s.Queued == 0 && (s.ConcurrencyLimit == 0 || s.InFlight < s.ConcurrencyLimit)
-}
-
 func allowsRequests(g breaker.State) bool {
 	return g == breaker.Closed || g == breaker.SlowStart
 }

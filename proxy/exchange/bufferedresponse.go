@@ -57,7 +57,7 @@ func (h *bufferedResponse) keptOf(n int) bool { return h.kept() && h.attempt == 
 func (h *bufferedResponse) read() policy.Reason {
 	h.drop()
 	h.received = h.s.r.Time.Clock
-	limit := h.s.r.Route.ResponseBufferBytes
+	limit := h.s.r.Route.ResponseBufferBytes + int64(len(h.s.att.Body.Prefix)) // what was held back is in memory already
 	if f := h.s.att.Body.Framing; f.Kind == http1.BodyLength && f.Length > limit {
 		return policy.ReasonResponseTooLarge
 	}

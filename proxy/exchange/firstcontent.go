@@ -10,6 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
@@ -19,7 +20,6 @@ import (
 type heldStream struct {
 	reader eventstream.Reader
 	failed bool // it began with an error
-	silent bool // no content came in time: if the attempt cannot be retried, it continues
 }
 
 // holdsStream reports whether the response is an event stream to be held back.
@@ -38,10 +38,6 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 		at.loseHeld()
 		at.s.drop()
 		*a = policy.Attempt{Cause: policy.CauseReset}
-	case rawsocket.IsTimeout(err):
-		at.s.admit.Release(at.s.att, a) // the upstream has responded; a model that computes for long is no sign of trouble
-		at.stream.silent = true
-		*a = policy.Attempt{Cause: policy.CauseAttemptTimeout}
 	case verdict == eventstream.Failed:
 		at.stream.failed = true
 		at.loseHeld()
@@ -62,22 +58,37 @@ func (at *attempts) loseHeld() {
 // a connection that seems idle. The shortest of such timeouts in common use is 30 s.
 const keepAliveAfter = 10 * time.Second
 
-// readFirstEvents reads an event stream until its first content, an error or its end. It stops
-// after eventstream.MaxHeld bytes, if the retry buffer is full, or at the first comment or ping
-// after keepAliveAfter. The stream then counts as one with content.
+// heldUntil returns when an event stream without content is relayed: after the route's time for it, or
+// after half of the time that the client waits. The client may wait for that time for each byte, so
+// comments that are held back would not keep it waiting.
+func (at *attempts) heldUntil() clock.Instant {
+	sent := at.s.att.SentAt
+	until := sent.Add(at.r.Dest.FirstContentTimeout)
+	if leaves := at.r.Time.ClientLeavesAt; !leaves.IsZero() {
+		until = request.Earliest(until, sent.Add(leaves.Sub(sent)/2))
+	}
+	return request.Earliest(at.r.Time.Deadline, until)
+}
+
+// readFirstEvents reads an event stream until its first content, an error or its end. It stops at
+// heldUntil, after eventstream.MaxHeld bytes, if the retry buffer is full, or at the first comment or
+// ping after keepAliveAfter. The stream then counts as one with content: a silent one may be attached
+// to a job that runs or wait for a notification, and another attempt would be as silent.
 func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
 	b, memory := &at.s.att.Body, &at.r.Process.RetryBuffer
 	b.KeepBelow = at.s.att.R // the headers stay where they are
 	defer b.MakeRoom()
 	charged := 0
 	defer func() { memory.Give(charged) }()
-	until := request.Earliest(at.r.Time.Deadline, at.s.att.SentAt.Add(at.r.Dest.FirstContentTimeout))
+	until := at.heldUntil()
 	for len(b.Prefix) < eventstream.MaxHeld {
 		piece, err := b.NextBefore(until)
-		if err == io.EOF {
+		switch {
+		case err == io.EOF:
+			return at.stream.reader.ReadEnd(b.Prefix), nil
+		case rawsocket.IsTimeout(err):
 			return eventstream.Content, nil
-		}
-		if err != nil {
+		case err != nil:
 			return eventstream.Pending, err
 		}
 		before := cap(b.Prefix)
@@ -96,13 +107,6 @@ func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
 		}
 	}
 	return eventstream.Content, nil
-}
-
-// goOnWithStream relays a silent stream because the decision d is against a retry.
-func (at *attempts) goOnWithStream(a *policy.Attempt, d *policy.Decision) {
-	at.stream.silent = false
-	at.r.StatusOf(a, &at.s.att.Resp)
-	*d = policy.Decision{}
 }
 
 // To the retry loop, a gRPC call is an HTTP/2 request like any other. The differences are here.

@@ -56,16 +56,13 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	x.attempts.make(a, fresh || x.sender.att.Permit.Probe())
 	x.r.Time.Tick()
 	stays := x.judgeAttempt(a, d)
-	for stays && !d.Retry && a.Cause == policy.CauseAttemptTimeout && !x.attempts.stream.silent && x.sender.mayResume() {
+	for stays && !d.Retry && a.Cause == policy.CauseAttemptTimeout && x.sender.mayResume() {
 		x.attempts.resume(a)
 		x.r.Time.Tick()
 		stays = x.judgeAttempt(a, d)
 	}
 	if !stays {
 		return false
-	}
-	if x.attempts.stream.silent && !d.Retry {
-		x.attempts.goOnWithStream(a, d)
 	}
 	if x.sender.att.Permit.Taken() { // otherwise it was returned already
 		x.sender.abandonPermit(x.r.Time.TimeoutEndKind())
@@ -195,15 +192,12 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	return d
 }
 
-// situation returns what the policy has to know about the request. A drain does not forbid the retry
-// after a silent event stream if the retry would be sent at once: its client would get nothing but a
-// stream without content. If the retry had to wait, the drain could end that wait, so the stream goes on.
+// situation returns what the policy has to know about the request.
 func (x *Exchange) situation() policy.Situation {
 	s := x.sender.situation()
 	if x.admit.SeenDown {
 		s.Retries = max(0, min(s.Retries, s.MaxRetries-1))
 	}
-	s.Draining = s.Draining && !(x.attempts.stream.silent && x.admit.AdmitsAtOnce())
 	return s
 }
 
@@ -230,7 +224,7 @@ func (x *Exchange) secure(a *policy.Attempt) policy.Reason {
 
 // pause waits before a retry: for its budget token, if it has none yet, and for the backoff. Both
 // begin now. All checks that could forbid the retry were made before. The client or a drain ends the
-// wait early. A retry after a silent event stream is then sent at once.
+// wait early.
 func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 	x.report.AttemptLog.Waited(d.Wait)
 	if d.Free {
@@ -257,9 +251,6 @@ func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 	default:
 		x.report.Observer.WaitBegan()
 		x.report.Observer.WaitEnded(0)
-		return x.noWait()
-	}
-	if end == permit.DrainBegan && x.attempts.stream.silent {
 		return x.noWait()
 	}
 	return end

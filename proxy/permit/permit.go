@@ -206,12 +206,6 @@ func (ad *Admitter) Acquire(a *attempt.Attempt, now clock.Instant) Result {
 	return in
 }
 
-// AdmitsAtOnce reports whether an attempt would get its permit without a wait, as far as can be seen
-// without asking for one. With a rate limit that cannot be seen.
-func (ad *Admitter) AdmitsAtOnce() bool {
-	return !ad.r.Route.RateLimit.Limited() && ad.r.PauseLeft(ad.r.Time.Clock) <= 0 && ad.r.Route.UpstreamState.Admission.HasFreePermit()
-}
-
 // Rejection is the response to a request whose next attempt is not sent.
 type Rejection struct {
 	Status  int // of our own response, if there was no real one

@@ -66,12 +66,17 @@ func put(b []byte) {
 }
 
 // Grow returns b with room for at least n more bytes. If it has to move to a larger buffer, the
-// old one is put back.
+// old one is put back. Beyond Large the size doubles at least, so that many small pieces are not
+// copied as many times.
 func Grow(b []byte, n int) []byte {
 	if cap(b)-len(b) >= n {
 		return b
 	}
-	bigger := Get(len(b) + n)[:0]
+	size := len(b) + n
+	if size > Large {
+		size = max(size, 2*cap(b))
+	}
+	bigger := Get(size)[:0]
 	bigger = append(bigger, b...)
 	Put(b)
 	return bigger
