@@ -96,6 +96,31 @@ func TestTheModelInTheBodyDecides(t *testing.T) {
 	}
 }
 
+// A model has one route and one key, whether the path or the body names it.
+func TestTheModelInThePathDecides(t *testing.T) {
+	post := func(path, body string) string {
+		return strings.Replace(postJSON(body), "POST / ", "POST "+path+" ", 1)
+	}
+	t.Run("route", func(t *testing.T) {
+		p := startProxy(t, modelUpstream(t), byModel)
+		c := p.dial()
+		for range 2 { // the default route has one a minute
+			c.send(post("/openai/deployments/big/chat/completions", `{"x":1}`)).want(200, "*")
+			c.send(post("/model/big/converse", `{"model":"small"}`)).want(200, "*")
+		}
+	})
+	t.Run("key", func(t *testing.T) {
+		p := startProxy(t, modelUpstream(t), func(c *Config) {
+			rationed("1/m", 0)(c)
+			c.Default.RateLimit.Kind, c.Default.RateLimit.Model = admission.RateLimitValue, true
+		})
+		c := p.dial()
+		c.send(post("/v1beta/models/a:generateContent", `{"x":1}`)).want(200, "*")
+		c.send(post("/v1beta/models/b:generateContent", `{"x":1}`)).want(200, "*")
+		c.send(post("/v1/chat/completions", `{"model":"a"}`)).want(429, "*")
+	})
+}
+
 func gzipped(s string) string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)

@@ -38,6 +38,7 @@ func everything() ([]generated, error) {
 		{path: "docs/reference/retry-after.md", part: "headers that tell a wait", content: WaitTable()},
 		{path: "docs/reference/retry-after.md", part: "signs of a spent account", content: SignTable()},
 		{path: "docs/reference/llm.md", part: "rate limits that are learnt", content: LimitTable()},
+		{path: "docs/reference/llm.md", part: "paths that name a model", content: PathTable()},
 		{path: "docs/reference/llm.md", part: "the llm profile", content: ProfileTable("llm")},
 		{path: chartSchema, part: "names of settings, written by make docs", content: ChartSettings()},
 	}, err

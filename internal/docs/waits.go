@@ -6,6 +6,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/apierror"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 	"github.com/retryproxy/retryproxy/policy/retryafter"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 )
 
 // WaitTable returns the table in docs/reference/retry-after.md of headers that state a wait.
@@ -53,4 +54,20 @@ func LimitTable() string {
 		rows = append(rows, []string{code(r.Remaining), kinds[r.Kind], models[r.Model], r.Source})
 	}
 	return markdown([]string{"Header with what is left", "Counts", "Renewal", "Source"}, rows)
+}
+
+// PathTable returns the table in docs/reference/llm.md of paths that name a model.
+func PathTable() string {
+	var rows [][]string
+	for _, f := range tokens.PathForms() {
+		forms := make([]string, len(f.After))
+		for i, after := range f.After {
+			if after == "/" || after == ":" {
+				after += "..."
+			}
+			forms[i] = code("..." + f.Before + "MODEL" + after)
+		}
+		rows = append(rows, []string{strings.Join(forms, ", "), f.Source})
+	}
+	return markdown([]string{"Path", "Source"}, rows)
 }

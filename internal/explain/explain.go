@@ -12,6 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/route"
@@ -19,13 +20,14 @@ import (
 
 // View is what `explain` prints.
 type View struct {
-	Request  string       `json:"request"`
-	Model    string       `json:"model,omitempty"`   // named by the body, as given by the caller
-	Refused  *refusalView `json:"refused,omitempty"` // then nothing else is set, except Route if the request has one
-	Hint     string       `json:"hint,omitempty"`    // what the user probably meant
-	Route    string       `json:"route,omitempty"`
-	Upstream string       `json:"upstream,omitempty"`
-	DryRun   bool         `json:"dry_run,omitempty"` // nothing is retried; the rest shows what would be retried
+	Request     string       `json:"request"`
+	Model       string       `json:"model,omitempty"` // named by the path, or else by the body, as given by the caller
+	ModelInPath bool         `json:"-"`
+	Refused     *refusalView `json:"refused,omitempty"` // then nothing else is set, except Route if the request has one
+	Hint        string       `json:"hint,omitempty"`    // what the user probably meant
+	Route       string       `json:"route,omitempty"`
+	Upstream    string       `json:"upstream,omitempty"`
+	DryRun      bool         `json:"dry_run,omitempty"` // nothing is retried; the rest shows what would be retried
 	// Retryable means that sending the request twice does no harm, by the settings.
 	Retryable  bool   `json:"retriable"`
 	Why        string `json:"why,omitempty"`
@@ -91,7 +93,7 @@ func RequestHead(method, target string, headers []string, whole bool) ([]byte, e
 	return []byte(head + "\r\n"), nil
 }
 
-// withModel looks up the headers of a request, and the model named by its body, or "".
+// withModel looks up the headers of a request, and the model that it names, or "".
 type withModel struct {
 	*http1.Request
 	model string
@@ -118,6 +120,11 @@ func Explain(s *config.Settings, head []byte, listener, model string) (*View, er
 		}
 		v.Refused = &refusalView{refused.Status, refused.Reason.String(), refused.Reason.Explain()}
 		return v, nil
+	}
+	var look tokens.Request
+	if look.ReadPath(q.Path); look.Model() != nil {
+		model = string(look.Model())
+		v.Model, v.ModelInPath = model, true
 	}
 	table, err := routeTable(s)
 	if err != nil {

@@ -14,7 +14,9 @@ func (v *View) Text(w io.Writer, p text.Paint) {
 	if v.Hint != "" {
 		fmt.Fprintf(w, "%s        %s\n", p.Yellow("hint"), v.Hint)
 	}
-	if v.Model != "" {
+	if v.ModelInPath {
+		fmt.Fprintf(w, "model       %s, in its path\n", v.Model)
+	} else if v.Model != "" {
 		fmt.Fprintf(w, "model       %s, in its JSON body\n", v.Model)
 	}
 	if v.Route != "" {

@@ -1,8 +1,8 @@
 // Package tokens reads what a request to a language model's API asks for, and how many tokens its
 // response reports as used. It reads bodies as they pass and keeps nothing of them.
 //
-// Request reads the body of a request: the model, and the maximum output. Usage reads the body of a
-// response, JSON or an event stream. Both know the APIs of OpenAI (Chat Completions, Responses) and
+// Request reads a request: the model, which its path or its body names, and the maximum output.
+// Usage reads the body of a response, JSON or an event stream. Both know the APIs of OpenAI (Chat Completions, Responses) and
 // Anthropic (Messages), and compatible ones. Nothing here is an error: what cannot be read is
 // ignored.
 package tokens
@@ -77,7 +77,7 @@ func (r *Request) Reset(want Want) {
 	r.modelLen, r.read, r.Output, r.Stream, r.done, r.want = 0, 0, 0, false, false, want
 }
 
-// Model returns the name of the model, or nil if the body does not state it. It is valid until
+// Model returns the name of the model, or nil if neither path nor body state it. It is valid until
 // Reset.
 func (r *Request) Model() []byte {
 	if r.modelLen == 0 {
@@ -120,5 +120,10 @@ func (r *Request) take(v *jsonscan.Value) {
 			r.Output = n
 		}
 	}
+	r.finish()
+}
+
+// finish ends the look if everything wanted was found.
+func (r *Request) finish() {
 	r.done = (r.want&WantModel == 0 || r.modelLen > 0) && (r.want&WantOutput == 0 || r.Output > 0)
 }

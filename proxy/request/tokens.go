@@ -42,8 +42,8 @@ func (t *Tokens) begin() {
 	}
 }
 
-// Model returns the model that the body names, nil if that was not looked for. It is valid until the
-// request ends. t may be nil.
+// Model returns the model that the path or the body names, nil if that was not looked for. It is valid
+// until the request ends. t may be nil.
 func (t *Tokens) Model() []byte {
 	if t == nil {
 		return nil
@@ -173,14 +173,19 @@ func (t *Tokens) TakeLost() tokens.Count {
 // does not say what is looked for.
 const lookTime = BodyGrace
 
-// lookAtBody reads the begin of the body into the client's buffer, as far as it takes to find what is
+// lookAtBody reads the beginning of the body into the client's buffer, as far as it takes to find what is
 // wanted, and leaves it there. At most tokens.MaxLook bytes are read.
+//
+// A model that the path names is not looked for in the body.
 func (cr *Request) lookAtBody(want tokens.Want) {
-	if cr.HTTP.Body.Empty() || cr.HTTP.Upgrade != nil || cr.GRPC {
-		return
-	}
 	look := &cr.NeedTokens().look
 	look.Reset(want)
+	if want&tokens.WantModel != 0 {
+		look.ReadPath(cr.HTTP.Path)
+	}
+	if look.Done() || cr.HTTP.Body.Empty() || cr.HTTP.Upgrade != nil || cr.GRPC {
+		return
+	}
 	b := bodyLook{left: cr.HTTP.Body.Length, chunked: cr.HTTP.Body.Kind == http1.BodyChunked}
 	c := cr.Conn
 	b.read(look, c.In[c.R:c.W])
