@@ -58,8 +58,8 @@ type Conn struct {
 	WriteAt      clock.Instant // write deadline now set
 	WriteTimeout time.Duration // 0: none
 	Phase        atomic.Int32
-	Writing      atomic.Int64 // instant when the write to the client began; zero: none is in flight
 	turnedAway   atomic.Bool  // the request's body is not read any more, because others need the slot
+	Writing      atomic.Int64 // instant when the write to the client began; zero: none is in flight
 
 	idleRead func(fd uintptr) bool // kept so that an idle read does not allocate
 	nowRead  func(fd uintptr) bool // likewise

@@ -27,7 +27,6 @@ const minBodyRoom = 512
 type bufferedResponse struct {
 	s           *sender // made the attempt
 	resp        http1.Response
-	framing     http1.Framing
 	headerBuf   []byte // the buffer that resp's spans point into
 	headerStart int32  // where the headers in it begin
 	headerEnd   int32
@@ -141,12 +140,11 @@ func (h *bufferedResponse) releaseCharge() {
 // pool.
 func (h *bufferedResponse) keep() {
 	h.full, h.attempt = true, int32(h.s.r.Attempts)
-	h.framing = h.s.att.Body.Framing
 	h.resp, h.s.att.Resp = h.s.att.Resp, h.resp
 	h.headerBuf, h.s.att.Up.Buf = h.s.att.Up.Buf, nil
 	h.headerStart, h.headerEnd, h.compacted = h.s.att.HeaderStart, h.s.att.HeaderEnd, false
 	h.s.att.Resp.Close, h.s.att.Resp.KeepAliveTimeout = h.resp.Close || h.cut, h.resp.KeepAliveTimeout
-	if h.framing.Kind == http1.BodyChunked {
+	if h.resp.Body.Kind == http1.BodyChunked {
 		h.chunked, h.s.att.Body.Chunked = h.s.att.Body.Chunked, h.chunked
 	}
 	h.s.endRequest()

@@ -345,7 +345,7 @@ func (x *Exchange) reject(t permit.Rejection) (int, policy.Outcome) {
 	}
 	x.relay.endIfUnread()
 	if x.w.RetryAfter == 0 && t.Status == 503 {
-		x.w.RetryAfter = x.r.Route.UpstreamState.Admission.RetryAfter()
+		x.w.RetryAfter = int32(x.r.Route.UpstreamState.Admission.RetryAfter())
 	}
 	return x.w.With(t.Status, t.Outcome, t.Reason, t.Text)
 }

@@ -209,7 +209,7 @@ func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) 
 		re.at.s.discard()
 		return re.at.w.InPlaceOf(&re.at.s.att.Resp, o)
 	}
-	f := re.at.w.Framing(h.framing)
+	f := re.at.w.Framing(re.at.s.att.Resp.Body)
 	re.at.w.Headers(&re.at.s.att.Resp, f, h.received, reason)
 	err := re.at.w.WritePiece(f, h.body)
 	if err == nil && h.cut {
@@ -217,7 +217,7 @@ func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) 
 		return re.broken(re.at.s.att.Resp.Status, f, attempt.ErrCut)
 	}
 	if err == nil {
-		re.at.s.att.Body.Framing, re.at.s.att.Body.Chunked = h.framing, h.chunked
+		re.at.s.att.Body.Framing, re.at.s.att.Body.Chunked = re.at.s.att.Resp.Body, h.chunked
 		err = re.at.w.EndBody(f, re.at.s.att.Body.Trailers())
 	}
 	if err != nil {

@@ -28,10 +28,10 @@ type sender struct {
 	first         attempt.Attempt
 	avoid         string        // the address of the last attempt; the next one prefers another
 	waited        time.Duration // before the last retry
-	freeRetries   int
-	passed        uint64 // Group.Passed when the attempt began
-	askedWaitUsed bool   // one retry cost no budget token, because the upstream asked for the wait
-	lastAttempt   bool   // no retry is possible: the attempt has all the time that is left
+	passed        uint64        // Group.Passed when the attempt began
+	freeRetries   uint8         // at most 10, see policy.maxFreeRetries
+	askedWaitUsed bool          // one retry cost no budget token, because the upstream asked for the wait
+	lastAttempt   bool          // no retry is possible: the attempt has all the time that is left
 }
 
 // begin prepares for another request.
@@ -309,7 +309,7 @@ func (s *sender) situation() policy.Situation {
 		Left:          left,
 		Elapsed:       s.r.Time.Clock.Sub(s.r.Time.Began),
 		Previous:      s.waited,
-		FreeRetries:   s.freeRetries,
+		FreeRetries:   int(s.freeRetries),
 		OthersPass:    s.r.Dest.UpstreamState.Pool.Passed() != s.passed,
 		AskedWaitUsed: s.askedWaitUsed,
 		Draining:      s.r.Process.Draining.Load(),

@@ -77,8 +77,8 @@ const maxDeadline = 365 * 24 * time.Hour
 // Deadline is how long a client will wait, by its own headers. It is for one request and
 // not safe for concurrent use.
 type Deadline struct {
-	Given     bool          // a header had a valid value
 	Timeout   time.Duration // with Given: the shortest value, in [0, a year]; 0 only from grpc-timeout
+	Given     bool          // a header had a valid value
 	GRPC      bool          // the request is a gRPC call
 	Malformed DeadlineSet   // headers with an invalid value; they are forwarded as received
 

@@ -1,5 +1,7 @@
 package http1
 
+import "math"
+
 // Limits of the chunked coding. Real messages stay within them in both directions; beyond
 // them are only attempts to waste a reader's time.
 const (
@@ -18,11 +20,12 @@ const (
 type Chunked struct {
 	state          chunkState
 	why            Refusal
-	digits         int   // hexadecimal digits of the size so far
-	remaining      int64 // the size while it is read, then the bytes of the chunk still to come
-	line           int   // bytes of the current chunk line
-	overhead       int64
-	limits         Limits
+	digits         uint8 // hexadecimal digits of the size so far
+	line           int32 // bytes of the current chunk line
+	overhead       int32
+	trailerBytes   int32  // limit of the trailer section; 0: not set
+	trailerLines   int32  // limit of its lines
+	remaining      int64  // the size while it is read, then the bytes of the chunk still to come
 	trailerSection []byte // the trailer section as received
 	trailers       []Header
 }
@@ -90,7 +93,13 @@ func (c *Chunked) Reset(l Limits) {
 	if cap(c.trailerSection) > maxKeptTrailers {
 		c.trailerSection, c.trailers = nil, nil
 	}
-	*c = Chunked{limits: l, trailerSection: c.trailerSection[:0], trailers: c.trailers[:0]}
+	*c = Chunked{trailerSection: c.trailerSection[:0], trailers: c.trailers[:0]}
+	c.limitTrailers(l)
+}
+
+func (c *Chunked) limitTrailers(l Limits) {
+	l = l.orDefaults()
+	c.trailerBytes, c.trailerLines = int32(min(l.HeaderBytes, math.MaxInt32)), int32(min(l.Headers, math.MaxInt32))
 }
 
 // step processes one byte that is not chunk data.
@@ -158,7 +167,7 @@ func (c *Chunked) stepExtension(b byte) Refusal {
 		return RefusalControlByte
 	}
 	c.line++
-	if c.line > MaxChunkLine || c.overhead+int64(c.line) > MaxChunkOverhead {
+	if c.line > MaxChunkLine || c.overhead+c.line > MaxChunkOverhead {
 		return RefusalChunkExtensions
 	}
 	return RefusalNone
@@ -166,19 +175,22 @@ func (c *Chunked) stepExtension(b byte) Refusal {
 
 // beginChunk is called after the line of a chunk, with its size in c.remaining.
 func (c *Chunked) beginChunk() Refusal {
-	c.overhead += int64(c.line)
+	c.overhead += c.line
 	if c.remaining == 0 {
-		c.state, c.limits = atTrailers, c.limits.orDefaults()
+		c.state = atTrailers
+		if c.trailerBytes == 0 {
+			c.limitTrailers(Limits{})
+		}
 		return RefusalNone
 	}
 	// In two steps, because 2 x size may overflow.
-	c.overhead = max(c.overhead-16-min(c.remaining, MaxChunkOverhead)*2, 0)
+	c.overhead = max(c.overhead-16-int32(min(c.remaining, MaxChunkOverhead))*2, 0)
 	c.state, c.digits, c.line = atData, 0, 0
 	return RefusalNone
 }
 
 func (c *Chunked) stepTrailer(b byte) Refusal {
-	if len(c.trailerSection) >= c.limits.HeaderBytes {
+	if len(c.trailerSection) >= int(c.trailerBytes) {
 		return RefusalTrailersTooLarge
 	}
 	c.trailerSection = append(c.trailerSection, b)
@@ -197,7 +209,7 @@ func (c *Chunked) stepTrailer(b byte) Refusal {
 
 // finish parses the complete trailer section.
 func (c *Chunked) finish() Refusal {
-	headers, n, why := readHeaders(c.trailers[:0], c.trailerSection, 0, c.limits.Headers)
+	headers, n, why := readHeaders(c.trailers[:0], c.trailerSection, 0, int(c.trailerLines))
 	switch {
 	case why == RefusalTooManyHeaders:
 		return RefusalTrailersTooLarge

@@ -243,20 +243,20 @@ func eachSpan(headers []Header, f func([]byte)) {
 // new byte is examined once. The state can only delay a parse, never change its result, so
 // a missing Reset costs time but not correctness.
 type headerProgress struct {
-	searched   int // bytes without the end of a header section; 0 at its start
-	lastParsed int // bytes available at the last full parse
+	searched   int32 // bytes without the end of a header section; 0 at its start
+	lastParsed int32 // bytes available at the last full parse
 }
 
 // shouldParse reports whether buf should be parsed from its start now. Nearly every header
 // section arrives at once and needs only this check.
 func (p *headerProgress) shouldParse(buf []byte) bool {
-	return p.searched == 0 || len(buf) < p.searched || p.hasEndOrDoubled(buf)
+	return p.searched == 0 || len(buf) < int(p.searched) || p.hasEndOrDoubled(buf)
 }
 
 // hasEndOrDoubled searches the new bytes. It reports whether they contain the end of a
 // header section, or buf has doubled since the last parse.
 func (p *headerProgress) hasEndOrDoubled(buf []byte) bool {
-	for i := p.searched; i < len(buf); i++ {
+	for i := int(p.searched); i < len(buf); i++ {
 		k := bytes.IndexByte(buf[i:], '\n')
 		if k < 0 {
 			break
@@ -266,9 +266,11 @@ func (p *headerProgress) hasEndOrDoubled(buf []byte) bool {
 			return true
 		}
 	}
-	p.searched = len(buf)
-	return len(buf) >= 2*p.lastParsed
+	p.searched = int32(len(buf))
+	return len(buf) >= 2*int(p.lastParsed)
 }
 
 // incomplete records that buf was parsed and contains no complete header section.
-func (p *headerProgress) incomplete(buf []byte) { p.searched, p.lastParsed = len(buf), len(buf) }
+func (p *headerProgress) incomplete(buf []byte) {
+	p.searched, p.lastParsed = int32(len(buf)), int32(len(buf))
+}

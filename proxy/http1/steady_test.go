@@ -86,14 +86,14 @@ func TestParseWaitsForTwiceTheBytes(t *testing.T) {
 	head := []byte("GET /aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
 	var req Request
 	var res Response
-	for k, want := range map[int]int{10: 10, 11: 10, 19: 10, 20: 20, 39: 20, 40: 40} {
+	for k, want := range map[int]int32{10: 10, 11: 10, 19: 10, 20: 20, 39: 20, 40: 40} {
 		req.Reset()
 		for _, n := range []int{10, 20, 40} {
 			if _, err := req.Parse(head[:min(n, k)], Limits{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if req.pending != (headerProgress{searched: k, lastParsed: want}) {
+		if req.pending != (headerProgress{searched: int32(k), lastParsed: want}) {
 			t.Errorf("request of %d bytes: %+v, want it read at %d", k, req.pending, want)
 		}
 	}

@@ -45,7 +45,7 @@ type Admitter struct {
 type state struct {
 	rateLimitSlot  *admission.RateLimitQueue // has granted a slot for an attempt that is not sent yet; nil: none
 	queueUntil     clock.Instant             // end of all waiting at a breaker; zero: no wait began
-	RetryAfter     int                       // when the client may retry, in seconds; 0: unknown
+	RetryAfter     int32                     // when the client may retry, in seconds; 0: unknown
 	NoAttempt      policy.Reason             // why the attempt got no descriptor for its connection; ReasonNone: it was made
 	SeenDown       bool                      // the last attempt failed while its upstream was known to be down
 	HasBudgetToken bool                      // a budget token is taken for a retry that is not sent yet
@@ -235,7 +235,7 @@ func (ad *Admitter) Rejection(in Result) Rejection {
 
 // reject rejects the attempt. The outcome of the request is first if this is its first attempt, and
 // otherwise the one of a request that gave up because of why.
-func (ad *Admitter) reject(status int, why policy.Reason, first policy.Outcome, text string, retryAfter int) Result {
+func (ad *Admitter) reject(status int, why policy.Reason, first policy.Outcome, text string, retryAfter int32) Result {
 	t := gaveUp(status, why, text)
 	if ad.r.Attempts == 0 {
 		t.Outcome = first

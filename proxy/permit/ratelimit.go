@@ -47,7 +47,7 @@ func (ad *Admitter) awaitPaused(t clock.Instant) WaitEnd {
 }
 
 // wholeSeconds rounds up to whole seconds, for a Retry-After.
-func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+func wholeSeconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
 
 // awaitRateLimit waits for a slot of the upstream's rate limit. It returns the time after the
 // wait.

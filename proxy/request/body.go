@@ -37,18 +37,17 @@ type Body struct {
 	Total   int64
 	Began   clock.Instant // when reading began, for the minimum rate
 
-	Started    bool          // a byte of it was read
-	Ended      bool          // all of it was read
-	Keeping    bool          // what passes is kept
-	ReplayLoss atomic.Uint32 // a policy.Replay: why the body is not kept; may be read while the pump owns the body
-	Kept       [][]byte      // what passed, in order; the first may be the client's read buffer
-	own        int           // kept[own:] are pooled chunks, charged by capacity
-	KeptLen    int64
+	Started     bool          // a byte of it was read
+	Ended       bool          // all of it was read
+	Keeping     bool          // what passes is kept
+	scratchFull bool          // the last read filled scratch
+	ReplayLoss  atomic.Uint32 // a policy.Replay: why the body is not kept; may be read while the pump owns the body
+	Kept        [][]byte      // what passed, in order; the first may be the client's read buffer
+	own         int           // kept[own:] are pooled chunks, charged by capacity
+	KeptLen     int64
 
 	Cursor  int    // next kept piece for the attempt being sent
 	scratch []byte // for pieces that are not kept
-
-	scratchFull bool // the last read filled scratch
 }
 
 // Reset begins a body. Close must have released the one before.

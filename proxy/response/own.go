@@ -44,7 +44,7 @@ func (w *Writer) Own(status int, contentType string, body []byte, o policy.Outco
 		http1.NewHeader("Content-Type", contentType),
 		http1.NewHeader("Content-Length", strconv.Itoa(len(body))))
 	if w.RetryAfter > 0 {
-		resp.Headers = append(resp.Headers, http1.NewHeader("Retry-After", strconv.Itoa(w.RetryAfter)))
+		resp.Headers = append(resp.Headers, http1.NewHeader("Retry-After", strconv.Itoa(int(w.RetryAfter))))
 	}
 	if status == 405 {
 		resp.Headers = append(resp.Headers, http1.NewHeader("Allow", allowed)) // RFC 9110 section 15.5.6
@@ -97,7 +97,7 @@ func (w *Writer) GRPC(status policy.GRPCStatus, o policy.Outcome, reason, text s
 		http1.NewHeader("Grpc-Status", strconv.Itoa(int(status))),
 		http1.NewHeader("Grpc-Message", string(message)))
 	if w.RetryAfter > 0 {
-		resp.Headers = append(resp.Headers, http1.NewHeader("Grpc-Retry-Pushback-Ms", strconv.Itoa(w.RetryAfter*1000)))
+		resp.Headers = append(resp.Headers, http1.NewHeader("Grpc-Retry-Pushback-Ms", strconv.Itoa(int(w.RetryAfter)*1000)))
 	}
 	return w.writeResponse(resp, nil, o, reason)
 }

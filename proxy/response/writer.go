@@ -22,7 +22,7 @@ type Writer struct {
 	report *report.Report
 	buf    []byte // to be written next
 
-	RetryAfter int      // of our own response, in seconds; 0: none
+	RetryAfter int32    // of our own response, in seconds; 0: none
 	Fallback   Fallback // what responded in the upstream's place
 	Started    bool     // bytes of the final response went to the client
 	MustClose  bool     // the client's connection cannot serve another request
