@@ -35,6 +35,7 @@ func TestAHangingURLLocksNobodyOut(t *testing.T) {
 		"100 a second":        {100, func(int) string { return "GET /hang" }, func(*Config) {}},
 		"each another query":  {20, func(i int) string { return fmt.Sprint("GET /hang?", i) }, func(*Config) {}},
 		"each another path":   {20, func(i int) string { return fmt.Sprint("GET /hang/", i) }, func(*Config) {}},
+		"fail fast":           {20, func(i int) string { return fmt.Sprint("GET /hang/", i) }, func(c *Config) { c.Default.Breaker = BreakerFailFast }},
 		"probed by a request": {20, func(int) string { return "GET /hang" }, func(c *Config) { c.Default.Probe.Path = "/ok" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +75,87 @@ func TestAHangingURLLocksNobodyOut(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Something in front of the upstream accepts connections while the upstream is down, and closes them.
+// No request is lost that may be sent twice.
+func TestAnOutageBehindSomethingThatAcceptsLosesNothing(t *testing.T) {
+	var down atomic.Bool
+	handle := func(c *upConn) {
+		for !down.Load() && c.head() != "" && !down.Load() {
+			time.Sleep(5 * time.Millisecond)
+			if down.Load() {
+				return
+			}
+			c.say(ok200)
+		}
+	}
+	for _, lasts := range []time.Duration{1500 * time.Millisecond, 5 * time.Second} {
+		t.Run(lasts.String(), func(t *testing.T) {
+			down.Store(false)
+			inMemory(t, handle, func(c *Config) {
+				withBreaker(c)
+				c.Default.QueueTimeout = 20 * time.Second
+				c.Default.Policy.Backoff = fixedWait(t, 50*time.Millisecond)
+			}, func(t *testing.T, m *memory) {
+				over := time.Now().Add(3*time.Second + lasts)
+				var asking sync.WaitGroup
+				for range 8 {
+					asking.Go(func() {
+						for time.Now().Before(over) {
+							c := m.client()
+							c.send(get("/x")).want(200, "ok")
+							c.Close()
+							time.Sleep(20 * time.Millisecond)
+						}
+					})
+				}
+				time.Sleep(2 * time.Second)
+				down.Store(true)
+				time.Sleep(lasts)
+				down.Store(false)
+				asking.Wait()
+			})
+		})
+	}
+}
+
+// All responses suddenly take 12 s. Clients who wait for 30 s are served, whoever left before.
+func TestAnUpstreamThatBecomesSlowIsNotDown(t *testing.T) {
+	var slow atomic.Bool
+	handle := func(c *upConn) {
+		for c.head() != "" {
+			time.Sleep(20 * time.Millisecond)
+			if slow.Load() {
+				time.Sleep(12 * time.Second)
+			}
+			c.say(ok200)
+		}
+	}
+	inMemory(t, handle, func(c *Config) {
+		withBreaker(c)
+		c.Default.QueueTimeout, c.Default.AttemptTimeout, c.Default.RequestTimeout = 10*time.Second, 0, 0
+	}, func(t *testing.T, m *memory) {
+		var asking sync.WaitGroup
+		ask := func(n int) {
+			for range n {
+				asking.Go(func() {
+					began := time.Now()
+					c := m.client()
+					c.send(get("/")).want(200, "ok")
+					c.Close()
+					if took := time.Since(began); took > 30*time.Second {
+						t.Errorf("served after %v", took)
+					}
+				})
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
+		ask(500)
+		slow.Store(true)
+		ask(1500)
+		asking.Wait()
+	})
 }
 
 // Nothing but 500 comes, of several URLs and for several clients: the breaker opens. With one URL

@@ -43,10 +43,8 @@ func (g *core) verdict(now time.Duration, r Request, queued bool) Verdict {
 // refusal returns the verdict for a request that has to wait although the window is not shut.
 func (g *core) refusal() Verdict {
 	switch {
-	case g.window.phase == doubt && !g.options.NoBreaker:
+	case g.window.phase == doubt && !g.options.NoBreaker, g.window.recovering:
 		return VerdictSuspect
-	case g.window.recovering:
-		return VerdictBreakerOpen
 	}
 	return VerdictAtLimit
 }
@@ -87,7 +85,7 @@ func (g *core) mayTry(now time.Duration, r Request) bool {
 	case g.window.phase == doubt:
 		return true
 	}
-	return g.urls.anySilent(now, overdue(&g.baseline))
+	return g.urls.anyDoubtful(now, overdue(&g.baseline))
 }
 
 // atFixed reports whether a fixed limit is reached. Whoever sets a number means attempts that
@@ -157,7 +155,7 @@ func (g *core) next(now time.Duration, line Line) (Permit, Verdict) {
 	}
 	c := &g.choice
 	*c = choice{now: now}
-	if g.window.phase == doubt || g.window.phase == shut || g.urls.anySilent(now, overdue(&g.baseline)) {
+	if g.window.phase == doubt || g.window.phase == shut || g.urls.anyDoubtful(now, overdue(&g.baseline)) {
 		c.least = known
 	}
 	for ; ; c.least-- {
@@ -219,7 +217,7 @@ func (g *core) admitsAt(now time.Duration) time.Duration {
 	}
 	whole := g.waiting.anyWhole()
 	may(w.phase == open && (whole || !g.atFixed(false)), 0)
-	may(knowns > 0 && (w.phase == doubt || silents > 0), g.urls.trialEnd)
+	may(knowns > 0 && (w.phase == doubt || g.urls.anyDoubtful(now, overdue(&g.baseline))), g.urls.trialEnd)
 	may(w.phase == doubt, w.extraAt)
 	may(silents > 0 && w.phase != doubt, g.urls.silentAt)
 	if w.phase == start || w.phase == seek {

@@ -106,6 +106,9 @@ func (g *core) succeeded(p Permit, now time.Duration, e AttemptEnd) {
 	g.evidence.good(now, 1)
 	g.evidence.goodSent(p.at)
 	g.counters.fresh.Add(now - p.at)
+	if g.window.recovering && g.learner.recovered(p.at, now, &g.baseline) {
+		g.becameSlower(&g.learner.recovery, now)
+	}
 	if p.kind == permitAbandoned {
 		return
 	}
@@ -115,9 +118,6 @@ func (g *core) succeeded(p Permit, now time.Duration, e AttemptEnd) {
 	}
 	if g.window.phase == start || g.window.phase == seek {
 		g.window.ended(p.at, now, true, &g.baseline)
-	}
-	if g.window.recovering && g.learner.recovered(p.at, now, &g.baseline) {
-		g.becameSlower(&g.learner.recovery, now)
 	}
 }
 
@@ -198,6 +198,7 @@ func (g *core) shut(now time.Duration, why OpenedBy) {
 		g.learner.recovering = false
 	}
 	g.pace.shut(now, why, g.options)
+	g.pace.impatient = g.silence.leftLate >= manyLeftLate
 	g.window.enter(shut, now, g.counters)
 	g.evidence.burst, g.evidence.row, g.evidence.row500 = burst{}, 0, 0
 }
@@ -259,6 +260,7 @@ func (g *core) abandon(p Permit, now time.Duration, e AttemptEnd) (down Signal) 
 	late := e.Kind == TimedOut || now-p.at >= due
 	if late && p.at >= g.silence.since() {
 		g.silence.leftLate++
+		g.pace.impatient = g.pace.impatient || g.silence.leftLate >= manyLeftLate
 	}
 	if e.Kind != TimedOut && now-p.at < due/2 {
 		g.counters.unsent++
@@ -351,6 +353,18 @@ func (g *core) judgeSilence(now time.Duration) {
 		g.pace.probe = 0
 		g.urls.begin()
 	}
+}
+
+// onlySilent reports whether silence is the only evidence against the upstream, or was until it
+// responded and nothing more is known, and whether clients wait longer than that.
+func (g *core) onlySilent() bool {
+	switch w := &g.window; {
+	case w.phase == doubt:
+		return g.silence.leftLate < manyLeftLate
+	case w.phase == shut, w.recovering && g.learner.recovery.Total < latency.KnownSamples:
+		return g.pace.why == OpenedByStall && !g.pace.impatient
+	}
+	return false
 }
 
 // confirmed reports whether a silence judges the upstream, and not one URL: two URLs are

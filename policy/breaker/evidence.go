@@ -9,8 +9,8 @@ import (
 // evidence counts how attempts ended over the last seconds and decides when the upstream as
 // a whole fails. It has four rules:
 //
-//   - Share: within the last five seconds at least 20 attempts ended, 90 % of them failed,
-//     and good responses came at less than half of their usual rate.
+//   - Share: within the last second, or the last five, at least 20 attempts ended, 90 % of them
+//     failed, and good responses came at less than half of their usual rate.
 //   - Row: at least ten attempts failed without a good response between them, for as long as
 //     twenty good ones usually take to come. This detects an outage under load in a moment.
 //   - Loss: the connections of nearly all attempts in flight ended at once, as when a process
@@ -51,6 +51,8 @@ const (
 	evidenceSlotTime = 100 * time.Millisecond
 	evidenceSlots    = int64(evidenceWindow / evidenceSlotTime)
 	evidenceWindow   = 5 * time.Second // as long as a service of few requests needs for evidenceVolume
+
+	evidenceShort = 10 // slots: a second, for services of many requests
 
 	evidenceVolume = 20  // the minimum number of attempts of the share, and of a loss if so many are in flight
 	evidenceShare  = 0.9 // of them that failed
@@ -154,16 +156,29 @@ func (e *evidence) shows(now time.Duration, after int) bool {
 		return e.row >= after
 	}
 	var good, bad int64
-	for _, s := range e.slots {
+	for i := range evidenceSlots {
+		s := &e.slots[(e.slot-i+evidenceSlots)%evidenceSlots]
 		good += s.good
 		bad += s.bad
+		usual, short := e.meanGood*float64(i+1), i+1 < evidenceSlots
+		switch {
+		case short && (i+1 != evidenceShort || usual >= 0.5 && usual < enoughGood): // too few to judge by their number
+		case good+bad >= evidenceVolume && float64(bad) >= evidenceShare*float64(good+bad) && (good < 2 || 2*float64(good) < usual):
+			return true
+		}
 	}
-	usual := e.meanGood * float64(evidenceSlots)
-	if good+bad >= evidenceVolume && float64(bad) >= evidenceShare*float64(good+bad) && (good < 2 || 2*float64(good) < usual) {
-		return true
+	return e.row >= rowVolume && e.missing(now) >= evidenceVolume
+}
+
+// missing returns how many good responses are missing in a row of failures, at the rate of the
+// second before it.
+func (e *evidence) missing(now time.Duration) float64 {
+	lasts := now - e.rowBegan
+	good := int64(0)
+	for i := range min(int64((lasts+time.Second)/evidenceSlotTime), evidenceSlots) {
+		good += e.slots[(e.slot-i+evidenceSlots)%evidenceSlots].good
 	}
-	missing := e.meanGood * float64(now-e.rowBegan) / float64(evidenceSlotTime)
-	return e.row >= rowVolume && missing >= evidenceVolume
+	return float64(good) * lasts.Seconds()
 }
 
 // only500 reports whether nothing but 500 came for long enough.

@@ -118,8 +118,7 @@ func (g *Guard) TakeInSilence(now time.Duration, r Request) (Permit, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := &g.core
-	silent := c.window.phase == doubt || c.window.phase == shut && c.pace.why == OpenedByStall
-	if !silent || c.silence.leftLate >= manyLeftLate || c.atFixed(!r.Unfinished) {
+	if !c.onlySilent() || c.atFixed(!r.Unfinished) {
 		return Permit{}, false
 	}
 	return c.issue(now, VerdictGo, r), true

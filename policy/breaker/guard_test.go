@@ -265,7 +265,7 @@ func TestWhatOpensTheBreaker(t *testing.T) {
 			d.now += 10 * time.Millisecond
 			d.acquire()
 			e := tc.e
-			if i%100 >= tc.n {
+			if i*37%100 >= tc.n { // mixed
 				e = AttemptEnd{Status: 200}
 			}
 			d.end(len(d.out)-1, e)

@@ -22,9 +22,11 @@ type learner struct {
 	overloaded bool
 	base       int64 // attempts in flight at its end
 
-	recovery   latency.Sums // of the first responses since recoverySince
+	recovery   latency.Sums // of the first responses to requests sent since
 	since      time.Duration
-	recovering bool // since is set
+	recovering bool          // since is set
+	lateSent   time.Duration // when the request of the first response was sent that came since, if it was sent before
+	lateAt     time.Duration // when that response came; 0: none did
 }
 
 // recoverySlowdown is the minimum ratio of each of the first latencies after an outage to the
@@ -74,7 +76,7 @@ func (l *learner) grows(inFlight, responded int64, least float64) bool {
 // slowness to be detected.
 func (l *learner) begin(now time.Duration) {
 	if !l.recovering {
-		l.since, l.recovering = now, true
+		l.since, l.recovering, l.lateAt = now, true, 0
 	}
 }
 
@@ -83,11 +85,34 @@ func (l *learner) begin(now time.Duration) {
 // first responses took far longer than usual. They are to requests that were sent almost
 // alone; later ones may be slow because of the load of this proxy and others.
 func (l *learner) recovered(sent, now time.Duration, u *latency.Baseline) bool {
-	if !l.recovering || sent < l.since || l.recovery.Total >= latency.KnownSamples {
+	switch {
+	case !l.recovering || !u.Known():
+		return false
+	case sent < l.since:
+		return l.respondsLate(sent, now, u)
+	case l.recovery.Total >= latency.KnownSamples:
 		return false
 	}
 	l.recovery.Add(now - sent)
 	return l.recovery.Total >= latency.KnownSamples && u.Known() && slower(u, &l.recovery, 0, recoverySlowdown)
+}
+
+// respondsLate records a response to a request that was sent before the slow start. It reports
+// whether the upstream is merely slow. Responses of one that was stopped come all at once, however
+// far apart their requests were sent. Those of a slow one come as far apart.
+func (l *learner) respondsLate(sent, now time.Duration, u *latency.Baseline) bool {
+	if l.lateAt == 0 {
+		l.lateSent, l.lateAt = sent, now
+	}
+	apart := sent - l.lateSent
+	if apart < overdue(u) || now-l.lateAt < apart/2 || now-sent <= recoverySlowdown*u.P90 {
+		return false
+	}
+	l.recovery = latency.Sums{}
+	for range latency.KnownSamples {
+		l.recovery.Add(now - sent)
+	}
+	return true
 }
 
 // learn processes the window of latencies that ends now. Only windows without trouble change

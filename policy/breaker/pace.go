@@ -9,11 +9,12 @@ import (
 // pace is the trickle of a window that is shut: one probe at a time, and the wait before the
 // next one.
 type pace struct {
-	why    OpenedBy      // the evidence that shut the window last
-	strict bool          // 500 is evidence too, since nothing but 500 came
-	due    bool          // a probe may be sent
-	dueAt  time.Duration // when the next one is due
-	wait   time.Duration // the wait before it
+	why       OpenedBy      // the evidence that shut the window last
+	impatient bool          // clients left late in this silence
+	strict    bool          // 500 is evidence too, since nothing but 500 came
+	due       bool          // a probe may be sent
+	dueAt     time.Duration // when the next one is due
+	wait      time.Duration // the wait before it
 
 	probe     uint32        // number of the probe in flight; 0: none
 	lastProbe uint32        // the last number used

@@ -15,9 +15,9 @@ const (
 	// VerdictBreakerOpen: the breaker is not closed. Queue the request (ended by Next or
 	// CancelWait), or call CancelWait at once and refuse it.
 	VerdictBreakerOpen
-	// VerdictSuspect: there was no response for longer than usual. Like VerdictBreakerOpen,
-	// but even without queueing a short wait is worthwhile. Most likely the upstream is up,
-	// and about a second later it is known.
+	// VerdictSuspect: there was no response for longer than usual, or the upstream has just come
+	// back. Like VerdictBreakerOpen, but even without queueing a short wait is worthwhile. Most
+	// likely the upstream is up, and about a second later it is known.
 	VerdictSuspect
 	// VerdictAtLimit: the limit is reached. Like VerdictBreakerOpen, but the wait should be
 	// short: the upstream is up and fully loaded.

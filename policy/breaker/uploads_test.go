@@ -40,7 +40,7 @@ func TestSlowUploadsDoNotHoldUpASlowStart(t *testing.T) {
 			t.Fatalf("verdict %d for complete request %d of %d, with uploads in flight and waiting", v, i, limit)
 		}
 	}
-	if v := d.queue(Request{}); v != VerdictBreakerOpen {
+	if v := d.queue(Request{}); v != VerdictSuspect {
 		t.Fatalf("verdict %d above the limit", v)
 	}
 	d.queue(Request{Unfinished: true}) // the newest

@@ -73,10 +73,15 @@ func (u *urls) count(now, overdue time.Duration) (silents, knowns int) {
 	return silents, knowns
 }
 
-// anySilent reports whether a URL is silent.
-func (u *urls) anySilent(now, overdue time.Duration) bool {
-	n, _ := u.count(now, overdue)
-	return n > 0
+// anyDoubtful reports whether a request is in flight whose URL is silent or was not answered
+// lately. It may hold a place for long.
+func (u *urls) anyDoubtful(now, overdue time.Duration) bool {
+	for _, s := range u.pending {
+		if s.key != 0 && u.trust(now, overdue, s.key) != known {
+			return true
+		}
+	}
+	return false
 }
 
 // otherAnswers reports whether a URL with another hash was answered in the last seconds, and did
