@@ -109,6 +109,8 @@ func (s *sender) reportToEndpoint(a *attempt.Attempt, res *policy.Attempt) {
 	case res.Cause == policy.CauseAttemptTimeout && s.r.CutShort(a),
 		res.Cause == policy.CauseReset && a.Progress.Load() != attempt.Sent: // applications give up slow uploads
 		a.Endpoint.ReportDoubtful()
+	case res.Cause == policy.CauseReset:
+		a.Endpoint.ReportLost()
 	case res.Cause != policy.CauseStatus, countsAgainstEndpoint(res.JudgedStatus()):
 		a.Endpoint.ReportFailure()
 	default:

@@ -208,3 +208,35 @@ func TestDialsCutByTheirCallersDeadlineDoNotCountAgainstTheAddress(t *testing.T)
 		})
 	}
 }
+
+// An endpoint that was ejected because its connections failed is used again soon after it accepts
+// one. One that was ejected by statuses is not.
+func TestAnEndpointThatAcceptsAgainComesBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		report func(m *Endpoint)
+		back   bool
+	}{
+		"connections": {(*Endpoint).ReportLost, true},
+		"statuses":    {(*Endpoint).ReportFailure, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, g, m := three(t, Options{})
+				all := addresses(3)
+				w.refuse(true, all[0])
+				for range DefaultEjectAfter {
+					c.report(m[0])
+				}
+				time.Sleep(5 * time.Second)
+				wantUsable(t, g, "down", all[1:]...)
+				w.refuse(false, all[0])
+				time.Sleep(1100 * time.Millisecond)
+				if c.back {
+					wantUsable(t, g, "accepts again", all...)
+				} else {
+					wantUsable(t, g, "accepts again", all[1:]...)
+				}
+			})
+		})
+	}
+}

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"context"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 )
@@ -24,7 +26,8 @@ const (
 // After Options.EjectAfter consecutive failures, dials included, it gets no requests for
 // Options.EjectFor, n times as long for the nth ejection, up to ten times. The count falls
 // by one for each Options.EjectFor without ejection. The first failure after an ejection
-// ejects it again. Any success ends failures and ejection.
+// ejects it again. Any success ends failures and ejection. So does an accepted connection, if it was
+// ejected because connections failed.
 type Endpoint struct {
 	group    *Group
 	pool     *Pool
@@ -33,6 +36,7 @@ type Endpoint struct {
 	labelled bool   // counted under its address
 
 	failures   atomic.Int32 // consecutive
+	lost       atomic.Bool  // the last one was that of a connection
 	failed     atomic.Uint64
 	doubtSince atomic.Int64 // pool time of the first doubtful failure since the last success; 0: none
 	ejectedNow atomic.Bool  // whether it is ejected
@@ -107,12 +111,19 @@ func (m *Endpoint) ReportSuccess() {
 	g.updatePicker()
 }
 
-// ReportFailure records an attempt that failed because of the address: the connection
-// ended, no response came in time, or a gateway sent 502, 503 or 504.
-func (m *Endpoint) ReportFailure() {
+// ReportFailure records an attempt that failed because of the address: no response came in time, or
+// a gateway sent 502, 503 or 504.
+func (m *Endpoint) ReportFailure() { m.report(false) }
+
+// ReportLost records an attempt that failed because no connection was made, or it ended without a
+// response. If that ejects the endpoint, the next accepted connection brings it back; see reconnect.
+func (m *Endpoint) ReportLost() { m.report(true) }
+
+func (m *Endpoint) report(lost bool) {
 	if m == nil {
 		return
 	}
+	m.lost.Store(lost)
 	m.failed.Add(1)
 	m.requestLookup()
 	if after := m.group.options.EjectAfter; after > 0 && m.failures.Add(1) >= int32(after) && !m.ejected() {
@@ -159,6 +170,37 @@ func (g *Group) eject(m *Endpoint, now time.Time) {
 	m.failures.Store(int32(g.options.EjectAfter) - 1) // after its return, one more failure is enough
 	g.updatePicker()
 	g.scheduleUneject(now)
+	if m.lost.Load() {
+		pause := time.Duration(m.ejections) * reconnectEvery
+		g.checks.Go(func() { m.reconnect(pause) })
+	}
+}
+
+// reconnectEvery is the time between two connections to an ejected endpoint, n times as long in the
+// nth ejection. A connection costs little, and a restart takes seconds.
+const reconnectEvery = time.Second
+
+// reconnect ends the ejection of m when it accepts a connection: what ejected it is what brings it back.
+// After that, one failure is enough to eject it again.
+func (m *Endpoint) reconnect(pause time.Duration) {
+	for m.ejected() {
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-m.group.background.Done():
+			return
+		}
+		ctx, cancel := context.WithTimeout(m.group.background, DefaultDialTimeout)
+		c, err := m.dialCheck(ctx, "", "")
+		cancel()
+		if err != nil {
+			continue
+		}
+		_ = c.Close()
+		m.group.mu.Lock()
+		m.uneject(time.Now())
+		m.group.updatePicker()
+		m.group.mu.Unlock()
+	}
 }
 
 // uneject ends the ejection of m. It requires mu.

@@ -107,7 +107,7 @@ func (d *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialE
 		m.ReportDoubtful()
 	case dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // no evidence about the address
 	default:
-		m.ReportFailure()
+		m.ReportLost()
 	}
 	return nil, dial
 }
