@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/errorbody"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
@@ -61,7 +62,12 @@ func (c *conn) rejectPlainHTTP(err error) {
 		return
 	}
 	_ = c.client.Wire.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = fmt.Fprintf(c.client.Wire, "HTTP/1.1 400 Bad Request\r\nDate: %s\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port expects HTTPS.\n", clock.Date(time.Now()))
+	contentType, body := "text/plain", []byte("This port expects HTTPS.\n")
+	if c.server.settings.Load().DefaultRoute.ModelAPI {
+		e := errorbody.Error{Status: 400, Reason: "https_expected", Text: "this port expects HTTPS"}
+		contentType, body = errorbody.ModelAPI.ContentType(), e.Append(nil, errorbody.ModelAPI)
+	}
+	_, _ = fmt.Fprintf(c.client.Wire, "HTTP/1.1 400 Bad Request\r\nDate: %s\r\nContent-Type: %s\r\nConnection: close\r\n\r\n%s", clock.Date(time.Now()), contentType, body)
 }
 
 // looksLikeHTTP reports whether the first bytes are those of a common method.

@@ -1,18 +1,30 @@
 package proxy
 
 import (
+	"fmt"
 	"net"
+	"strings"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/retryproxy/retryproxy/proxy/errorbody"
+	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 // noRoom is the response to a client that has to leave before its request was read.
 const noRoom = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+// noRoomModelAPI is the same for a client of a model's API, which may not read an error without a body.
+var noRoomModelAPI = func() string {
+	e := errorbody.Error{Status: 503, Reason: http1.RefusalNoClientSlot.String(), Text: http1.RefusalNoClientSlot.Explain()}
+	body := e.Append(nil, errorbody.ModelAPI)
+	length := fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	return strings.Replace(noRoom, "Content-Length: 0\r\n", length, 1) + string(body)
+}()
 
 // goAwayFrames are the frames with which an HTTP/2 connection is refused: SETTINGS, and a GOAWAY that
 // says that no stream was processed, so that the client may send its requests again (RFC 9113 section
@@ -30,11 +42,19 @@ func (s *Server) turnAway(n acceptedConn) {
 		return
 	}
 	_ = tcp.SetWriteDeadline(time.Now().Add(time.Millisecond)) // there is room for it: nothing was written yet
-	_, _ = tcp.Write([]byte(noRoom))
+	_, _ = tcp.Write([]byte(s.noRoom()))
 	_ = tcp.CloseWrite()
 	if raw, err := tcp.SyscallConn(); err == nil {
 		discardArrived(raw)
 	}
+}
+
+// noRoom returns the response to a client whose route is not known.
+func (s *Server) noRoom() string {
+	if s.settings.Load().DefaultRoute.ModelAPI {
+		return noRoomModelAPI
+	}
+	return noRoom
 }
 
 // discardArrived reads what has arrived, within bounds. To close a connection with unread bytes would

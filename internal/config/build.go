@@ -97,6 +97,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		Balance:             r.Balance.proxy(),
 		ClientThrottling:    r.ClientThrottling == "on",
 		Fallbacks:           b.fallbacks(r),
+		ModelAPI:            r.Profile == "llm",
 		DryRun:              r.DryRun,
 		FaultInjection:      r.FaultInjection.FaultInjector,
 		HedgeAfter:          hedgeAfter(r),

@@ -1,13 +1,13 @@
 package response
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/errorbody"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -25,8 +25,8 @@ func (w *Writer) Error(status int, o policy.Outcome, reason string) (int, policy
 	return w.With(status, o, reason, http.StatusText(status))
 }
 
-// With writes a short JSON response: text for people, and reason for programs. A gRPC call gets a
-// gRPC status instead.
+// With writes a short JSON response in the form that the client reads: text for people, and reason for
+// programs. A gRPC call gets a gRPC status instead.
 func (w *Writer) With(status int, o policy.Outcome, reason, text string) (int, policy.Outcome) {
 	if w.r.GRPC {
 		code := grpcStatusOf(status)
@@ -35,18 +35,33 @@ func (w *Writer) With(status int, o policy.Outcome, reason, text string) (int, p
 		}
 		return w.GRPC(code, o, reason, text)
 	}
-	return w.Own(status, "application/json", w.errorBody(status, reason, text), o, reason)
+	form := errorbody.For(w.r.HTTP.Headers, w.r.Route.ModelAPI)
+	e := errorbody.Error{Status: status, Reason: reason, Text: text, Attempts: w.r.Attempts, ID: string(w.r.Out.ID)}
+	return w.own(w.newOwn(status, form), e.Append(nil, form), o, reason)
+}
+
+// newOwn returns a response with an error body of that form. A client of a model's API reads the request
+// id from Request-Id or X-Request-Id (anthropic-sdk-go and openai-go), so it has both.
+func (w *Writer) newOwn(status int, form errorbody.Form) *http1.Response {
+	resp := newResponse(status, http1.NewHeader("Content-Type", form.ContentType()))
+	if form == errorbody.ModelAPI && len(w.r.Out.ID) > 0 {
+		resp.Headers = append(resp.Headers, http1.NewHeader("Request-Id", string(w.r.Out.ID)))
+	}
+	return resp
 }
 
 // Own writes a response of our own.
 func (w *Writer) Own(status int, contentType string, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
-	resp := newResponse(status,
-		http1.NewHeader("Content-Type", contentType),
-		http1.NewHeader("Content-Length", strconv.Itoa(len(body))))
+	return w.own(newResponse(status, http1.NewHeader("Content-Type", contentType)), body, o, reason)
+}
+
+// own writes resp with the body and with what its status requires.
+func (w *Writer) own(resp *http1.Response, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
+	resp.Headers = append(resp.Headers, http1.NewHeader("Content-Length", strconv.Itoa(len(body))))
 	if w.RetryAfter > 0 {
 		resp.Headers = append(resp.Headers, http1.NewHeader("Retry-After", strconv.Itoa(int(w.RetryAfter))))
 	}
-	if status == 405 {
+	if resp.Status == 405 {
 		resp.Headers = append(resp.Headers, http1.NewHeader("Allow", allowed)) // RFC 9110 section 15.5.6
 	}
 	return w.writeResponse(resp, body, o, reason)
@@ -76,17 +91,6 @@ func (w *Writer) writeResponse(resp *http1.Response, body []byte, o policy.Outco
 		}
 	}
 	return status, o
-}
-
-func (w *Writer) errorBody(status int, reason, text string) []byte {
-	body, _ := json.Marshal(struct {
-		Error    string `json:"error"`
-		Status   int    `json:"status"`
-		Reason   string `json:"reason"`
-		Attempts int    `json:"attempts"`
-		ID       string `json:"request_id,omitempty"`
-	}{"retryproxy: " + text, status, reason, w.r.Attempts, string(w.r.Out.ID)})
-	return append(body, '\n')
 }
 
 // GRPC responds to a gRPC call with headers that are also the trailers ("Trailers-Only").

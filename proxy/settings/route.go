@@ -41,6 +41,7 @@ type Route struct {
 	CountTokens       bool                  // read how many tokens responses of a language model's API used
 	ClientThrottling  bool                  // reject requests while the upstream rejects nearly all; routes with equal upstreams share it
 	Fallbacks         []Fallback            // what responds if everything else failed, in order; a response of ours can only be the last
+	ModelAPI          bool                  // the upstream is the API of a language model: clients expect its error bodies, and an account may be used up
 	DryRun            bool                  // forward once and count the retries that would be made: no buffering, retry, rejection or added response header
 	FaultInjection    *policy.FaultInjector // faults below the retry loop, to test policies; nil: none. Such a route shares no breaker, limit, budget and connections with others
 

@@ -1,0 +1,136 @@
+package proxy
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/ratelimit"
+	"github.com/retryproxy/retryproxy/proxy/errorbody"
+)
+
+// modelErrorBody is what the vendors' clients read of an error.
+type modelErrorBody struct {
+	Type  string `json:"type"`
+	Error struct {
+		Type    string  `json:"type"`
+		Message string  `json:"message"`
+		Code    string  `json:"code"`
+		Param   *string `json:"param"`
+	} `json:"error"`
+	RequestID string `json:"request_id"`
+}
+
+func checkModelError(t *testing.T, status int, body string) modelErrorBody {
+	t.Helper()
+	var e modelErrorBody
+	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Type != "error" || e.Error.Type != errorbody.TypeOf(status) || e.Error.Code == "" ||
+		!strings.HasPrefix(e.Error.Message, "retryproxy: ") || !strings.Contains(body, `"param":null`) {
+		t.Errorf("%d: %s %v", status, body, err)
+	}
+	return e
+}
+
+// Every response of ours to a client of a language model's API has the body that these clients read,
+// and its request id in the header of each vendor.
+func TestOwnErrorsOfAModelAPI(t *testing.T) {
+	rate, err := ratelimit.ParseRate("1/h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := func(c *Config) { c.Default.RateLimit.Rate = rate }
+	for name, tc := range map[string]struct {
+		request string
+		status  int
+		set     func(c *Config)
+		first   string // a request before, which uses a limit up
+	}{
+		"malformed":          {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, nil, ""},
+		"other host":         {"GET http://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n", 403, func(c *Config) { c.ForwardProxy = true }, ""},
+		"max forwards":       {"TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n", 405, nil, ""},
+		"rate limit":         {get("/"), 429, limited, get("/")},
+		"headers too large":  {"GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 70<<10) + "\r\n\r\n", 431, nil, ""},
+		"unknown coding":     {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: cow\r\n\r\n", 501, nil, ""},
+		"lost connection":    {post("abc"), 502, nil, ""},
+		"no response":        {"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", 504, func(c *Config) { c.Default.RequestTimeout = 20 * time.Millisecond }, ""},
+		"HTTP version":       {"GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505, nil, ""},
+		"headers never came": {"GET / HTTP/1.1\r\nHost: a\r\n", 408, func(c *Config) { c.ReadHeaderTimeout = 20 * time.Millisecond }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := startUpstream(t, func(c *upConn) {
+				for headers := c.head(); headers != ""; headers = c.head() {
+					switch {
+					case strings.HasPrefix(headers, "GET /slow"):
+						continue
+					case strings.HasPrefix(headers, "POST"):
+						c.reset()
+						return
+					}
+					c.say(ok200)
+				}
+			})
+			p := startProxy(t, u, func(c *Config) {
+				c.Default.ModelAPI = true
+				if tc.set != nil {
+					tc.set(c)
+				}
+			})
+			if tc.first != "" {
+				p.dial().send(tc.first).want(200, "ok")
+			}
+			res, body, err := p.dial().send(tc.request).response("GET")
+			if err != nil || res.StatusCode != tc.status || res.Header.Get("Content-Type") != "application/json" {
+				t.Fatalf("%v %s %v", res, body, err)
+			}
+			e := checkModelError(t, tc.status, body)
+			if id := res.Header.Get("X-Request-Id"); id == "" || id != res.Header.Get("Request-Id") || id != e.RequestID || e.Error.Code != res.Header.Get("X-Retryproxy-Reason") {
+				t.Errorf("%v %s", res.Header, body)
+			}
+		})
+	}
+}
+
+// So has the response to a client whose request was not read, and to one that speaks no TLS.
+func TestOwnErrorsOfAModelAPIBeforeARequest(t *testing.T) {
+	res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(noRoomModelAPI)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != 503 || res.ContentLength != int64(len(body)) || res.Header.Get("Retry-After") != "1" || !res.Close {
+		t.Errorf("%v %v", res, err)
+	}
+	checkModelError(t, 503, string(body))
+
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+		c.Default.ModelAPI = true
+		c.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, io.EOF }}
+	})
+	if got := p.noRoom(); got != noRoomModelAPI {
+		t.Errorf("%s", got)
+	}
+	_, text, err := p.dial().send(get("/")).response("GET")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkModelError(t, 400, text)
+}
+
+// Without the profile the form is as it was, except for a client that accepts problem details.
+func TestAClientMayAskForProblemDetails(t *testing.T) {
+	p := startProxy(t, startUpstream(t, func(c *upConn) { c.head(); c.reset() }), nil)
+	for accept, want := range map[string]struct{ contentType, member string }{
+		"*/*": {"application/json", `"error":"retryproxy: `},
+		"application/json, application/problem+json": {"application/problem+json", `"title":"Bad Gateway"`},
+	} {
+		res, body, err := p.dial().send("POST / HTTP/1.1\r\nHost: a\r\nAccept: " + accept + "\r\nContent-Length: 3\r\n\r\nabc").response("POST")
+		if err != nil || res.StatusCode != 502 || res.Header.Get("Content-Type") != want.contentType || !strings.Contains(body, want.member) || res.Header.Get("Request-Id") != "" {
+			t.Errorf("%s: %v %s %v", accept, res, body, err)
+		}
+	}
+}
