@@ -200,6 +200,7 @@ var givenElsewhere = map[Reason]bool{
 	ReasonDryRun:           true,
 	ReasonNoDescriptors:    true,
 	ReasonQuotaExhausted:   true,
+	ReasonRequestTooLarge:  true,
 }
 
 func TestDecideKeepsItsPromises(t *testing.T) {

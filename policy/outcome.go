@@ -34,6 +34,7 @@ const (
 	OutcomeGaveUpNoDescriptors
 	OutcomeGaveUpAskedNotToRetry
 	OutcomeGaveUpQuotaExhausted
+	OutcomeGaveUpRequestTooLarge
 	OutcomeGaveUpUntrustedCertificate
 
 	OutcomeClientGone

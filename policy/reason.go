@@ -50,6 +50,7 @@ const (
 	ReasonNoDescriptors
 	ReasonAskedNotToRetry
 	ReasonQuotaExhausted
+	ReasonRequestTooLarge
 	ReasonUntrustedCertificate
 	numReasons
 )
@@ -102,6 +103,7 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonNoDescriptors:        {Label: "no_descriptors", Explain: "The process or the machine had no file descriptor for a connection to the upstream for as long as the request could wait. This does not count against the upstream."},
 	ReasonAskedNotToRetry:      {Label: "asked_not_to_retry", Explain: "The upstream asked for no retry (X-Should-Retry: false)."},
 	ReasonQuotaExhausted:       {Label: "quota_exhausted", Explain: "The error body says that a budget, a spending limit or a prepaid credit is used up (docs/reference/retry-after.md lists the codes). No retry would help."},
+	ReasonRequestTooLarge:      {Label: "request_too_large", Explain: "The error body says that the request exceeds a limit by itself, such as more tokens than a minute allows (docs/reference/retry-after.md lists the texts). No retry would help."},
 	ReasonUntrustedCertificate: {Label: "untrusted_certificate", Explain: "The certificate of the upstream could not be verified: its CA is unknown, it is for another name, or it is not valid now. The log says what to do. This does not open the circuit breaker."},
 }
 
@@ -127,7 +129,7 @@ var inVain = map[string]bool{}
 func init() {
 	for _, r := range []Reason{
 		ReasonRetriesExhausted, ReasonBudgetExhausted, ReasonDeadline, ReasonRetryAfterTooLong,
-		ReasonUpstreamGaveUp, ReasonLayered, ReasonQuotaExhausted, ReasonUntrustedCertificate,
+		ReasonUpstreamGaveUp, ReasonLayered, ReasonQuotaExhausted, ReasonRequestTooLarge, ReasonUntrustedCertificate,
 	} {
 		inVain[r.String()] = true
 	}

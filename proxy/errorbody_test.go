@@ -48,10 +48,19 @@ func TestAWaitInAnErrorBodyIsObeyed(t *testing.T) {
 		"chunked":                     {"HTTP/1.1 429 X\r\n" + asJSON + "\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{\"detail\":\"try a\r\nf\r\ngain in 5.25s.\"}\r\n0\r\n\r\n", 5250 * time.Millisecond},
 		"none":                        {rawBody(429, `{"detail":"slow down"}`, asJSON), time.Millisecond},
 		"beyond what is read":         {rawBody(429, `{"a":"`+strings.Repeat("x", apierror.MaxBytes)+`","detail":"try again in 5s"}`, asJSON), time.Millisecond},
-		"no JSON by its type":         {rawBody(429, `{"detail":"try again in 5s"}`, "Content-Type: text/plain"), time.Millisecond},
+		"a text":                      {rawBody(429, "Too many requests. Retry after 5 seconds.", "Content-Type: text/plain; charset=utf-8"), 5 * time.Second},
+		"JSON as a text":              {rawBody(429, `{"detail":"try again in 5s"}`, "Content-Type: text/plain"), 5 * time.Second},
+		"no JSON by its type":         {rawBody(429, `{"detail":"try again in 5s"}`, "Content-Type: text/html"), time.Millisecond},
+		"a form that is not known":    {rawBody(429, `{"detail":"The quota is renewed in 5s"}`, asJSON), 5 * time.Second},
+		"the same beside a header":    {rawBody(429, `{"detail":"The quota is renewed in 5s"}`, asJSON, "Retry-After: 2"), 2 * time.Second},
+		"the same of a 502":           {rawBody(502, `{"detail":"The quota is renewed in 5s"}`, asJSON), time.Millisecond},
+		"a unified limit":             {rawBody(429, "{}", asJSON, "Date: Sun, 01 Mar 2026 12:00:00 GMT", "anthropic-ratelimit-unified-status: rejected", "anthropic-ratelimit-unified-reset: 1772366405"), 5 * time.Second},
+		"a time against Date":         {rawBody(429, `{"error":{"type":"usage_limit_reached","resets_at":1772366405}}`, asJSON, "Date: Sun, 01 Mar 2026 12:00:00 GMT"), 5 * time.Second},
+		"gzip":                        {rawBody(429, gzipped(`{"detail":"try again in 5s"}`), asJSON, "Content-Encoding: gzip"), 5 * time.Second},
+		"gzip beyond what is read":    {rawBody(429, gzipped(`{"a":"`+strings.Repeat("x", apierror.MaxBytes)+`","detail":"try again in 5s"}`), asJSON, "Content-Encoding: gzip"), time.Millisecond},
 		"JSON-like type":              {rawBody(429, `{"detail":"try again in 5s"}`, "Content-Type: application/jsonp"), time.Millisecond},
-		"no type":                     {rawBody(429, `{"detail":"try again in 5s"}`), time.Millisecond},
-		"no JSON by its bytes":        {rawBody(429, `detail: try again in 5s`, asJSON), time.Millisecond},
+		"no type":                     {rawBody(429, `{"detail":"try again in 5s"}`), 5 * time.Second},
+		"no JSON by its bytes":        {rawBody(429, `detail: try again in 5s`, asJSON), 5 * time.Second},
 		"compressed, as it says":      {rawBody(429, `{"detail":"try again in 5s"}`, asJSON, "Content-Encoding: gzip"), time.Millisecond},
 		"hostile and then a header":   {rawBody(429, strings.Repeat("[", 60_000), asJSON, "Retry-After: 2"), 2 * time.Second},
 		"a code that is a rate limit": {rawBody(429, vendorBody(t, "mistral_rate_limit"), asJSON), time.Millisecond},
@@ -65,6 +74,23 @@ func TestAWaitInAnErrorBodyIsObeyed(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A request that exceeds a limit by itself is not retried, although its status is that of a rate limit.
+func TestATooLargeRequestEndsRetries(t *testing.T) {
+	const body = `{"error":{"message":"Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 31538. The input or output tokens must be reduced in order to run successfully.","type":"tokens","code":"rate_limit_exceeded"}}`
+	for name, response := range map[string]string{"JSON": rawBody(429, body, asJSON), "event stream": eventStream("data: " + body + "\n\n")} {
+		up := startUpstream(t, script(response, ok200))
+		p := startProxy(t, up, func(c *Config) { holdsStreams(t, c) })
+		status, whole := statusAndBody(t, response)
+		if name == "event stream" {
+			whole = "data: " + body + "\n\n"
+		}
+		res := p.dial().send(postABC).want(status, whole)
+		if o := p.seen.outcome(t, 0); o != policy.OutcomeGaveUpRequestTooLarge || res.Header.Get("X-Retryproxy-Reason") != "request_too_large" || up.sends() != 1 {
+			t.Errorf("%s: %v, %v, %d sent", name, o, res.Header, up.sends())
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/policy/apierror"
 )
 
 // note heads every generated page.
@@ -36,7 +37,9 @@ func everything() ([]generated, error) {
 		{path: "docs/reference/retryproxy.schema.json", content: string(config.Schema())},
 		{path: "docs/reference/retries.md", part: "will my request be retried", content: retries},
 		{path: "docs/reference/retry-after.md", part: "headers that tell a wait", content: WaitTable()},
-		{path: "docs/reference/retry-after.md", part: "signs of a spent account", content: SignTable()},
+		{path: "docs/reference/retry-after.md", part: "waits in error bodies", content: WaitFormTable()},
+		{path: "docs/reference/retry-after.md", part: "signs of a spent account", content: SignTable(apierror.Entries())},
+		{path: "docs/reference/retry-after.md", part: "signs of a request that is too large", content: SignTable(apierror.TooLargeEntries())},
 		{path: "docs/reference/llm.md", part: "rate limits that are learnt", content: LimitTable()},
 		{path: "docs/reference/llm.md", part: "paths that name a model", content: PathTable()},
 		{path: "docs/reference/llm.md", part: "the llm profile", content: ProfileTable("llm")},

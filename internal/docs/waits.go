@@ -2,6 +2,7 @@ package docs
 
 import (
 	"strings"
+	"time"
 
 	"github.com/retryproxy/retryproxy/policy/apierror"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
@@ -17,6 +18,8 @@ func WaitTable() string {
 		switch {
 		case r.Order():
 			only = "always"
+		case r.Spent != "":
+			only = code(r.Left) + " is " + code(r.Spent)
 		case r.Form == retryafter.FormStructured:
 			only = "0 is left: `r` or `remaining`"
 		}
@@ -25,10 +28,28 @@ func WaitTable() string {
 	return markdown([]string{"Header", "Value", "Counts when", "Source"}, rows)
 }
 
-// SignTable returns the table in docs/reference/retry-after.md of errors that end retries.
-func SignTable() string {
+// WaitFormTable returns the table in docs/reference/retry-after.md of waits in error bodies.
+func WaitFormTable() string {
 	var rows [][]string
-	for _, e := range apierror.Entries() {
+	for _, f := range apierror.WaitForms() {
+		form, value := code(f.Key), "seconds, a duration or a time"
+		switch {
+		case f.Bare:
+			form, value = code(f.Phrase), "a duration, or seconds"
+		case f.Phrase != "":
+			form, value = code(f.Phrase), "a duration"
+		case f.Unit == time.Millisecond:
+			value = "milliseconds, a duration or a time"
+		}
+		rows = append(rows, []string{form, value, code(f.Example), f.Source})
+	}
+	return markdown([]string{"Member, or text in a message", "Value", "Example", "Source"}, rows)
+}
+
+// SignTable returns a table in docs/reference/retry-after.md of errors that end retries.
+func SignTable(entries []apierror.Entry) string {
+	var rows [][]string
+	for _, e := range entries {
 		kind := "code"
 		if apierror.IsText(e.Sign) {
 			kind = "text"

@@ -5,6 +5,8 @@
 // others in the message. Error codes also distinguish a rate limit from spent credit, which are
 // both a 429. Entries lists the known codes and texts.
 //
+// WaitForms lists the known forms of a wait. A rule finds durations in other forms, see near.
+//
 // The package does not parse JSON. It scans tokens, so a body may be cut off, deeply nested, or no
 // JSON at all. Package retryafter reads the headers.
 package apierror
@@ -12,7 +14,6 @@ package apierror
 import (
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/retryafter"
 )
 
@@ -23,53 +24,65 @@ const MaxBytes = 8 << 10
 // have up to a few hundred bytes.
 const maxMessages = 2 << 10
 
+// maxParses limits the numbers and times of a body that may be waits and are parsed.
+const maxParses = 48
+
 // Verdict is what a body says about a retry. The zero value means nothing.
 type Verdict struct {
 	Wait    time.Duration // the longest wait that the body asks for; never negative
 	HasWait bool
 
-	// Exhausted means that an account is used up. It is false if the body asks for a wait, because
-	// then the upstream expects a retry.
+	// Guessed means that Wait is not in a form of WaitForms: it is a duration beside words that are
+	// about a limit or a retry. It counts only if nothing else is known about the wait.
+	Guessed bool
+
+	// Exhausted means that an account is used up. It is false if the body asks for a wait in a form of
+	// WaitForms, because then the upstream expects a retry.
 	Exhausted bool
+
+	// TooLarge means that the request exceeds a limit by itself, so that no retry can succeed.
+	TooLarge bool
 }
 
-// Read scans the first MaxBytes of body. It does not allocate, and it takes time in proportion to
-// what it reads.
-func (l *List) Read(body []byte) Verdict {
-	s := scanner{list: l, rest: body[:min(len(body), MaxBytes)], messages: maxMessages}
+// Read scans the first MaxBytes of body: JSON, or a text that is no markup. A time is relative to date,
+// the Date header of the response, or else to now. Read takes time in proportion to what it reads.
+func (l *List) Read(body, date []byte, now time.Time) Verdict {
+	s := scanner{list: l, rest: body[:min(len(body), MaxBytes)], messages: maxMessages, parses: maxParses, date: date, now: now}
 	s.skipSpace()
-	if len(s.rest) == 0 || s.rest[0] != '{' && s.rest[0] != '[' {
+	if len(s.rest) == 0 {
 		return Verdict{}
 	}
-	for len(s.rest) > 0 {
-		s.token()
+	switch s.rest[0] {
+	case '{', '[':
+		for len(s.rest) > 0 {
+			s.token()
+		}
+	case '<':
+		return Verdict{}
+	default:
+		s.message(s.rest, len(body) <= MaxBytes)
 	}
-	v := s.found
-	v.Exhausted = v.Exhausted && !v.HasWait
-	return v
+	return s.verdict()
 }
 
 // Roles of the members of an error object, at any depth of the body.
 const (
 	holdsCode    = 1 << iota // a code of the list
 	holdsMessage             // a text for humans
-	holdsWait                // a duration with a unit
-	holdsSeconds             // a number of seconds
 )
 
-// roles returns the roles of a key. Keys without roles are skipped.
+// roles returns the roles of a key. Keys without roles and waitKey are skipped.
 func roles(key []byte) uint8 {
 	switch string(key) {
 	case "code", "type", "status", "reason", "error_code", "error_type", "quotaId":
 		return holdsCode
 	case "error": // an object, a code or a message
 		return holdsCode | holdsMessage
-	case "message", "msg", "detail", "error_message", "error_description":
+	case "message", "msg", "detail", "error_message", "error_description", "errors", "title", "description", "errorMessage",
+		"error_msg",  // Baidu
+		"status_msg", // MiniMax
+		"raw":        // OpenRouter: the provider's body, as a text
 		return holdsMessage
-	case "retryDelay": // google.rpc.RetryInfo, as JSON
-		return holdsWait
-	case "retry_after": // Discord, "Rate Limits"
-		return holdsSeconds
 	}
 	return 0
 }
@@ -79,10 +92,30 @@ func roles(key []byte) uint8 {
 type scanner struct {
 	list  *List
 	rest  []byte
-	role  uint8 // of the next value; 0 without a key of interest
-	found Verdict
+	date  []byte
+	now   time.Time
+	found Verdict // Wait in a known form
+	guess Verdict // Wait in another form
+
+	role uint8   // of the next value; 0 without a key of interest
+	wait waitKey // of the next value
 
 	messages int // bytes that may still be searched
+	parses   int // numbers and times that may still be parsed
+}
+
+// verdict combines what was found.
+func (s *scanner) verdict() Verdict {
+	v := s.found
+	switch {
+	case v.TooLarge:
+		return Verdict{TooLarge: true}
+	case v.HasWait:
+		v.Exhausted = false
+	case s.guess.HasWait && !v.Exhausted:
+		v.Wait, v.HasWait, v.Guessed = s.guess.Wait, true, true
+	}
+	return v
 }
 
 // token reads the next token, which is at least one byte.
@@ -94,8 +127,10 @@ func (s *scanner) token() {
 		s.literal()
 	case c == ' ' || c == '\t' || c == '\n' || c == '\r':
 		s.rest = s.rest[1:]
+	case c == '[': // its first text may be a message
+		s.rest, s.role, s.wait = s.rest[1:], s.role&holdsMessage, waitKey{}
 	default: // a bracket, a comma, or something that is not JSON
-		s.rest, s.role = s.rest[1:], 0
+		s.rest, s.role, s.wait = s.rest[1:], 0, waitKey{}
 	}
 }
 
@@ -117,7 +152,7 @@ func (s *scanner) text() {
 	s.rest = b[end+1:]
 	s.skipSpace()
 	if len(s.rest) > 0 && s.rest[0] == ':' {
-		s.rest, s.role = s.rest[1:], roles(b[:end])
+		s.rest, s.role, s.wait = s.rest[1:], roles(b[:end]), keyOfWait(b[:end])
 		return
 	}
 	s.value(b[:end], true)
@@ -132,7 +167,7 @@ func (s *scanner) literal() {
 	if end < len(s.rest) {
 		s.number(s.rest[:end])
 	}
-	s.rest, s.role = s.rest[end:], 0
+	s.rest, s.role, s.wait = s.rest[end:], 0, waitKey{}
 }
 
 func (s *scanner) skipSpace() {
@@ -143,164 +178,53 @@ func (s *scanner) skipSpace() {
 
 // value processes a string; whole means that its end was seen.
 func (s *scanner) value(v []byte, whole bool) {
-	if s.role&holdsCode != 0 && whole && s.list.hasCode(v) {
-		s.found.Exhausted = true
+	if whole {
+		s.code(v)
+		s.waits(v)
 	}
 	if s.role&holdsMessage != 0 {
 		s.message(v, whole)
 	}
-	if s.role&holdsWait != 0 && whole {
-		if d, ok := retryafter.ParseDuration(v); ok {
-			s.wait(d)
-		}
-	}
-	s.role = 0
+	s.role, s.wait = 0, waitKey{}
 }
 
 // number processes a number.
 func (s *scanner) number(v []byte) {
-	if s.role&holdsCode != 0 && s.list.hasCode(v) {
-		s.found.Exhausted = true
+	s.code(v)
+	s.waits(v)
+}
+
+// code processes a value that may be a code.
+func (s *scanner) code(v []byte) {
+	if s.role&holdsCode == 0 {
+		return
 	}
-	if s.role&holdsSeconds != 0 && len(v) <= maxNumber {
-		if d, ok := retryafter.Parse(v, nil, time.Time{}); ok {
-			s.wait(d)
+	s.found.Exhausted = s.found.Exhausted || s.list.hasCode(v)
+	s.found.TooLarge = s.found.TooLarge || s.list.isTooLarge(v, false)
+}
+
+// waits processes a value that may be a wait.
+func (s *scanner) waits(v []byte) {
+	if s.wait.unit == 0 || !s.mayParse() {
+		return
+	}
+	if d, ok := retryafter.ParseReset(v, s.wait.unit, s.date, s.now); ok {
+		if s.wait.known {
+			s.found.add(d)
+		} else {
+			s.guess.add(d)
 		}
 	}
 }
 
-// maxNumber limits the bytes of a number of seconds.
-const maxNumber = 64
-
-func (s *scanner) wait(d time.Duration) {
-	s.found.Wait, s.found.HasWait = max(s.found.Wait, d), true
+// mayParse reports whether another number or time may be parsed, and counts it.
+func (s *scanner) mayParse() bool {
+	s.parses--
+	return s.parses >= 0
 }
 
-// message processes a text for humans.
-func (s *scanner) message(v []byte, whole bool) {
-	if len(v) > s.messages {
-		v, whole = v[:s.messages], false
-	}
-	s.messages -= len(v)
-	if s.list.hasText(v) {
-		s.found.Exhausted = true
-	}
-	for i := range phrases {
-		for rest := v; ; {
-			at := indexFold(rest, phrases[i])
-			if at < 0 {
-				break
-			}
-			rest = rest[at+len(phrases[i]):]
-			if d, ok := spokenDuration(rest, whole); ok {
-				s.wait(d)
-			}
-		}
-	}
-}
-
-// phrases precede a wait in a message, in lower case: "Please try again in 6.1s" (OpenAI, Groq),
-// "Please retry in 36.4s" (Gemini), "Please retry after 6 seconds" (Azure OpenAI).
-var phrases = [...]string{"try again in ", "retry in ", "retry after ", "try again after "}
-
-// spokenDuration parses the duration at the start of b: 6.1s, 1m30s, 88ms, "6 seconds", "1 minute
-// and 30 seconds". Each unit is a separate word and smaller than the one before. If whole is false,
-// b was cut off, so a duration at its end may be incomplete.
-func spokenDuration(b []byte, whole bool) (sum time.Duration, ok bool) {
-	last := backoff.Forever
-	for {
-		if !whole && len(b) < 2*maxNumber {
-			return 0, false
-		}
-		n, after := cutNumber(b)
-		if n == 0 {
-			return sum, ok
-		}
-		number := b[:n]
-		if len(after) > 0 && after[0] == ' ' {
-			after = after[1:]
-		}
-		w := 0
-		for w < len(after) && (isLetter(after[w]) || after[w] >= 0x80) {
-			w++
-		}
-		short, length := unitOf(after[:w])
-		if short == "" || length >= last {
-			return sum, ok
-		}
-		var text [maxNumber]byte
-		d, fits := retryafter.ParseDuration(append(append(text[:0], number...), short...))
-		if !fits {
-			return 0, false
-		}
-		sum, ok, last = sum+min(d, backoff.Forever-sum), true, length
-		b = joint(after[w:])
-	}
-}
-
-// joint skips what may separate two parts of a duration.
-func joint(b []byte) []byte {
-	for _, between := range [...]string{", and ", ", ", " and ", " "} {
-		if len(b) >= len(between) && string(b[:len(between)]) == between {
-			return b[len(between):]
-		}
-	}
-	return b
-}
-
-// cutNumber returns the length of the number at the start of b; 0 if there is none or it is too
-// long.
-func cutNumber(b []byte) (n int, after []byte) {
-	for n < len(b) && n <= maxNumber && isDigit(b[n]) {
-		n++
-	}
-	if n > 0 && n+1 < len(b) && b[n] == '.' && isDigit(b[n+1]) {
-		for n++; n < len(b) && n <= maxNumber && isDigit(b[n]); n++ {
-		}
-	}
-	if n > maxNumber-2 {
-		return 0, b
-	}
-	return n, b[n:]
-}
-
-// units maps the words for units of time to the units of retryafter.ParseDuration.
-var units = [...]struct {
-	words  string // separated by spaces
-	short  string
-	length time.Duration
-}{
-	{" ns ", "ns", 1},
-	{" us µs ", "us", time.Microsecond},
-	{" ms msec millisecond milliseconds ", "ms", time.Millisecond},
-	{" s sec secs second seconds ", "s", time.Second},
-	{" m min mins minute minutes ", "m", time.Minute},
-	{" h hr hrs hour hours ", "h", time.Hour},
-	{" d day days ", "d", 24 * time.Hour},
-}
-
-// unitOf returns the unit that a word means.
-func unitOf(word []byte) (short string, length time.Duration) {
-	if len(word) == 0 || len(word) > len("milliseconds") {
-		return "", 0
-	}
-	for i := range units {
-		if hasWord(units[i].words, word) {
-			return units[i].short, units[i].length
-		}
-	}
-	return "", 0
-}
-
-// hasWord reports whether words contains word, in any case, between two spaces.
-func hasWord(words string, word []byte) bool {
-	for i := 1; i+len(word) < len(words); i++ {
-		if words[i-1] == ' ' && words[i+len(word)] == ' ' && equalFold(word, words[i:i+len(word)]) {
-			return true
-		}
-	}
-	return false
-}
+// add adds a wait.
+func (v *Verdict) add(d time.Duration) { v.Wait, v.HasWait = max(v.Wait, d), true }
 
 // indexFold returns the index of s in b, or -1. s is in lower case and not empty.
 func indexFold(b []byte, s string) int {

@@ -13,6 +13,11 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
+var someDay = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+// read reads body on someDay.
+func read(l *List, body []byte) Verdict { return l.Read(body, nil, someDay) }
+
 // Bodies as the vendors send them: testdata/<name>.json. If the source lists only an error code,
 // the message is made up; nothing depends on it.
 func TestBodiesOfVendors(t *testing.T) {
@@ -81,12 +86,12 @@ func TestBodiesOfVendors(t *testing.T) {
 		if !json.Valid(body) && name != "gateway_html" {
 			t.Errorf("%s is no JSON", name)
 		}
-		if got := Usual().Read(body); got != want {
+		if got := read(Usual(), body); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 		var compact bytes.Buffer
 		if json.Compact(&compact, body) == nil {
-			if got := Usual().Read(compact.Bytes()); got != want {
+			if got := read(Usual(), compact.Bytes()); got != want {
 				t.Errorf("%s in one line: %+v, want %+v", name, got, want)
 			}
 		}
@@ -106,11 +111,11 @@ func TestEachEntryIsFound(t *testing.T) {
 		}
 		for _, sign := range []string{e.Sign, strings.ToUpper(e.Sign)} {
 			body := fmt.Appendf(nil, `{"error":{%q:%q}}`, key, sign)
-			if !Usual().Read(body).Exhausted {
+			if !read(Usual(), body).Exhausted {
 				t.Errorf("%s", body)
 			}
 		}
-		if key == "code" && Usual().Read(fmt.Appendf(nil, `{"error":{"message":%q,"param":%q}}`, e.Sign, e.Sign)).Exhausted {
+		if key == "code" && read(Usual(), fmt.Appendf(nil, `{"error":{"message":%q,"param":%q}}`, e.Sign, e.Sign)).Exhausted {
 			t.Errorf("%s in a message or under another key", e.Sign)
 		}
 		if e.Vendor == "" || e.Source == "" || seen[lower(e.Sign)] {
@@ -132,6 +137,8 @@ func TestMessages(t *testing.T) {
 		"try again after 1d2h":                                            26 * time.Hour,
 		"Please retry in 853.02µs":                                        853020,
 		"try again in 5s, or try again in 9s, or retry in 7s":             9 * s,
+		"try again in 1,000 seconds":                                      1000 * s,
+		"try again in  6s":                                                6 * s,
 		"try again in 0s":                                                 0,
 		"try again in 20s. 5 minutes are long":                            20 * s,
 		"try again in 20s, 5 requests are left":                           20 * s,
@@ -143,17 +150,17 @@ func TestMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Usual().Read(body); !got.HasWait || got.Wait != want || got.Exhausted {
+		if got := read(Usual(), body); !got.HasWait || got.Wait != want || got.Exhausted {
 			t.Errorf("%s: %+v, want %v", message, got, want)
 		}
 	}
 	for _, message := range []string{"", "Please try again later.", "try again in", "try again in ", "try again in 5", "try again in 5.", "try again in five seconds", "try again in 3 months", "try again in 5 apples",
-		"try again in -5s", "try again in .5s", "try again in 5 seconds1", "try again in 1,000 seconds", "in 6s", "try again in  6s", "try again in 6  s", "try again in " + strings.Repeat("1", 100) + "s"} {
+		"try again in -5s", "try again in .5s", "try again in 5 seconds1", "in 6s", "try again in 6  s", "try again in " + strings.Repeat("1", 100) + "s"} {
 		body, err := json.Marshal(map[string]any{"error": map[string]any{"message": message}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Usual().Read(body); got.HasWait && message != "try again in 5 seconds1" {
+		if got := read(Usual(), body); got.HasWait && message != "try again in 5 seconds1" {
 			t.Errorf("%q: %+v", message, got)
 		}
 	}
@@ -168,7 +175,9 @@ func TestStrangeBodies(t *testing.T) {
 		"empty":                      {"", Verdict{}},
 		"space":                      {" \r\n\t", Verdict{}},
 		"a string":                   {`"insufficient_quota"`, Verdict{}},
-		"no JSON":                    {"insufficient_quota: try again in 5s", Verdict{}},
+		"a text":                     {"insufficient_quota: try again in 5s", Verdict{Wait: 5 * time.Second, HasWait: true}},
+		"a text that is cut off":     {strings.Repeat("x", MaxBytes) + " try again in 5s", Verdict{}},
+		"a text with a sign":         {"Your credit balance is too low", Verdict{Exhausted: true}},
 		"HTML with a code":           {`<p "code":"insufficient_quota">`, Verdict{}},
 		"space first":                {"\n {" + code + "}", Verdict{Exhausted: true}},
 		"space around the colon":     {"{\"code\" \n:\t\"insufficient_quota\"}", Verdict{Exhausted: true}},
@@ -190,7 +199,7 @@ func TestStrangeBodies(t *testing.T) {
 		"error is a code":            {`{"error":"insufficient_quota"}`, Verdict{Exhausted: true}},
 		"error is a message":         {`{"error":"Please retry in 2s"}`, Verdict{Wait: 2 * time.Second, HasWait: true}},
 		"delay that is no duration":  {`{"retryDelay":"soon"}`, Verdict{}},
-		"delay that is a number":     {`{"retryDelay":5}`, Verdict{}},
+		"delay that is a number":     {`{"retryDelay":5}`, Verdict{Wait: 5 * time.Second, HasWait: true}},
 		"negative delay":             {`{"retryDelay":"-5s"}`, Verdict{}},
 		"longest of two delays":      {`[{"retryDelay":"5s"},{"retryDelay":"7s"},{"retryDelay":"6s"}]`, Verdict{Wait: 7 * time.Second, HasWait: true}},
 		"huge delay":                 {`{"retryDelay":"9999999999999999999s"}`, Verdict{Wait: backoff.Forever, HasWait: true}},
@@ -207,7 +216,7 @@ func TestStrangeBodies(t *testing.T) {
 		"beyond what is read":        {`{"a":"` + strings.Repeat("x", MaxBytes) + `",` + code + `}`, Verdict{}},
 		"at the end of what is read": {`{"a":"` + strings.Repeat("x", MaxBytes-8-len(code)) + `",` + code + `}`, Verdict{Exhausted: true}},
 	} {
-		if got := Usual().Read([]byte(tc.body)); got != tc.want {
+		if got := read(Usual(), []byte(tc.body)); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 	}
@@ -223,22 +232,22 @@ func TestParseList(t *testing.T) {
 		`{"code":"insufficient_quota"}`: false, `{"message":"Your credit balance is too low to x"}`: false, `{"code":"billing_error"}`: true,
 		`{"violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}`: true,
 	} {
-		if got := l.Read([]byte(body)); got.Exhausted != want {
+		if got := read(l, []byte(body)); got.Exhausted != want {
 			t.Errorf("%s: %+v", body, got)
 		}
 	}
-	if !Usual().Read([]byte(`{"code":"insufficient_quota"}`)).Exhausted || Usual().Read([]byte(`{"code":"out_of_beans"}`)).Exhausted {
+	if !read(Usual(), []byte(`{"code":"insufficient_quota"}`)).Exhausted || read(Usual(), []byte(`{"code":"out_of_beans"}`)).Exhausted {
 		t.Error("a setting changed the usual list")
 	}
 	first, err1 := ParseList("first_code,the first text")
 	_, err2 := ParseList("second_code,the second text")
-	if err1 != nil || err2 != nil || !first.Read([]byte(`{"code":"first_code"}`)).Exhausted || !first.Read([]byte(`{"message":"the first text"}`)).Exhausted {
+	if err1 != nil || err2 != nil || !read(first, []byte(`{"code":"first_code"}`)).Exhausted || !read(first, []byte(`{"message":"the first text"}`)).Exhausted {
 		t.Errorf("a second setting changed the first list, or %v, %v", err1, err2)
 	}
 	if l, err := ParseList("  "); err != nil || l != Usual() {
 		t.Errorf("empty: %v, %v", l, err)
 	}
-	if l, err := ParseList("None"); err != nil || l.Read([]byte(`{"code":"insufficient_quota","message":"insufficient balance"}`)).Exhausted || !l.Read([]byte(`{"message":"try again in 5s"}`)).HasWait {
+	if l, err := ParseList("None"); err != nil || read(l, []byte(`{"code":"insufficient_quota","message":"insufficient balance"}`)).Exhausted || !read(l, []byte(`{"message":"try again in 5s"}`)).HasWait {
 		t.Errorf("none: %v, %v", l, err)
 	}
 	for text, want := range map[string]string{
@@ -260,10 +269,19 @@ func TestReadDoesNotAllocate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := testing.AllocsPerRun(100, func() { Usual().Read(body) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { read(Usual(), body) }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
+}
+
+// ascending is a text of durations that each exceed the one before.
+func ascending(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%ds ", i)
+	}
+	return b.String()
 }
 
 // hostile bodies are the slowest that we could think of.
@@ -275,6 +293,10 @@ var hostile = map[string]string{
 	"brackets":      strings.Repeat("[", 10_000),
 	"open quote":    `{"` + strings.Repeat(`\"`, 5_000),
 	"numbers":       `{"retry_after":` + strings.Repeat("1", 9_000),
+	"durations":     `{"message":"` + ascending(2000),
+	"times":         "limit " + strings.Repeat("2026-01-01 at x y ", 400),
+	"words for one": "limit " + strings.Repeat("a ", 3000),
+	"wait keys":     "{" + strings.Repeat(`"next_retry_after_time_in":"1772366430x",`, 200),
 	"short strings": "[" + strings.Repeat(`""`, 5_000),
 }
 
@@ -283,7 +305,7 @@ func BenchmarkHostile(b *testing.B) {
 		b.Run(strings.ReplaceAll(name, " ", "_"), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				Usual().Read([]byte(body)[:min(len(body), MaxBytes)])
+				read(Usual(), []byte(body)[:min(len(body), MaxBytes)])
 			}
 		})
 	}
@@ -296,7 +318,7 @@ func TestReadIsQuick(t *testing.T) {
 		best := time.Hour
 		for range 20 {
 			began := time.Now()
-			Usual().Read(b)
+			read(Usual(), b)
 			best = min(best, time.Since(began))
 		}
 		if best > 20*time.Millisecond {
@@ -346,11 +368,11 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		v := Usual().Read(body)
+		v := read(Usual(), body)
 		if v.Wait < 0 || !v.HasWait && v.Wait != 0 || v.HasWait && v.Exhausted {
 			t.Fatalf("%+v", v)
 		}
-		if again := Usual().Read(append(body[:min(len(body), MaxBytes):min(len(body), MaxBytes)], `"code":"insufficient_quota"`...)); len(body) >= MaxBytes && again != v {
+		if again := read(Usual(), append(body[:min(len(body), MaxBytes):min(len(body), MaxBytes)], `"code":"insufficient_quota"`...)); len(body) >= MaxBytes && again != v {
 			t.Fatalf("%+v, and with more behind the bound %+v", v, again)
 		}
 		// Escapes are not decoded, and encoding/json keeps only the last of two equal keys.

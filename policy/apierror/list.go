@@ -54,6 +54,36 @@ var entries = [...]Entry{
 	{"terminal_quota_exhausted", "LiteLLM", "hermes-agent pull request 106427 (429)"},
 }
 
+// tooLarge are the signs of a request that exceeds a limit by itself. Some of these errors are a 429, as
+// if a wait could help.
+var tooLarge = [...]Entry{
+	{"must be reduced in order to run successfully", "OpenAI", "shell_gpt issue 653 (429)"},
+	{"request too large for", "OpenAI, Groq", "shell_gpt issue 653 (429)"},
+	{"reduce your message size and try again", "Groq", "the same, as a 413"},
+	{"request_too_large", "Anthropic", "Anthropic, \"Errors\" (413)"},
+	{"context_length_exceeded", "OpenAI", "OpenAI, \"Error codes\"; codex-rs `responses.rs`"},
+	{"maximum context length", "OpenAI, vLLM", "vLLM `serving_engine.py`"},
+	{"string_above_max_length", "OpenAI", "OpenAI, \"Error codes\""},
+}
+
+// TooLargeEntries returns the signs of a request that exceeds a limit by itself. The slice belongs to
+// the caller.
+func TooLargeEntries() []Entry { return append([]Entry(nil), tooLarge[:]...) }
+
+// isTooLarge reports whether value is a code of tooLarge, or a message with a text of it.
+func (l *List) isTooLarge(value []byte, message bool) bool {
+	if l.ignoresSize {
+		return false
+	}
+	for i := range tooLarge {
+		sign := tooLarge[i].Sign
+		if message && strings.IndexByte(sign, ' ') >= 0 && indexFold(value, sign) >= 0 || !message && equalFold(value, sign) {
+			return true
+		}
+	}
+	return false
+}
+
 // Entries returns the known signs. The slice belongs to the caller.
 func Entries() []Entry { return append([]Entry(nil), entries[:]...) }
 
@@ -61,6 +91,7 @@ func Entries() []Entry { return append([]Entry(nil), entries[:]...) }
 // concurrent use.
 type List struct {
 	codes, texts []string // in lower case
+	ignoresSize  bool     // of requests: tooLarge does not count
 }
 
 // usual is the list of Entries.
@@ -88,7 +119,7 @@ func ParseList(s string) (*List, error) {
 	case "":
 		return usual, nil
 	case "none":
-		return &List{}, nil
+		return &List{ignoresSize: true}, nil
 	}
 	items := strings.Split(s, ",")
 	if len(items) > maxExtra {

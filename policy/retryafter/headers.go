@@ -53,6 +53,13 @@ type singleHeader struct {
 
 func (s *singleHeader) add(value []byte) { s.value, s.n = value, s.n+1 }
 
+// addOnce is like add, but an equal value again changes nothing: it is the work of a middlebox.
+func (s *singleHeader) addOnce(value []byte) {
+	if s.n != 1 || !bytes.Equal(trimSpace(s.value), trimSpace(value)) {
+		s.add(value)
+	}
+}
+
 // mayMatter rejects most names that are in no row, quickly.
 func mayMatter(name []byte) bool {
 	if len(name) < len("RateLimit") || len(name) > maxName {
@@ -67,9 +74,13 @@ func mayMatter(name []byte) bool {
 
 // Add records a header of the response if it says something about a retry.
 func (h *Headers) Add(name, value []byte) {
-	if !mayMatter(name) {
+	if len(name) > len(forwarded) && equalName(name[:len(forwarded)], forwarded) {
+		name = name[len(forwarded):]
+	}
+	if !mayMatter(name) && !ordersRetry(name) {
 		return
 	}
+	ordered := false
 	for i := range rows {
 		p := &patterns[i]
 		if rows[i].Form == FormStructured {
@@ -77,8 +88,9 @@ func (h *Headers) Add(name, value []byte) {
 			continue
 		}
 		if rows[i].Order() {
-			if _, ok := p.header.match(name); ok {
+			if _, ok := p.header.match(name); ok && !ordered { // the first row is the most specific
 				h.addOrder(rows[i].Form, value)
+				ordered = true
 			}
 			continue
 		}
@@ -97,17 +109,34 @@ func (h *Headers) Add(name, value []byte) {
 
 var shouldRetry = newPattern("X-Should-Retry")
 
+// forwarded is the prefix that LiteLLM puts before the headers of the upstream ("Response Headers").
+var forwarded = []byte("llm-provider-")
+
+// ordersRetry reports whether name contains Retry-After, for which mayMatter does not look at every
+// prefix.
+func ordersRetry(name []byte) bool {
+	if len(name) > maxName {
+		return false
+	}
+	for i := 0; i+len(retryAfterName) <= len(name); i++ {
+		if equalName(name[i:i+len(retryAfterName)], retryAfterName) {
+			return true
+		}
+	}
+	return false
+}
+
+var retryAfterName = []byte("Retry-After")
+
 func (h *Headers) addOrder(f Form, value []byte) {
 	if len(value) > maxValue {
 		return
 	}
-	d, ok := Parse(value, h.Date, h.Now)
+	unit := time.Second
 	if f == FormMilliseconds {
-		var n decimal
-		n, ok = parseNumber(trimSpace(value))
-		d = n.times(time.Millisecond)
+		unit = time.Millisecond
 	}
-	if ok {
+	if d, ok := parseOrder(value, unit, h.Date, h.Now); ok {
 		h.asked, h.hasAsked = max(h.asked, d), true
 	}
 }
@@ -126,9 +155,9 @@ func (h *Headers) addTo(row int, what, value []byte, reset bool) {
 		h.n++
 	}
 	if reset {
-		h.pairs[i].reset.add(value)
+		h.pairs[i].reset.addOnce(value)
 	} else {
-		h.pairs[i].remaining.add(value)
+		h.pairs[i].remaining.addOnce(value)
 	}
 }
 
@@ -182,11 +211,15 @@ func (p *pair) wait(date []byte, now time.Time) (time.Duration, bool) {
 	if p.reset.n != 1 || !p.isExhausted() {
 		return 0, false
 	}
-	return parseReset(p.reset.value, date, now)
+	return parseReset(tidy(p.reset.value), date, now)
 }
 
 // isExhausted reports whether nothing is left of the rate limit.
 func (p *pair) isExhausted() bool {
-	left, ok := parseNumber(trimSpace(p.remaining.value))
+	value := tidy(p.remaining.value)
+	if spent := rows[p.row].Spent; spent != "" {
+		return p.remaining.n == 1 && bytes.EqualFold(value, []byte(spent))
+	}
+	left, ok := parseNumber(value)
 	return p.remaining.n == 1 && ok && left == (decimal{})
 }

@@ -1,16 +1,13 @@
 package retryafter
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // Form is how the value of a header states a wait.
 type Form uint8
 
 // The forms, a closed set.
 const (
-	FormRetryAfter   Form = iota // see Parse
+	FormRetryAfter   Form = iota // see parseOrder
 	FormMilliseconds             // a number of milliseconds, with or without a fraction
 	FormReset                    // see parseReset
 	FormStructured               // see structured.go
@@ -18,7 +15,7 @@ const (
 )
 
 var formTexts = [numForms]string{
-	FormRetryAfter:   "seconds, with or without a fraction, or an HTTP date",
+	FormRetryAfter:   "seconds, with or without a fraction, or an HTTP date, and what middleboxes make of them",
 	FormMilliseconds: "milliseconds",
 	FormReset:        "a reset",
 	FormStructured:   "`\"name\";r=0;t=30`, or `limit=10, remaining=0, reset=30` of draft 7",
@@ -39,6 +36,7 @@ type Row struct {
 	// Left is the header whose count must be 0 for Header to apply: it is replenished after the
 	// wait. "" if Header is an order to wait. A * stands for the same text as in Header.
 	Left   string
+	Spent  string // the value of Left that stands for 0, in lower case; "" for the number
 	Form   Form
 	Source string // the document or client library
 }
@@ -57,8 +55,12 @@ var rows = [...]Row{
 		Source: "azure-sdk-for-js `throttlingRetryStrategy.ts`"},
 	{Header: "X-Amz-Retry-After", Form: FormMilliseconds,
 		Source: "smithy-rs `aws-runtime/src/retries/classifiers.rs` (milliseconds, unlike Retry-After)"},
-	{Header: "X-RateLimit-Retry-After", Form: FormRetryAfter,
-		Source: "MailerLite, \"API rate limits\""},
+	{Header: "*-Retry-After-Ms", Form: FormMilliseconds,
+		Source: "any prefix, such as LiteLLM's `llm_provider-`"},
+	{Header: "*-Retry-After", Form: FormRetryAfter,
+		Source: "MailerLite, \"API rate limits\" (`X-RateLimit-`); LiteLLM, \"Response Headers\" (`llm_provider-`); Azure API Management, rate-limit policy (`retry-after-header-name`)"},
+	{Header: "Retry-After-Seconds", Form: FormRetryAfter,
+		Source: "as the member `retry_after_seconds` of bodies"},
 
 	{Header: "RateLimit", Left: "RateLimit", Form: FormStructured,
 		Source: "draft-ietf-httpapi-ratelimit-headers-07 to -10; without `t`, the window `w` of RateLimit-Policy"},
@@ -74,6 +76,10 @@ var rows = [...]Row{
 		Source: "OpenAI and Groq (`-requests`, `-tokens`; durations), Azure OpenAI (`-tokens`; seconds), Cerebras (`-requests-day`, `-tokens-minute`; seconds)"},
 	{Header: "X-RateLimit-*-Reset", Left: "X-RateLimit-*-Remaining", Form: FormReset,
 		Source: "Linear (`-Requests-Reset`; milliseconds since 1970), Connecteam (`-minute-reset`; moment)"},
+	{Header: "Anthropic-RateLimit-Unified-Reset", Left: "Anthropic-RateLimit-Unified-Status", Spent: "rejected", Form: FormReset,
+		Source: "gajae-code pull request 2464, CLIProxyAPI issue 4874 (moment)"},
+	{Header: "Anthropic-RateLimit-Unified-*-Reset", Left: "Anthropic-RateLimit-Unified-*-Status", Spent: "rejected", Form: FormReset,
+		Source: "the same, of one window: `5h`, `7d`"},
 	{Header: "Anthropic-RateLimit-*-Reset", Left: "Anthropic-RateLimit-*-Remaining", Form: FormReset,
 		Source: "Anthropic, \"Rate limits\" (`requests`, `tokens`, `input-tokens`, `output-tokens`; RFC 3339)"},
 }
@@ -92,13 +98,28 @@ func newPattern(name string) pattern {
 	return pattern{[]byte(before), []byte(after), star}
 }
 
-// match reports whether name matches in any case, and returns the text for the *.
+// match reports whether name matches in any case, and returns the text for the *. An underscore
+// matches a hyphen: some gateways keep headers as variables.
 func (p *pattern) match(name []byte) (what []byte, ok bool) {
 	end := len(name) - len(p.after)
-	if end < len(p.before) || p.star != (end > len(p.before)) || !bytes.EqualFold(name[:len(p.before)], p.before) || !bytes.EqualFold(name[end:], p.after) {
+	if end < len(p.before) || p.star != (end > len(p.before)) || !equalName(name[:len(p.before)], p.before) || !equalName(name[end:], p.after) {
 		return nil, false
 	}
 	return name[len(p.before):end], true
+}
+
+// equalName compares two names of the same length, of which b has no underscore.
+func equalName(a, b []byte) bool {
+	for i := range a {
+		c, d := a[i], b[i]
+		if c == '_' {
+			c = '-'
+		}
+		if c != d && (c|0x20 != d|0x20 || c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return true
 }
 
 // patterns are those of rows.

@@ -160,3 +160,55 @@ func (n decimal) reset(date []byte, now time.Time) (time.Duration, bool) {
 	}
 	return 0, false
 }
+
+// ParseReset parses when a rate limit is replenished, or how long to wait for it, as a member of an
+// error body states it: a duration (Go's, ISO 8601's or in words), a number of units, or a time, also as
+// a number since 1970. A time is relative to date, or else to now; see Parse. It reads at most 64 bytes.
+func ParseReset(value []byte, unit time.Duration, date []byte, now time.Time) (time.Duration, bool) {
+	if len(value) > maxValue {
+		return 0, false
+	}
+	return parseOrder(value, unit, date, now)
+}
+
+// parseISODuration parses a duration of ISO 8601 without years and months, such as PT1M30S.
+func parseISODuration(b []byte) (sum time.Duration, ok bool) {
+	rest, found := bytes.CutPrefix(b, []byte("P"))
+	if !found {
+		return 0, false
+	}
+	timed := false
+	for len(rest) > 0 {
+		if rest[0] == 'T' && !timed {
+			rest, timed = rest[1:], true
+			continue
+		}
+		n, after, isNumber := cutNumber(rest)
+		if !isNumber || len(after) == 0 {
+			return 0, false
+		}
+		length := isoUnit(after[0], timed)
+		if length == 0 {
+			return 0, false
+		}
+		sum, rest, ok = sum+min(n.times(length), backoff.Forever-sum), after[1:], true
+	}
+	return sum, ok
+}
+
+// isoUnit returns the length of a unit of ISO 8601; 0 for another. timed means that it follows the T.
+func isoUnit(c byte, timed bool) time.Duration {
+	switch {
+	case timed && c == 'S':
+		return time.Second
+	case timed && c == 'M':
+		return time.Minute
+	case timed && c == 'H':
+		return time.Hour
+	case !timed && c == 'D':
+		return 24 * time.Hour
+	case !timed && c == 'W':
+		return 7 * 24 * time.Hour
+	}
+	return 0
+}

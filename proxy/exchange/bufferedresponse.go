@@ -7,10 +7,12 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/apierror"
+	"github.com/retryproxy/retryproxy/policy/retryafter"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/contentcoding"
 )
 
 // bodyWait bounds how long the body of a failed response is read before a retry. Most error bodies
@@ -215,23 +217,21 @@ func (h *bufferedResponse) restoreHeaders() {
 	}
 }
 
-// readError reads what the body of the response says about a retry: a wait, or that an account is
-// used up. A wait counts if it is longer than that of the headers. a is the result of the attempt.
+// readError reads what the body of the response says about a retry: a wait, that an account is used
+// up, or that the request is too large. A wait counts if it is longer than that of the headers. a is the result of the attempt.
 // readError returns the reason if the request must not be retried.
 func (h *bufferedResponse) readError(a *policy.Attempt, began *heldStream) policy.Reason {
-	body := h.errorObject(began)
-	if a.Cause != policy.CauseStatus || a.Status < 400 || len(body) == 0 {
+	if a.Cause != policy.CauseStatus || a.Status < 400 {
 		return policy.ReasonNone
 	}
-	list := h.s.r.Route.ErrorCodes
-	if list == nil {
-		list = apierror.Usual()
-	}
-	v := list.Read(body)
+	v := h.errorVerdict(began)
 	switch {
+	case v.TooLarge:
+		return policy.ReasonRequestTooLarge
 	case v.Exhausted:
 		return policy.ReasonQuotaExhausted
-	case !v.HasWait || a.HasRetryAfter && a.RetryAfter >= v.Wait:
+	case !v.HasWait || a.HasRetryAfter && (v.Guessed || a.RetryAfter >= v.Wait),
+		v.Guessed && !retryafter.MeansRateLimit(a.Status): // the time limit of a 504 is no wait
 		return policy.ReasonNone
 	}
 	a.RetryAfter, a.HasRetryAfter = v.Wait, true
@@ -242,26 +242,49 @@ func (h *bufferedResponse) readError(a *policy.Attempt, began *heldStream) polic
 	return policy.ReasonNone
 }
 
-// errorObject returns the JSON text of the response: its body, or the error at the beginning of an
-// event stream. It returns nil if the response has none.
-func (h *bufferedResponse) errorObject(began *heldStream) []byte {
+// errorVerdict reads the error in the body of the response, or at the beginning of an event stream.
+func (h *bufferedResponse) errorVerdict(began *heldStream) apierror.Verdict {
+	list := h.s.r.Route.ErrorCodes
+	if list == nil {
+		list = apierror.Usual()
+	}
+	read := func(r *http1.Response, text []byte) apierror.Verdict {
+		return list.Read(text, r.Get(http1.Date), time.Now())
+	}
 	switch {
 	case began.failed && !h.full:
-		return began.reader.Error(h.s.att.Body.Prefix)
+		return read(&h.s.att.Resp, began.reader.Error(h.s.att.Body.Prefix))
 	case began.failed:
-		return began.reader.Error(h.body)
-	case h.full && isPlainJSON(&h.resp):
-		return h.body
+		return read(&h.resp, began.reader.Error(h.body))
+	case !h.full || !isErrorText(&h.resp):
+		return apierror.Verdict{}
+	case isUncompressed(&h.resp):
+		return read(&h.resp, h.body)
 	}
-	return nil
+	space := buffer.Get(apierror.MaxBytes)
+	defer buffer.Put(space)
+	return read(&h.resp, contentcoding.Decode(space[:0:apierror.MaxBytes], h.body, h.resp.Get(http1.ContentEncoding)))
+}
+
+// isErrorText reports whether the body of a response is JSON or plain text, by its type. Without a type
+// it may be.
+func isErrorText(r *http1.Response) bool {
+	name := mediaType(r)
+	return len(name) == 0 || http1.EqualFold(name, "text/plain") || isJSON(name)
 }
 
 // isPlainJSON reports whether a response has a JSON body that is not compressed.
-func isPlainJSON(r *http1.Response) bool {
+func isPlainJSON(r *http1.Response) bool { return isUncompressed(r) && isJSON(mediaType(r)) }
+
+// isJSON reports whether a media type is of JSON.
+func isJSON(name []byte) bool {
 	const suffix = "+json" // RFC 6839 section 3.1
-	name := mediaType(r)
-	return isUncompressed(r) && (http1.EqualFold(name, "application/json") ||
-		len(name) > len(suffix) && http1.EqualFold(name[len(name)-len(suffix):], suffix))
+	for _, known := range [...]string{"application/json", "text/json", "application/x-amz-json-1.0", "application/x-amz-json-1.1"} {
+		if http1.EqualFold(name, known) {
+			return true
+		}
+	}
+	return len(name) > len(suffix) && http1.EqualFold(name[len(name)-len(suffix):], suffix)
 }
 
 // isUncompressed reports whether the body of a response is not encoded.
