@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -74,13 +73,6 @@ type Wish struct {
 	RequestTimeout time.Duration
 }
 
-// spec is one strategy as written.
-type spec struct {
-	name    string
-	options map[string]string
-	label   string
-}
-
 // Parse returns the candidates that w asks for. The error names everything that is wrong.
 func Parse(w Wish) ([]Candidate, error) {
 	specs, err := w.specs()
@@ -94,80 +86,41 @@ func Parse(w Wish) ([]Candidate, error) {
 	candidates := make([]Candidate, len(specs))
 	seen := map[string]bool{}
 	for i, s := range specs {
-		b, err := s.make()
+		b, err := s.New()
 		errs = append(errs, err)
-		if seen[s.label] {
-			errs = append(errs, fmt.Errorf("%s is given twice", s.label))
+		if seen[s.Label] {
+			errs = append(errs, fmt.Errorf("%s is given twice", s.Label))
 		}
-		seen[s.label] = true
-		candidates[i] = Candidate{Label: s.label, Strategy: s.name, Backoff: b, Retries: w.Retries, RequestTimeout: w.RequestTimeout}
+		seen[s.Label] = true
+		candidates[i] = Candidate{Label: s.Label, Strategy: s.Name, Backoff: b, Retries: w.Retries, RequestTimeout: w.RequestTimeout}
 	}
 	return candidates, errors.Join(errs...)
 }
 
 // specs returns the strategies asked for, in order.
-func (w *Wish) specs() ([]spec, error) {
-	var specs []spec
+func (w *Wish) specs() ([]strategy.Spec, error) {
+	var specs []strategy.Spec
 	var errs []error
 	for _, list := range w.Backoffs {
 		for text := range strings.SplitSeq(list, ",") {
-			s, err := parseSpec(strings.TrimSpace(text))
+			s, err := strategy.ParseSpec(strings.TrimSpace(text))
 			errs = append(errs, err)
 			specs = append(specs, s)
 		}
 	}
-	var ratios []spec
+	var ratios []strategy.Spec
 	for _, list := range w.Ratios {
 		for value := range strings.SplitSeq(list, ",") {
 			value = strings.TrimSpace(value)
-			ratios = append(ratios, spec{"ratio", map[string]string{"ratio": value}, "ratio " + value})
+			ratios = append(ratios, strategy.Spec{Name: "ratio", Options: map[string]string{"ratio": value}, Label: "ratio " + value})
 		}
 	}
 	if len(ratios) > 0 {
-		specs = slices.DeleteFunc(specs, func(s spec) bool { return s.name == "ratio" && s.options["ratio"] == "" })
+		specs = slices.DeleteFunc(specs, func(s strategy.Spec) bool { return s.Name == "ratio" && s.Options["ratio"] == "" })
 		specs = append(specs, ratios...)
 	}
 	if len(specs) == 0 {
-		specs = []spec{{name: backoff.Default, label: backoff.Default}}
+		specs = []strategy.Spec{{Name: backoff.Default, Label: backoff.Default}}
 	}
 	return specs, errors.Join(errs...)
-}
-
-// parseSpec parses NAME:option=value:option=value.
-func parseSpec(text string) (spec, error) {
-	parts := strings.Split(text, ":")
-	s := spec{name: parts[0], options: map[string]string{}}
-	for _, part := range parts[1:] {
-		key, value, found := strings.Cut(part, "=")
-		if !found {
-			return s, fmt.Errorf("%s: expected NAME:option=value", text)
-		}
-		if _, twice := s.options[key]; twice {
-			return s, fmt.Errorf("%s: %s is given twice", text, key)
-		}
-		s.options[key] = value
-	}
-	s.label = strings.Join(append([]string{s.name}, parts[1:]...), " ")
-	return s, nil
-}
-
-// make builds the strategy. An option that it does not use is an error.
-func (s *spec) make() (backoff.Strategy, error) {
-	if _, known := backoff.Describe(s.name); !known {
-		_, err := backoff.New(s.name, backoff.Options{})
-		return nil, err
-	}
-	var o backoff.Options
-	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(s.options)) {
-		if slices.Contains(strategy.Keys(), key) && !strategy.Uses(s.name, key) {
-			errs = append(errs, fmt.Errorf("%s does not use %s", s.name, key))
-			continue
-		}
-		errs = append(errs, strategy.Set(&o, key, s.options[key]))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.label, err)
-	}
-	return backoff.New(s.name, o)
 }

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -50,6 +51,32 @@ func TestUsesIsTrue(t *testing.T) {
 			if differs := !reflect.DeepEqual(plain, with); differs != Uses(name, key) {
 				t.Errorf("%s, %s: makes a difference: %v, Uses: %v", name, key, differs, Uses(name, key))
 			}
+		}
+	}
+}
+
+func TestSpecs(t *testing.T) {
+	for text, want := range map[string]string{
+		"slots:base=10ms:slots=10": "slots base=10ms slots=10 reset max=32s",
+		"full-jitter":              "full-jitter base=100ms factor=2 max=32s",
+		"fixed:base":               "fixed:base: expected NAME:option=value",
+		"fixed:base=1s:base=2s":    "fixed:base=1s:base=2s: base is given twice",
+		"fixed:base=1":             "fixed base=1: base=1: expected a duration above 0 with its unit, such as 250ms, 10s or 2m",
+		"fixed:slots=3":            "fixed slots=3: fixed does not use slots",
+		"fixed:colour=red":         "fixed colour=red: unknown option \"colour\"; there is base, factor, max, jitter, spread, ratio, slots, stay, extra",
+		"slots:slots=33":           "backoff slots: slots 33 is not within 1 to 32",
+	} {
+		s, err := ParseSpec(text)
+		var made backoff.Strategy
+		if err == nil {
+			made, err = s.New()
+		}
+		got := fmt.Sprint(made)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
 }
