@@ -3,7 +3,8 @@
 package queue
 
 // Queue is a bounded queue of requests that wait for a breaker.Guard. If it is full, the
-// oldest is dropped. Values are removed from either end; see Queue.Newest. It is not safe
+// oldest is dropped. Values are removed from either end; see Queue.Newest. With Insert alone it
+// is sorted by the caller's order, and its oldest is the first of it. It is not safe
 // for concurrent use: the caller holds a lock around it and around Guard.Acquire and
 // Guard.Next. Make one with New. It allocates only while it grows.
 type Queue[T any] struct {
@@ -44,6 +45,32 @@ func (l *Queue[T]) Push(v T) (t Ticket, out T, dropped bool) {
 	if l.Full() {
 		out, dropped = l.Oldest()
 	}
+	return l.insert(v, l.last), out, dropped
+}
+
+// Insert adds v behind the values for which after returns true, which must be the first ones of
+// the queue. It searches from both ends at once, since most values belong near one of them. If
+// the queue was full, dropped is true and out is the oldest value, v included, as with Push.
+func (l *Queue[T]) Insert(v T, after func(T) bool) (t Ticket, out T, dropped bool) {
+	if l.Full() {
+		if !after(l.nodes[l.first].value) {
+			return Ticket{}, v, true
+		}
+		out, dropped = l.Oldest()
+	}
+	front, back := l.first, l.last
+	for back != noNode && !after(l.nodes[back].value) {
+		if !after(l.nodes[front].value) {
+			back = l.nodes[front].prev
+			break
+		}
+		front, back = l.nodes[front].next, l.nodes[back].prev
+	}
+	return l.insert(v, back), out, dropped
+}
+
+// insert adds v behind the node prev; noNode: at the beginning.
+func (l *Queue[T]) insert(v T, prev int32) Ticket {
 	i := l.free
 	if i == noNode {
 		l.nodes = append(l.nodes, queueNode[T]{})
@@ -51,17 +78,23 @@ func (l *Queue[T]) Push(v T) (t Ticket, out T, dropped bool) {
 	} else {
 		l.free = l.nodes[i].next
 	}
-	s := &l.nodes[i]
-	s.value, s.prev, s.next = v, l.last, noNode
-	s.generation++
-	if l.last == noNode {
-		l.first = i
+	next := l.first
+	if prev != noNode {
+		next = l.nodes[prev].next
+		l.nodes[prev].next = i
 	} else {
-		l.nodes[l.last].next = i
+		l.first = i
 	}
-	l.last = i
+	if next != noNode {
+		l.nodes[next].prev = i
+	} else {
+		l.last = i
+	}
+	s := &l.nodes[i]
+	s.value, s.prev, s.next = v, prev, next
+	s.generation++
 	l.n++
-	return Ticket{node: i, generation: s.generation}, out, dropped
+	return Ticket{node: i, generation: s.generation}
 }
 
 // Oldest removes and returns the oldest value.

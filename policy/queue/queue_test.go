@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -60,6 +61,46 @@ func TestQueueAgainstASlice(t *testing.T) {
 			}
 			if l.Len() != len(want) {
 				t.Fatalf("step %d: %d in line, want %d", step, l.Len(), len(want))
+			}
+		}
+	}
+}
+
+// With Insert a queue is sorted, equal values in the order in which they came, and the first of
+// them is dropped.
+func TestInsertKeepsTheOrder(t *testing.T) {
+	type stander struct{ at, step int }
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, capacity := range []int{1, 2, 7, 100} {
+		l := New[stander](capacity)
+		var want []stander
+		for step := range 5_000 {
+			v := stander{step - r.IntN(50), step}
+			i, _ := slices.BinarySearchFunc(want, v, func(a, b stander) int { return cmp.Or(cmp.Compare(a.at, b.at), -1) })
+			want = slices.Insert(want, i, v)
+			ticket, out, dropped := l.Insert(v, func(o stander) bool { return o.at <= v.at })
+			if dropped != (len(want) > capacity) || dropped && out != want[0] {
+				t.Fatalf("step %d: dropped %v %v of %v", step, dropped, out, want)
+			}
+			if dropped {
+				want = want[1:]
+			}
+			if out == v && l.Remove(ticket) {
+				t.Fatalf("step %d: a value that was dropped at once is in line", step)
+			}
+			if r.IntN(3) == 0 && out != v {
+				i := slices.Index(want, v)
+				if want = slices.Delete(want, i, i+1); !l.Remove(ticket) {
+					t.Fatalf("step %d: %v is not in line", step, v)
+				}
+			}
+			if first, ok := l.First(); l.Len() != len(want) || ok && first != want[0] {
+				t.Fatalf("step %d: %d in line from %v, want %v", step, l.Len(), first, want)
+			}
+		}
+		for _, v := range want {
+			if got, _ := l.Oldest(); got != v {
+				t.Fatalf("%v, want %v", got, v)
 			}
 		}
 	}
