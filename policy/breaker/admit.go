@@ -78,7 +78,7 @@ func (g *core) trust(now time.Duration, r Request) trust {
 // at a time does.
 func (g *core) mayTry(now time.Duration, r Request) bool {
 	switch {
-	case r.Unfinished || now < g.urls.trialEnd || g.trust(now, r) != known:
+	case r.Unfinished || now < g.urls.trialEnd || !g.tellsURLsApart() || g.trust(now, r) != known:
 		return false
 	case g.window.phase == shut:
 		return !g.probesSeparately()
@@ -86,6 +86,12 @@ func (g *core) mayTry(now time.Duration, r Request) bool {
 		return true
 	}
 	return g.urls.anyDoubtful(now, overdue(&g.baseline))
+}
+
+// tellsURLsApart reports whether a request may pass before others because of its URL. With
+// Options.After failures stop all of them, and then all keep the order of the queue.
+func (g *core) tellsURLsApart() bool {
+	return g.options.After == 0 || g.window.phase == doubt || g.pace.why == OpenedByStall
 }
 
 // atFixed reports whether a fixed limit is reached. Whoever sets a number means attempts that
@@ -155,7 +161,7 @@ func (g *core) next(now time.Duration, line Line) (Permit, Verdict) {
 	}
 	c := &g.choice
 	*c = choice{now: now}
-	if g.window.phase == doubt || g.window.phase == shut || g.urls.anyDoubtful(now, overdue(&g.baseline)) {
+	if g.tellsURLsApart() && (g.window.phase == doubt || g.window.phase == shut || g.urls.anyDoubtful(now, overdue(&g.baseline))) {
 		c.least = known
 	}
 	for ; ; c.least-- {
@@ -205,7 +211,7 @@ func (g *core) admitsAt(now time.Duration) time.Duration {
 		may(g.pace.due && g.waiting.anyWhole(), 0)
 		may(g.pace.due && !g.waiting.anyWhole() && !g.atFixed(false), w.extraAt)
 		_, knowns := g.urls.count(now, overdue(&g.baseline))
-		may(knowns > 0, g.urls.trialEnd)
+		may(knowns > 0 && g.tellsURLsApart(), g.urls.trialEnd)
 		return at
 	}
 	if g.atFixed(true) {
@@ -217,7 +223,7 @@ func (g *core) admitsAt(now time.Duration) time.Duration {
 	}
 	whole := g.waiting.anyWhole()
 	may(w.phase == open && (whole || !g.atFixed(false)), 0)
-	may(knowns > 0 && (w.phase == doubt || g.urls.anyDoubtful(now, overdue(&g.baseline))), g.urls.trialEnd)
+	may(knowns > 0 && g.tellsURLsApart() && (w.phase == doubt || g.urls.anyDoubtful(now, overdue(&g.baseline))), g.urls.trialEnd)
 	may(w.phase == doubt, w.extraAt)
 	may(silents > 0 && w.phase != doubt, g.urls.silentAt)
 	if w.phase == start || w.phase == seek {

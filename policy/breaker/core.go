@@ -138,20 +138,27 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 		return
 	}
 	dial := e.Kind == Refused || e.Kind == DialFailed
-	if !dial || g.contradicted(p.at, now, e) {
+	if g.options.After > 0 && g.evidence.row == 0 {
+		g.refresh(now) // counts the good responses before it
+	}
+	if !dial || g.options.After > 0 || g.contradicted(p.at, now, e) {
 		g.evidence.bad(p.at, now, e, false)
 	}
 	if g.window.phase == start || g.window.phase == seek {
 		g.window.ended(p.at, now, false, &g.baseline)
 	}
 	switch hash, one := g.evidence.oneURL(); {
+	case g.options.After > 0 && !g.unproven(p, e):
+		if g.evidence.row < g.options.After {
+			return
+		}
 	case dial && !g.contradicted(p.at, now, e), g.unproven(p, e):
 	case g.evidence.lostAll(g.counters.inFlight()):
 		g.shut(now, OpenedByLost)
 		return
-	case g.options.After == 0 && (one || g.window.phase == open && g.evidence.rarelyGood()) && g.urls.otherAnswers(now, hash):
+	case (one || g.window.phase == open && g.evidence.rarelyGood()) && g.urls.otherAnswers(now, hash):
 		return
-	case !g.evidence.shows(now, g.options.After):
+	case !g.evidence.shows(now):
 		return
 	}
 	g.shut(now, g.reason(e))
@@ -267,7 +274,7 @@ func (g *core) abandon(p Permit, now time.Duration, e AttemptEnd) (down Signal) 
 		g.silence.unsent(p.at)
 		g.urls.forgetPending(e.Key)
 	}
-	if late && g.window.phase != shut {
+	if late && g.window.phase != shut && g.options.On.Has(e) && (g.options.After == 0 || e.Kind == TimedOut) {
 		g.failed(p, now, e)
 	}
 	if g.window.phase == shut {

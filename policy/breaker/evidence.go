@@ -151,10 +151,7 @@ func (e *evidence) losing(now time.Duration) bool {
 }
 
 // shows reports whether the upstream as a whole fails, after bad, by share or in a row.
-func (e *evidence) shows(now time.Duration, after int) bool {
-	if after > 0 {
-		return e.row >= after
-	}
+func (e *evidence) shows(now time.Duration) bool {
 	var good, bad int64
 	for i := range evidenceSlots {
 		s := &e.slots[(e.slot-i+evidenceSlots)%evidenceSlots]

@@ -17,7 +17,7 @@ func feed(e *evidence, from, d time.Duration, good, bad int) (after time.Duratio
 		for i := int(t / (10 * time.Millisecond) % 100); i < bad; i += 100 {
 			key += 2
 			e.bad(now, now, AttemptEnd{Kind: Reset, Key: key | 1}, false)
-			if e.shows(now, 0) {
+			if e.shows(now) {
 				return t, true
 			}
 		}

@@ -24,10 +24,13 @@ type Options struct {
 	// ActiveProbe means that the caller sends all probes, taken with Guard.Probe. Acquire and
 	// Next then never return VerdictProbe: every request waits for the probe.
 	ActiveProbe bool
-	On          Failures         // what is evidence
-	After       int              // failures in a row that open the breaker; 0 = judge by share, usual rate and silence
-	Backoff     backoff.Strategy // the waits between failed probes; nil = by kind of evidence, see rhythms
-	Rand        backoff.Rand     // jitter of the probes; nil = backoff.Shared(). Used under the Guard's lock.
+	On          Failures // what is evidence
+	// After is how many failures in a row open the breaker, whatever their kind and URL. Then
+	// every request waits, and those in the queue pass in its order. 0 = judge by share, usual
+	// rate and loss. Silence is judged in any case.
+	After   int
+	Backoff backoff.Strategy // the waits before probes, except after one that hung; nil = by kind of evidence, see rhythms
+	Rand    backoff.Rand     // jitter of the probes; nil = backoff.Shared(). Used under the Guard's lock.
 }
 
 const maxFixed = 1_000_000
@@ -50,15 +53,18 @@ func (o Options) Validate() error {
 // default: failed and lost connections, timeouts, and the statuses 502, 503 and 504; and 500
 // if nothing else comes. It is comparable.
 type Failures struct {
-	given       bool
-	connections bool
-	statuses    [10]uint64 // a bit for each status
+	given    bool
+	without  [numEndKinds]bool // ends without a response that count
+	statuses [10]uint64        // a bit for each status
 }
 
-// NewFailures returns the set of these statuses, each of 100 to 599, and of failed and lost
-// connections and timeouts if connections is set.
-func NewFailures(connections bool, statuses ...int) Failures {
-	f := Failures{given: true, connections: connections}
+// NewFailures returns the set of these statuses, each of 100 to 599, and of the attempts without
+// a response that ended like one of kinds.
+func NewFailures(kinds []EndKind, statuses ...int) Failures {
+	f := Failures{given: true}
+	for _, k := range kinds {
+		f.without[k] = true
+	}
 	for _, s := range statuses {
 		if s >= 0 && s < 640 {
 			f.statuses[s/64] |= 1 << (s % 64)
@@ -72,8 +78,10 @@ func (f *Failures) Has(e AttemptEnd) bool {
 	switch {
 	case e.Kind == Unsent || e.Kind == Connected:
 		return false
+	case e.Unhealthy:
+		return true
 	case e.Kind != Responded:
-		return !f.given || f.connections
+		return !f.given || f.without[e.Kind]
 	case !f.given:
 		return e.Status >= 502 && e.Status <= 504
 	}

@@ -15,6 +15,7 @@ type pace struct {
 	due       bool          // a probe may be sent
 	dueAt     time.Duration // when the next one is due
 	wait      time.Duration // the wait before it
+	since     time.Duration // when the first of these waits began after the last proof
 
 	probe     uint32        // number of the probe in flight; 0: none
 	lastProbe uint32        // the last number used
@@ -22,8 +23,8 @@ type pace struct {
 	failed    int           // probes that failed since the last proof
 	hung      int           // probes that hung since then
 
-	opened             [numOpenedBy]uint64
-	slowStarts, probes uint64
+	opened                     [numOpenedBy]uint64
+	slowStarts, probes, resets uint64
 }
 
 // rhythm holds the waits between probes after one kind of evidence, as pairs of first and
@@ -65,6 +66,9 @@ func (c *pace) shut(now time.Duration, why OpenedBy, o *Options) {
 		return
 	}
 	c.probe = 0
+	if c.failed == 0 {
+		c.since = now
+	}
 	c.waitFor(now, o)
 	if why == OpenedByStall || why == OpenedByLost && c.failed == 0 {
 		c.due, c.dueAt = why == OpenedByStall, now
@@ -74,7 +78,7 @@ func (c *pace) shut(now time.Duration, why OpenedBy, o *Options) {
 // waitFor sets the wait before the next probe.
 func (c *pace) waitFor(now time.Duration, o *Options) {
 	if o.Backoff != nil {
-		c.wait = o.Backoff.Wait(backoff.Step{Retry: c.failed, Previous: c.wait}, o.Rand)
+		c.wait = o.Backoff.Wait(backoff.Step{Retry: c.failed, Previous: c.wait, Elapsed: now - c.since}, o.Rand)
 	} else {
 		r := &rhythms[c.why]
 		c.wait = equalJitter(backoff.Grow(r.fail, r.failMax, 2, c.failed), o.Rand)
@@ -127,7 +131,10 @@ func (c *pace) fail(now time.Duration, why OpenedBy, o *Options) {
 func (c *pace) discard() { c.probe, c.due = 0, true }
 
 // proved records that the upstream works.
-func (c *pace) proved() { c.failed, c.hung, c.wait, c.strict = 0, 0, 0, false }
+func (c *pace) proved() {
+	c.failed, c.hung, c.wait, c.strict = 0, 0, 0, false
+	c.resets++
+}
 
 // nextEvent returns when expire changes something, or Forever.
 func (c *pace) nextEvent() time.Duration {

@@ -81,6 +81,10 @@ type AttemptEnd struct {
 	// cutDialTime.
 	CutShort bool
 
+	// Unhealthy is used for probes that are no attempts: the response shows that the upstream
+	// fails, whatever its status.
+	Unhealthy bool
+
 	// Closed is used with Abandon. The connection was closed, so no late response can come
 	// and Release will not be called for the permit.
 	Closed bool

@@ -48,7 +48,7 @@ func ClassifyProbe(e AttemptEnd) (ProbeResult, AttemptEnd) {
 	case e.Kind == Responded && status.Healthy(e.Status):
 		return ProbeBack, e
 	case e.Kind == Responded:
-		e.Status = 503
+		e.Unhealthy = true
 		return ProbeFailing, e
 	case e.Kind == Reset || e.Kind == TimedOut:
 		return ProbeUnanswered, e

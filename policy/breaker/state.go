@@ -73,6 +73,7 @@ type GuardState struct {
 	Opened             [NumOpenedBy]uint64 // how often the breaker was opened, by evidence
 	SlowStarts         uint64              // how often slow start began
 	Probes             uint64              // permits taken by probes
+	Resets             uint64              // how often a success reset the waits between probes
 	Suspect            bool                // no response for longer than usual while the breaker is closed: few requests pass
 	ConcurrencyLimit   int                 // requests in flight at most, see window; 0 = no limit binds
 	LimitBound         uint64              // how often overload bound the limit
@@ -94,6 +95,7 @@ func (g *Guard) State() GuardState {
 		Opened:             c.pace.opened,
 		SlowStarts:         c.pace.slowStarts,
 		Probes:             c.pace.probes,
+		Resets:             c.pace.resets,
 		Suspect:            c.window.phase == doubt,
 		LimitBound:         c.window.bound,
 		InFlight:           int(g.counters.inFlight()),
