@@ -214,6 +214,9 @@ var (
 	breakerProbesTotal = define(Counter, "breaker_probes_total", labels("upstream"),
 		"Probes of an upstream whose circuit breaker is not closed.",
 		"How often is a failed upstream probed?")
+	breakerResetsTotal = define(Counter, "breaker_resets_total", labels("upstream"),
+		"Times that a success reset the time between probes, which each failed probe makes longer (RETRYPROXY_BREAKER_BACKOFF).",
+		"How often did a failed upstream come back?")
 	pathProbesTotal = define(Counter, "path_probes_total", labels("upstream", "result"),
 		"GETs of RETRYPROXY_HEALTH_PATH while the breaker is not closed, by result. They are part of breaker_probes_total, but not of requests_total.",
 		"What does the probe path respond while the breaker is not closed?")

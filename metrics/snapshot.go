@@ -247,6 +247,7 @@ func (u *Upstream) collectGuard(ch chan<- prometheus.Metric, name string) {
 		breakerOpenedTotal.emit(ch, float64(g.Opened[by]), name, breaker.OpenedBy(by).String())
 	}
 	breakerProbesTotal.emit(ch, float64(g.Probes), name)
+	breakerResetsTotal.emit(ch, float64(g.Resets), name)
 	limit := math.Inf(1)
 	if g.ConcurrencyLimit > 0 {
 		limit = float64(g.ConcurrencyLimit)

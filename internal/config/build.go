@@ -92,6 +92,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		Breaker:             outage(r.Breaker),
 		QueueTimeout:        r.QueueTimeout,
 		QueueMax:            r.QueueMax,
+		QueueOldest:         r.QueueOrder == "oldest",
 		Eject:               eject(r),
 		HealthCheck:         healthCheck(r),
 		Balance:             r.Balance.proxy(),

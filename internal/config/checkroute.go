@@ -36,6 +36,8 @@ var useless = []struct {
 		"BREAKER", "queues no request for an upstream that is down"},
 	{"QUEUE_TIMEOUT", func(r *Route) bool { return r.Breaker == "queue" && isBound(r.RequestTimeout, r.QueueTimeout) },
 		"REQUEST_TIMEOUT", "ends the request earlier"},
+	{"BREAKER_ON BREAKER_AFTER BREAKER_BACKOFF", func(r *Route) bool { return r.Breaker == "off" },
+		"BREAKER", "turns the circuit breaker off"},
 	{"RATE_LIMIT_PAUSE_MAX", func(r *Route) bool { return r.RateLimitPauseKey.None() && !r.RateLimit.Auto },
 		"RATE_LIMIT_PAUSE_KEY", "lets every request pause for itself"},
 	{"RATE_LIMIT_WAIT", func(r *Route) bool { return !r.isRateLimited() },

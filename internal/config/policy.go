@@ -43,5 +43,8 @@ func (r *Route) Budget() (config budget.Config, ok bool) {
 
 // Guard returns the options of the route's breaker.Guard.
 func (r *Route) Guard() breaker.Options {
-	return breaker.Options{NoBreaker: r.Breaker == "off", ConcurrencyLimit: r.ConcurrencyLimit.Mode, FixedLimit: r.ConcurrencyLimit.Fixed}
+	return breaker.Options{
+		NoBreaker: r.Breaker == "off", ConcurrencyLimit: r.ConcurrencyLimit.Mode, FixedLimit: r.ConcurrencyLimit.Fixed,
+		On: r.BreakerOn.failures(), After: int(r.BreakerAfter), Backoff: r.BreakerBackoff.strategy,
+	}
 }

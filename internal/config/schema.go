@@ -74,7 +74,7 @@ func (s *Setting) jsonType() object {
 
 // listUnits are the units of settings whose values are separated by commas.
 var listUnits = []string{
-	"errorcodes", "fault", "headernames", "hostpattern", "methods", "methodset", "pathpattern",
+	"breakeron", "errorcodes", "fault", "headernames", "hostpattern", "methods", "methodset", "pathpattern",
 	"prefixes", "retryon", "statusset", "upstream",
 }
 

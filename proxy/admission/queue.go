@@ -32,7 +32,7 @@ type Queue struct {
 
 	mu          sync.Mutex // guards all fields below, and the order of Guard.Acquire and Guard.Next
 	queue       *queue.Queue[*Waiter]
-	oldest      bool    // the oldest is admitted first
+	oldest      bool    // in the order in which requests began, and the first is admitted first
 	picked      *Waiter // by Pick
 	timer       *time.Timer
 	closed      bool
@@ -59,7 +59,7 @@ type Waker interface {
 type Waiter struct {
 	Owner      Waker
 	Decision   atomic.Int32  // the decision of the queue
-	queuedAt   time.Duration // when it was queued, since the server's start
+	queuedAt   time.Duration // when it was queued or, with Options.Oldest, when its request began, since the server's start
 	until      time.Duration // how long it can wait for a budget token, since the server's start
 	ExpectedAt time.Duration // when it is likely to get a permit, since the server's start; 0: at any time
 	Permit     breaker.Permit
@@ -82,7 +82,7 @@ type Options struct {
 	Pool     *upstream.Group
 	Probe    Probe
 	Max      int  // waiters; when exceeded, the oldest is dropped
-	Oldest   bool // the oldest waiter is admitted first, and not the newest
+	Oldest   bool // the waiter whose request began first is admitted first, and not the newest
 	Clock    *clock.Clock
 	Draining *atomic.Bool // the server drains
 	Log      *zap.Logger
@@ -102,9 +102,9 @@ func New(o Options) *Queue {
 	return d
 }
 
-// Acquire requests a permit. If it returns Wait, the waiter is queued and will be
-// notified. If patience reports false, the waiter is not queued.
-func (d *Queue) Acquire(w *Waiter, now time.Duration, patience func(breaker.Verdict) bool) (decision int32, v breaker.Verdict, t queue.Ticket) {
+// Acquire requests a permit for a request that began at arrived. If it returns Wait, the waiter is
+// queued and will be notified. If patience reports false, the waiter is not queued.
+func (d *Queue) Acquire(w *Waiter, now, arrived time.Duration, patience func(breaker.Verdict) bool) (decision int32, v breaker.Verdict, t queue.Ticket) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w.Permit, v = d.Guard.Acquire(now, w.Request)
@@ -122,12 +122,24 @@ func (d *Queue) Acquire(w *Waiter, now time.Duration, patience func(breaker.Verd
 	}
 	w.Decision.Store(Wait)
 	w.queuedAt = now
-	t, out, dropped := d.queue.Push(w)
+	if d.oldest {
+		w.queuedAt = arrived
+	}
+	t, out, dropped := d.push(w)
 	if dropped {
 		d.Guard.CancelWait(now, out.Request)
 		out.Notify(Dropped)
 	}
 	return Wait, v, t
+}
+
+// push adds a waiter to the queue. With oldest, one that was admitted before and failed gets its
+// place again. It is called with mu held.
+func (d *Queue) push(w *Waiter) (t queue.Ticket, out *Waiter, dropped bool) {
+	if !d.oldest {
+		return d.queue.Push(w)
+	}
+	return d.queue.Insert(w, func(o *Waiter) bool { return o.queuedAt <= w.queuedAt })
 }
 
 // AcquireNow takes a permit for an attempt that neither waits for one nor is a probe.
@@ -136,7 +148,7 @@ func (d *Queue) AcquireNow(now time.Duration) (breaker.Permit, bool) {
 		return permit, true
 	}
 	var w Waiter
-	switch decision, _, _ := d.Acquire(&w, now, func(breaker.Verdict) bool { return false }); decision {
+	switch decision, _, _ := d.Acquire(&w, now, now, func(breaker.Verdict) bool { return false }); decision {
 	case Admit:
 		return w.Permit, true
 	case ProbeNow:

@@ -22,7 +22,7 @@ const defaultLimitQueueTimeout = time.Second
 // acquireSlow takes a permit from the queue of the upstream, or waits there for one.
 func (ad *Admitter) acquireSlow(a *attempt.Attempt, q *admission.Queue, now time.Duration) Result {
 	ad.waiter.Request.Key = ad.r.UrlKey()
-	decision, v, ticket := q.Acquire(&ad.waiter, now, ad.mayQueue)
+	decision, v, ticket := q.Acquire(&ad.waiter, now, ad.r.Process.Clock.Since(ad.r.Time.Began), ad.mayQueue)
 	var end WaitEnd
 	queued := decision == admission.Wait
 	if queued {

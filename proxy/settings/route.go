@@ -36,6 +36,7 @@ type Route struct {
 	Balance           Balance               // which endpoint gets a request
 	Probe             admission.Probe       // how the upstream is probed while its breaker is not closed
 	QueueMax          int                   // requests queued at once per upstream; when exceeded, the oldest is dropped
+	QueueOldest       bool                  // the queue serves requests in the order in which they began, and not the newest first
 	RateLimitPause    RateLimitPause        // who shares the pause that a 429 asks for
 	RateLimit         admission.RateLimit   // attempts and tokens that the upstream gets in a time
 	CountTokens       bool                  // read how many tokens responses of a language model's API used

@@ -44,6 +44,7 @@ type upstreamKey struct {
 	budget     budget.Config
 	guard      breaker.Options
 	queueMax   int
+	oldest     bool
 	throttling bool
 	probe      admission.Probe
 	faults     string
@@ -55,7 +56,7 @@ type upstreamKey struct {
 // keyOf returns the key of the upstream of r.
 func keyOf(r *Route) upstreamKey {
 	return upstreamKey{
-		target: r.Upstream.Key(), budget: r.Budget, guard: r.Guard, queueMax: r.QueueMax,
+		target: r.Upstream.Key(), budget: r.Budget, guard: r.Guard, queueMax: r.QueueMax, oldest: r.QueueOldest,
 		throttling: r.ClientThrottling, probe: r.Probe, faults: r.FaultInjection.String(), dryRun: r.DryRun, eject: r.Eject, health: r.HealthCheck,
 	}
 }
@@ -77,7 +78,7 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 			RetryBudget: retryBudget, BudgetKey: budgetKey(r),
 			BudgetQueue: admission.NewBudgetQueue(retryBudget, r.QueueMax, n.process.Clock),
 			Admission: admission.New(admission.Options{
-				Guard: r.Guard, Pool: pool, Probe: r.Probe, Max: r.QueueMax,
+				Guard: r.Guard, Pool: pool, Probe: r.Probe, Max: r.QueueMax, Oldest: r.QueueOldest,
 				Clock: n.process.Clock, Draining: n.process.Draining, Log: n.Log, Failures: failures,
 			}),
 			DialFailures: failures,
