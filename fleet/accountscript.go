@@ -106,19 +106,24 @@ end
 local function learnreset(b, remaining, reset, took, order)
   b.length = math.max(b.length, reset)
   if b.model == 1 then
-    if reset > 0 then
-      b.ends = now + reset
-      b.free = math.min(b.free, b.ends)
-    end
+    b.ends = now + reset
+    b.free = math.min(b.free, b.ends)
     return
   end
   if order >= b.taken then b.fullat = now + reset end
   local used = b.limit - remaining
-  if used <= 0 or reset <= 0 then return end
+  if used <= 0 then return end
+  if reset == 0 then reset = 1000000 end
   local rate = used / (reset + took) * 1000000
   if now - b.ratesince >= 60000000 then b.rate, b.nextrate, b.ratesince = b.nextrate, 0, now end
   b.nextrate = math.max(b.nextrate, rate)
   b.rate = math.max(b.rate, rate)
+end
+-- renew begins a window whose end is unknown; since was sent in it already.
+local function renew(b, since)
+  local before = b.level
+  b.level, b.ends, b.free = math.max(0, b.limit - since), 0, 0
+  b.corrected = b.corrected + b.level - before
 end
 if fixed > 0 and not (all[1] and all[1].row == 255) then
   table.insert(all, 1, {row = 255, kind = 1, model = 0, limit = fixed, level = fixed, at = now, rate = fixedrate, nextrate = 0, ratesince = now, others = 0, fullat = 0, ends = 0, length = 0, free = 0, corrected = 0, seen = 0, taken = 0})
@@ -138,13 +143,19 @@ for i = 14, 13 + 10 * ARGV[12], 10 do
   if not b and #all < 6 then
     b = {row = row, kind = kind, model = model, limit = limit, level = remaining, at = now, rate = 0, nextrate = 0, ratesince = now, others = 0, fullat = 0, ends = 0, length = 0, free = 0, corrected = 0, seen = order, taken = order}
     all[#all + 1] = b
-    learnreset(b, remaining, reset, tonumber(ARGV[i + 9]), order)
+    if model == 1 and reset == 0 then renew(b, 0) else learnreset(b, remaining, reset, tonumber(ARGV[i + 9]), order) end
   elseif b then
     if b.limit ~= limit or b.model ~= model then
       b.limit, b.model, b.rate, b.nextrate, b.level = limit, model, 0, 0, math.min(b.level, limit)
     end
-    learnreset(b, remaining, reset, tonumber(ARGV[i + 9]), order)
-    if ARGV[i + 8] == '1' then
+    local over = model == 1 and reset == 0
+    if not over then learnreset(b, remaining, reset, tonumber(ARGV[i + 9]), order) end
+    if over then
+      if order >= b.seen then
+        b.seen = order
+        renew(b, level and math.max(0, level + b.corrected - b.level) or 0)
+      end
+    elseif ARGV[i + 8] == '1' then
       b.seen = math.max(b.seen, order)
       move(b, math.min(0, remaining - b.level))
     elseif order >= b.seen then

@@ -64,7 +64,7 @@ type Reading struct {
 	Model     Model
 	Limit     float64       // above 0
 	Remaining float64       // 0 to Limit
-	Reset     time.Duration // 0 or more; see Model
+	Reset     time.Duration // 0 or more; see Model; 0: it is replenished by now, whatever Remaining says
 }
 
 // MaxBuckets is the maximum number of rate limits per key.
@@ -330,6 +330,13 @@ func (q *Buckets) Learn(now time.Duration, s *Stamp, r Reading, rejected bool) {
 	if b.limit != r.Limit || b.model != r.Model {
 		b.limit, b.model, b.rate, b.nextRate, b.level = r.Limit, r.Model, 0, 0, min(b.level, r.Limit)
 	}
+	if r.windowIsOver() {
+		if s.order >= b.seen {
+			b.seen = s.order
+			b.renew(q.sentSince(s, r.Kind))
+		}
+		return
+	}
 	b.learnReset(now, s, &r)
 	if rejected { // the level at which it was sent was too high
 		b.seen = max(b.seen, s.order)
@@ -355,16 +362,34 @@ func (q *Buckets) find(row uint8) *bucket {
 	return nil
 }
 
-// begin adds a rate limit. The response does not yet include what was sent after its attempt.
+// sentSince returns what was sent after the attempt of s. Its response does not include that yet.
+func (q *Buckets) sentSince(s *Stamp, k Kind) float64 { return max(0, q.sent[k]-s.sent[k]) }
+
+// begin adds a rate limit.
 func (q *Buckets) begin(now time.Duration, s *Stamp, r *Reading) {
 	if q.n == MaxBuckets {
 		return
 	}
-	since := max(0, q.sent[r.Kind]-s.sent[r.Kind])
+	since := q.sentSince(s, r.Kind)
 	b := &q.all[q.n]
 	q.n++
 	*b = bucket{row: r.Row, kind: r.Kind, model: r.Model, limit: r.Limit, level: max(0, r.Remaining-since), at: now, seen: s.order, taken: q.order, takenAt: now, rateSince: now}
+	if r.windowIsOver() {
+		b.renew(since)
+		return
+	}
 	b.learnReset(now, s, r)
+}
+
+// windowIsOver reports whether a window ends now or ended before. What is left of it is of no
+// interest any more.
+func (r *Reading) windowIsOver() bool { return r.Model == Windowed && r.Reset == 0 }
+
+// renew begins a window whose end is unknown. since was sent in it already.
+func (b *bucket) renew(since float64) {
+	before := b.level
+	b.level, b.until, b.free = max(0, b.limit-since), 0, 0
+	b.corrected += b.level - before
 }
 
 // learnReset processes the time of the reset. For a Refilling bucket it yields the rate. Resets are
@@ -373,20 +398,22 @@ func (q *Buckets) begin(now time.Duration, s *Stamp, r *Reading) {
 func (b *bucket) learnReset(now time.Duration, s *Stamp, r *Reading) {
 	b.length = max(b.length, r.Reset)
 	if b.model == Windowed {
-		if r.Reset > 0 {
-			b.until = now + r.Reset
-			b.free = min(b.free, b.until)
-		}
+		b.until = now + r.Reset
+		b.free = min(b.free, b.until)
 		return
 	}
 	if s.order >= b.taken { // nothing was sent since
 		b.fullAt = now + r.Reset
 	}
-	used, reset := r.Limit-r.Remaining, r.Reset+max(now-s.at, 0)
-	if used <= 0 || r.Reset <= 0 {
+	used := r.Limit - r.Remaining
+	if used <= 0 {
 		return
 	}
-	rate := used / reset.Seconds()
+	reset := r.Reset
+	if reset == 0 { // less than a second, rounded down
+		reset = time.Second
+	}
+	rate := used / (reset + max(now-s.at, 0)).Seconds()
 	if now-b.rateSince >= ratePeriod {
 		b.rate, b.nextRate, b.rateSince = b.nextRate, 0, now
 	}

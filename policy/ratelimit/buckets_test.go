@@ -287,6 +287,61 @@ func TestALearnedLimitIsProbed(t *testing.T) {
 	}
 }
 
+// A reset of 0 means that a limit is replenished by now: nobody waits for it, whatever else its
+// headers say, whatever was known before, and whether the response was a rejection.
+func TestALimitThatIsReplenishedByNowStopsNobody(t *testing.T) {
+	const now = time.Minute
+	for name, tc := range map[string]struct {
+		model    Model
+		left     float64
+		earlier  *Reading // of an attempt before
+		since    int      // attempts sent after the one that is answered
+		rejected bool
+		within   time.Duration
+	}{
+		"a window, nothing left":               {model: Windowed},
+		"a window, some left":                  {model: Windowed, left: 3},
+		"a window that was used up before":     {model: Windowed, earlier: &Reading{Limit: 10, Reset: time.Hour}},
+		"a window that was half full before":   {model: Windowed, earlier: &Reading{Limit: 10, Remaining: 5, Reset: time.Minute}},
+		"a window, and others were sent since": {model: Windowed, since: 4},
+		"a window, by a rejection":             {model: Windowed, rejected: true, earlier: &Reading{Limit: 10, Reset: time.Hour}},
+		"a bucket, nothing left":               {model: Refilling, within: time.Second},
+		"a bucket, and others were sent since": {model: Refilling, since: 4, within: 2 * time.Second},
+	} {
+		q := Buckets{Probe: time.Minute}
+		if e := tc.earlier; e != nil {
+			e.Row, e.Model = 1, tc.model
+			s := q.Take(now-time.Second, Cost{})
+			q.Learn(now-time.Second, &s, *e, false)
+		}
+		s := q.Take(now, Cost{})
+		for range tc.since {
+			q.Take(now, Cost{})
+		}
+		if tc.rejected {
+			q.GiveBack(now, Cost{})
+		}
+		q.Learn(now, &s, Reading{Row: 1, Model: tc.model, Limit: 10, Remaining: tc.left}, tc.rejected)
+		if at := q.Next(now, Cost{}); at > now+tc.within {
+			t.Errorf("%s: the next attempt is %v later", name, at-now)
+		}
+		if wait := q.Wait(now, Cost{}, 1); wait > tc.within {
+			t.Errorf("%s: the estimated wait is %v", name, wait)
+		}
+	}
+}
+
+// A late response does not renew a window that a newer one said is used up.
+func TestALateResponseDoesNotRenewAWindow(t *testing.T) {
+	var q Buckets
+	first, second := q.Take(0, Cost{}), q.Take(time.Millisecond, Cost{})
+	q.Learn(time.Second, &second, Reading{Row: 1, Model: Windowed, Limit: 10, Reset: time.Minute}, false)
+	q.Learn(time.Second, &first, Reading{Row: 1, Model: Windowed, Limit: 10}, false)
+	if q.Ready(time.Second, Cost{}) {
+		t.Error("the window is renewed")
+	}
+}
+
 // A limit that the response to a probe does not confirm is forgotten with the next one.
 func TestALearnedLimitIsForgotten(t *testing.T) {
 	q := Buckets{Probe: time.Minute}

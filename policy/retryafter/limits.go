@@ -137,11 +137,15 @@ func limitNumber(b []byte) (float64, bool) {
 	return float64(n.whole), ok
 }
 
-// leastLeft reads RateLimit. Of several rate limits it returns the one with the least left.
+// leastLeft reads RateLimit. Of several rate limits it returns the one with the least left. A reset
+// of 0 means that all is left.
 func (l *Limits) leastLeft(r ratelimit.Reading) (ratelimit.Reading, bool) {
 	found := false
 	ok := l.structured.each(func(m rateLimitItem) {
 		limit, remaining := float64(m.q), float64(min(m.r, m.q))
+		if m.t == 0 {
+			remaining = limit
+		}
 		if m.q <= 0 || m.r < 0 || m.t < 0 || found && remaining*r.Limit >= r.Remaining*limit {
 			return
 		}

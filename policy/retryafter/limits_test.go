@@ -58,11 +58,31 @@ func TestLimitsOfVendors(t *testing.T) {
 	if len(two) != 1 || two[0].Limit != 100 || two[0].Remaining != 5 || two[0].Reset != 20*time.Second {
 		t.Errorf("RateLimit: %+v", two)
 	}
+	renewed := limitsOf("RateLimit-Policy", `"burst";q=100;w=60,"daily";q=1000;w=86400`, "RateLimit", `"burst";r=0;t=0, "daily";r=900;t=36000`)
+	if len(renewed) != 1 || renewed[0].Limit != 1000 || renewed[0].Reset != 10*time.Hour {
+		t.Errorf("RateLimit with one that is renewed: %+v", renewed)
+	}
 	if old := limitsOf("RateLimit", "limit=100, remaining=50, reset=50"); len(old) != 1 || old[0].Remaining != 50 {
 		t.Errorf("draft 7: %+v", old)
 	}
 	if old := limitsOf("RateLimit-Limit", "100, 100;w=60", "RateLimit-Remaining", "50", "RateLimit-Reset", "50"); len(old) != 1 || old[0].Limit != 100 {
 		t.Errorf("draft 3: %+v", old)
+	}
+}
+
+// A reset that is 0, now or past, in every form and by every clock, is a reset of 0.
+func TestAResetThatIsOverIsZero(t *testing.T) {
+	l := []string{"0", "0.0", "0s", "0ms", "1772366400", "1772366399", "1772366400000", "1", "2026-03-01T12:00:00Z", "2026-03-01T11:59:59.9Z", "2026-03-01 12:00:00+00:00",
+		"Sun, 01 Mar 2026 12:00:00 GMT", "1000000000", "1000000000000"}
+	for _, value := range l {
+		want := time.Duration(0)
+		if value == "1" {
+			want = time.Second
+		}
+		got := limitsOf("X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", value)
+		if len(got) != 1 || got[0].Reset != want {
+			t.Errorf("%s: %+v", value, got)
+		}
 	}
 }
 
