@@ -19,7 +19,7 @@ func (f *Fleet) balanceOf(ctx context.Context, key uint64, a *ratelimit.Account)
 	}
 	args := []any{
 		f.member, a.Sent.Attempts, a.Sent.Input, a.Sent.Output, a.Settled.Input, a.Settled.Output, a.Fixed.Tokens, decimal(a.Fixed.PerSecond()),
-		wants, a.Next.Input, a.Next.Output, len(a.Learnt), a.Probe.Microseconds(),
+		wants, a.Next.Input, a.Next.Output, len(a.Learnt), a.Probe.Microseconds(), a.Soon.Microseconds(),
 	}
 	for i := range a.Learnt {
 		args = appendObservation(args, &a.Learnt[i])

@@ -105,7 +105,7 @@ func TestTheScriptSettlesAsTheBucketsDo(t *testing.T) {
 			} else {
 				u := ratelimit.Cost{Output: r.Int64N(min(c.Input+c.Output, 20) + 1)}
 				a.Settled = u.Minus(c)
-				mirror.Settle(0, c, u)
+				mirror.Settle(0, c, ratelimit.Estimate{}, u)
 				used += u.Output
 			}
 		}

@@ -10,7 +10,7 @@ import "github.com/redis/go-redis/v9"
 //	KEYS[1] who is first and when it asked last, then a line for each rate limit
 //	ARGV    the process, attempts, input and output used, input and output used beyond the expected cost, configured limit and rate,
 //	        1 if an attempt is wanted, its input and output, the number of observations, microseconds without an attempt after which
-//	        one is sent all the same (0: never), then for each
+//	        one is sent all the same (0: never), and if only an estimate stops it, then for each
 //	        row, kind, model, limit, remaining, microseconds until the reset, level at sending ('' if unknown), order, 1 if rejected, microseconds since sending
 //
 // It returns 1 if the attempt is granted, the microseconds until the next request, the order of the
@@ -19,7 +19,7 @@ var accountScript = redis.NewScript(clock + `
 local names = {'row', 'kind', 'model', 'limit', 'level', 'at', 'rate', 'nextrate', 'ratesince', 'others', 'fullat', 'ends', 'length', 'free', 'corrected', 'seen', 'taken'}
 local all, first, firstat = {}, '-', 0
 local fixed, fixedrate, longest = tonumber(ARGV[7]), tonumber(ARGV[8]), 2678400000000
-local probe = tonumber(ARGV[13])
+local probe, soon = tonumber(ARGV[13]), tonumber(ARGV[14])
 local function within(n, least, most) return math.max(least, math.min(n, most)) end
 -- bounded makes stored values sensible, whoever wrote them. It reports false for a line that is none.
 local function bounded(b)
@@ -82,8 +82,12 @@ local function ready(b, cost)
   if b.level > b.limit / 2 or cost == 0 then return now end
   return math.max(now, b.free)
 end
-local function probeat(b) if b.row == 255 or probe == 0 then return math.huge end return b.taken + probe end
-local function outdated(b, cost) return now >= probeat(b) and b.seen < b.taken and ready(b, cost) > now end
+local function lastprobeat(b) if b.row == 255 or probe == 0 then return math.huge end return b.taken + probe end
+local function probeat(b)
+  if soon == 0 or probe == 0 or b.row == 255 or b.seen < b.taken or b.kind == 0 or b.level < b.limit * 0.02 then return lastprobeat(b) end
+  return b.taken + soon
+end
+local function outdated(b, cost) return now >= lastprobeat(b) and b.seen < b.taken and ready(b, cost) > now end
 local function take(b, cost)
   if b.model == 1 then
     if b.ends == 0 then b.ends = now + math.max(b.length, 1000000) end
@@ -135,7 +139,7 @@ for _, b in ipairs(all) do
   if n > 0 then take(b, n) elseif n < 0 then add(b, -n) end
   if b.row == 255 then add(b, -(ARGV[5] + ARGV[6])) end
 end
-for i = 14, 13 + 10 * ARGV[12], 10 do
+for i = 15, 14 + 10 * ARGV[12], 10 do
   local row, limit, remaining, reset = tonumber(ARGV[i]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
   local kind, model, level, order = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7])
   local b

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -275,6 +276,49 @@ func TestARequestForMoreThanTheLimitTakesTheLimit(t *testing.T) {
 	c.send(postJSON(`{"max_tokens":2000}`)).want(200, usage) // which leaves 100
 	c.send(postJSON(`{"max_tokens":2000}`)).want(429, "*")
 	p.dial().send(postJSON(`{"max_tokens":60}`)).want(200, usage)
+}
+
+// With a learnt limit, no request is refused that the upstream accepts: an image counts what the
+// upstream counts, as do a prompt that was cached and output that is allowed and not used.
+func TestALearntLimitRefusesNothingThatTheUpstreamAccepts(t *testing.T) {
+	image := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("\x00\xff\x7e image"), 20_000))
+	openAI := []string{"X-RateLimit-Limit-Tokens: 30000", "X-RateLimit-Remaining-Tokens: 29100", "X-RateLimit-Reset-Tokens: 1.8s"}
+	anthropic := []string{"Anthropic-RateLimit-Input-Tokens-Limit: 30000", "Anthropic-RateLimit-Input-Tokens-Remaining: 29900", "Anthropic-RateLimit-Input-Tokens-Reset: 2000-01-01T01:00:00Z"}
+	for name, tc := range map[string]struct {
+		body, usage string
+		headers     []string
+	}{
+		"an image": {`{"model":"m","max_tokens":100,"messages":[{"content":"data:image/png;base64,` + image + `"}]}`,
+			`{"usage":{"prompt_tokens":800,"completion_tokens":100}}`, openAI},
+		"a cached prompt": {`{"model":"m","max_tokens":100,"messages":[{"content":"` + strings.Repeat("some words ", 10_000) + `"}]}`,
+			`{"usage":{"input_tokens":100,"cache_read_input_tokens":27000,"output_tokens":100}}`, anthropic},
+		"much allowed":                   {`{"model":"m","max_tokens":64000,"messages":[]}`, `{"usage":{"prompt_tokens":10,"completion_tokens":890}}`, openAI},
+		"much allowed, usage not stated": {`{"model":"m","max_tokens":64000,"messages":[]}`, `{}`, openAI},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := func(c *upConn) {
+				for head := c.head(); head != ""; head = c.head() {
+					discardBody(c, head)
+					c.say("%s", rawBody(200, tc.usage, append(tc.headers, "Content-Type: application/json")...))
+				}
+			}
+			inMemory(t, up, func(c *Config) {
+				c.Default.RateLimit = admission.RateLimit{Learn: true, Probe: 2 * time.Minute, Wait: time.Minute}
+				c.Default.CountTokens = true
+			}, func(t *testing.T, m *memory) {
+				c := m.client()
+				const requests = 10
+				began := time.Now()
+				for range requests {
+					c.send(postJSON(tc.body)).want(200, tc.usage)
+					time.Sleep(time.Second / 4)
+				}
+				if took := time.Since(began); took > (requests/4+3)*time.Second {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
 }
 
 // A usage that lies does no more than use up the limit that was set: a negative one gives nothing back,

@@ -102,6 +102,10 @@ type bucket struct {
 	length time.Duration // the longest reset received
 	free   time.Duration // when the next attempt may be sent, if less than half is left
 
+	told     float64       // what the newest response left
+	toldFrom time.Duration // when its attempt was sent
+	toldAt   time.Duration // when it came; 0: none did
+
 	corrected float64 // sum of all corrections of level
 	seen      uint64  // order of the newest attempt with a response
 	taken     uint64  // order of the newest attempt sent
@@ -127,8 +131,8 @@ type Buckets struct {
 	// response can correct them. 0: never.
 	Probe time.Duration
 
-	sent [NumKinds]float64 // costs of all attempts so far
-	seen float64           // mean output of attempts, for requests without a maximum
+	sent  [NumKinds]float64 // costs of all attempts so far
+	usage usage
 
 	order   uint64        // of the last attempt, in microseconds
 	orderAt time.Duration // when it was sent
@@ -194,16 +198,20 @@ func (b *bucket) perSecond() float64 {
 	return b.limit / assumedPeriod.Seconds()
 }
 
-// need returns how much must be left for an attempt. An attempt that costs more than the whole
-// limit is sent when the bucket is full: the upstream has to answer it.
+// cost returns what an attempt takes. An attempt that costs more than the whole limit takes all of
+// it: the upstream has to answer it.
+func (b *bucket) cost(c Cost) float64 { return min(c.of(b.kind), b.limit) }
+
+// need returns how much must be left for attempts of this total cost. It may be more than the limit
+// if they are several.
 func (b *bucket) need(cost float64) float64 {
 	if cost == 0 {
 		return 0
 	}
-	return min(cost+b.limit*bucketReserve, b.limit)
+	return max(min(cost+b.limit*bucketReserve, b.limit), cost)
 }
 
-// ready returns when the bucket has enough for the cost: now, or later.
+// ready returns when attempts of this total cost can have been sent: now, or later.
 func (b *bucket) ready(now time.Duration, cost float64) time.Duration {
 	b.advance(now)
 	short := b.need(cost) - b.level
@@ -211,8 +219,8 @@ func (b *bucket) ready(now time.Duration, cost float64) time.Duration {
 	case b.model == Refilling && short <= 1e-9:
 		return now
 	case b.model == Refilling:
-		wait := time.Duration(math.Ceil(short / b.gain() * float64(time.Second)))
-		if b.fullAt > now {
+		wait := seconds(short / b.gain())
+		if b.fullAt > now && cost <= b.limit {
 			wait = min(wait, b.fullAt-now)
 		}
 		return now + wait
@@ -221,7 +229,13 @@ func (b *bucket) ready(now time.Duration, cost float64) time.Duration {
 	case short <= 1e-9:
 		return max(now, b.free)
 	}
-	return max(b.until, now+time.Millisecond)
+	windows := math.Ceil(short/b.limit) - 1 // after the present one
+	return max(b.until, now+time.Millisecond) + seconds(windows*max(b.length, time.Second).Seconds())
+}
+
+// seconds returns n seconds, rounded up, and maxReset at most.
+func seconds(n float64) time.Duration {
+	return time.Duration(math.Ceil(min(n, maxReset.Seconds()) * float64(time.Second)))
 }
 
 // take subtracts the cost.
@@ -246,7 +260,7 @@ func (q *Buckets) Next(now time.Duration, c Cost) time.Duration {
 	at := now
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
-		at = max(at, min(b.ready(now, c.of(b.kind)), q.probeAt(b)))
+		at = max(at, min(b.ready(now, b.cost(c)), q.probeAt(b)))
 	}
 	return at
 }
@@ -260,7 +274,7 @@ func (q *Buckets) Take(now time.Duration, c Cost) Stamp {
 	q.forget(now, c)
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
-		b.take(now, c.of(b.kind))
+		b.take(now, b.cost(c))
 	}
 	for k := range q.sent {
 		q.sent[k] += c.of(Kind(k))
@@ -284,7 +298,7 @@ func (q *Buckets) stamp(now time.Duration) Stamp {
 // counting it.
 func (q *Buckets) GiveBack(now time.Duration, c Cost) {
 	for i := range q.all[:q.n] {
-		q.all[i].add(now, c.of(q.all[i].kind))
+		q.all[i].add(now, q.all[i].cost(c))
 	}
 	for k := range q.sent {
 		q.sent[k] -= c.of(Kind(k))
@@ -297,22 +311,16 @@ func (b *bucket) add(now time.Duration, n float64) {
 	b.level = max(0, min(b.limit, b.level+n))
 }
 
-// Settle replaces the expected cost of an attempt with what it used. For learned limits the headers
-// do that. The expected cost must not exceed a configured limit (Cost.AtMost): Take subtracts no
-// more than that, and Settle would return more than was taken.
-func (q *Buckets) Settle(now time.Duration, expected, used Cost) {
-	if used.Output > 0 {
-		q.seen += (float64(used.Output) - q.seen) / 8
-	}
+// Settle replaces the expected cost of an attempt with what it used, and learns from that what others
+// will use. For learned limits the headers replace the cost.
+func (q *Buckets) Settle(now time.Duration, expected Cost, e Estimate, used Cost) {
+	q.usage.settle(e, used)
 	for i := range q.all[:q.n] {
 		if b := &q.all[i]; b.fixed {
-			b.add(now, expected.of(b.kind)-used.of(b.kind))
+			b.add(now, b.cost(expected)-used.of(b.kind))
 		}
 	}
 }
-
-// TypicalOutput returns the mean output of an attempt in tokens, for requests without a maximum.
-func (q *Buckets) TypicalOutput() int64 { return int64(q.seen) }
 
 // Learn processes what a response says. s is the Stamp of its attempt. If a rate limit rejected the
 // attempt, its cost must have been given back before.
@@ -347,6 +355,7 @@ func (q *Buckets) Learn(now time.Duration, s *Stamp, r Reading, rejected bool) {
 		return
 	}
 	b.seen = s.order
+	b.told, b.toldFrom, b.toldAt = r.Remaining, s.at, now
 	b.correct(r.Remaining, s)
 }
 
@@ -371,9 +380,11 @@ func (q *Buckets) begin(now time.Duration, s *Stamp, r *Reading) {
 		return
 	}
 	since := q.sentSince(s, r.Kind)
+	since = min(since, q.usage.bound(r.Kind, since)) // estimated without knowing how the upstream counts
 	b := &q.all[q.n]
 	q.n++
 	*b = bucket{row: r.Row, kind: r.Kind, model: r.Model, limit: r.Limit, level: max(0, r.Remaining-since), at: now, seen: s.order, taken: q.order, takenAt: now, rateSince: now}
+	b.told, b.toldFrom, b.toldAt = r.Remaining, s.at, now
 	if r.windowIsOver() {
 		b.renew(since)
 		return
@@ -461,32 +472,13 @@ func (q *Buckets) Wait(now time.Duration, c Cost, attempts int) time.Duration {
 	at := now
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
-		cost := c.of(b.kind)
+		cost := min(c.of(b.kind), b.limit*float64(attempts))
 		if b.kind == Requests {
 			cost = float64(attempts)
 		}
-		ready := b.forecast(now, cost)
-		if attempts == 1 {
-			ready = min(ready, max(now, q.probeAt(b)))
-		}
-		at = max(at, ready)
+		at = max(at, min(b.ready(now, cost), q.probesAt(b, now, attempts)))
 	}
 	return at - now
-}
-
-// forecast returns when attempts of this total cost can have been sent.
-func (b *bucket) forecast(now time.Duration, cost float64) time.Duration {
-	b.advance(now)
-	short := cost - b.level
-	if short <= 0 {
-		return b.ready(now, min(cost, 1))
-	}
-	seconds := short / b.gain()
-	if b.model == Windowed {
-		left := max(b.until-now, 0).Seconds()
-		seconds = left + max(b.length.Seconds(), 1)*math.Floor(short/b.limit)
-	}
-	return now + time.Duration(min(seconds, maxReset.Seconds())*float64(time.Second))
 }
 
 // Idle reports whether the Buckets can be dropped without losing anything.

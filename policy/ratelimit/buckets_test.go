@@ -246,7 +246,7 @@ func TestNoMoreIsGivenBackThanWasTaken(t *testing.T) {
 				continue
 			}
 			used := Cost{Input: int64(r.Float64() * float64(a.cost.Input)), Output: int64(r.Float64() * float64(a.cost.Output))}
-			q.Settle(now, a.cost, used)
+			q.Settle(now, a.cost, Estimate{}, used)
 			a.used = used.of(Tokens)
 		}
 		for i := range all {

@@ -8,8 +8,9 @@ import "time"
 type Account struct {
 	Fixed   TokenRate // the configured limit; the zero value: none
 	Probe   time.Duration
-	Sent    Charge // used without asking since the last Account; below 0: given back
-	Settled Cost   // what attempts used beyond the expected cost; for configured limits
+	Soon    time.Duration // see Buckets.Soon
+	Sent    Charge        // used without asking since the last Account; below 0: given back
+	Settled Cost          // what attempts used beyond the expected cost; for configured limits
 	Learnt  []Observation
 
 	Wants bool // an attempt waits to be sent
@@ -116,17 +117,23 @@ func (q *Buckets) Import(now time.Duration, b *Balance) {
 	q.order, q.orderAt = max(q.order, b.Order), now
 }
 
-// Plenty reports whether an attempt can be sent without asking: even if every process did so at
-// once, half of each limit would be left.
-func (q *Buckets) Plenty(now time.Duration, c Cost, processes int) bool {
+// Plenty reports whether an attempt can be sent without asking: even if every process sent it, and as
+// much as this one sent without asking (sent), half of each limit would be left.
+func (q *Buckets) Plenty(now time.Duration, c Cost, sent Charge, processes int) bool {
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
 		b.advance(now)
-		if b.level-c.of(b.kind)*float64(max(processes, 1)) < b.limit/2 {
+		others := (b.cost(c) + max(sent.of(b.kind), 0)) * float64(processes-1)
+		if b.level-b.cost(c)-others < b.limit/2 {
 			return false
 		}
 	}
 	return true
+}
+
+// Plus returns the sum of c and d.
+func (c Charge) Plus(d Charge) Charge {
+	return Charge{c.Attempts + d.Attempts, c.Cost.Plus(d.Cost)}
 }
 
 // times returns the cost of n attempts. If this process has an nth of the Buckets, an attempt takes
@@ -141,7 +148,7 @@ func (q *Buckets) NextShare(now time.Duration, c Cost, processes int) time.Durat
 	at, all := now, Charge{1, c}.times(max(processes, 1))
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
-		at = max(at, min(b.ready(now, all.of(b.kind)), q.probeAt(b)))
+		at = max(at, min(b.ready(now, min(all.of(b.kind), b.limit)), q.probeAt(b)))
 	}
 	return at
 }
@@ -151,7 +158,7 @@ func (q *Buckets) TakeShare(now time.Duration, c Cost, processes int) Stamp {
 	all := Charge{1, c}.times(max(processes, 1))
 	for i := range q.all[:q.n] {
 		b := &q.all[i]
-		b.take(now, all.of(b.kind))
+		b.take(now, min(all.of(b.kind), b.limit))
 	}
 	return q.stamp(now)
 }

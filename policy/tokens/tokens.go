@@ -18,20 +18,33 @@ const bytesPerToken = 4
 // Estimate returns the approximate number of tokens in that many bytes of a request.
 func Estimate(bytes int64) int64 { return (max(bytes, 0) + bytesPerToken - 1) / bytesPerToken }
 
-// The members of a request that are read.
 const (
 	idModel jsonscan.ID = iota + 1
 	idMaxTokens
 	idMaxCompletionTokens
 	idMaxOutputTokens
 	idStream
+	idConfig
 )
 
+// requestNames returns the members of a request that are read. Sources: OpenAI "Create chat
+// completion", "Create a model response"; Anthropic "Messages"; Gemini "GenerationConfig"; Amazon
+// Bedrock "InferenceConfiguration".
 func requestNames(parent jsonscan.ID, key []byte) jsonscan.ID {
-	if parent != jsonscan.Root {
+	switch parent {
+	case idConfig:
+		switch string(key) {
+		case "maxOutputTokens", "max_output_tokens", "maxTokens":
+			return idMaxOutputTokens
+		}
 		return 0
+	default:
+		return 0
+	case jsonscan.Root:
 	}
 	switch string(key) {
+	case "generationConfig", "generation_config", "inferenceConfig":
+		return idConfig
 	case "model":
 		return idModel
 	case "max_tokens":
@@ -55,7 +68,7 @@ type Request struct {
 	scan     jsonscan.Scanner
 	model    [MaxModel]byte
 	modelLen uint8
-	read     int
+	size     size
 	Output   int64 // maximum output tokens; 0: not stated
 	Stream   bool  // the request asks for an event stream
 	done     bool
@@ -69,12 +82,13 @@ type Want uint8
 const (
 	WantModel  Want = 1 << iota // the model
 	WantOutput                  // the maximum output
+	WantInput                   // the size of the input: everything up to MaxLook
 )
 
 // Reset prepares for a new body.
 func (r *Request) Reset(want Want) {
 	r.scan = jsonscan.New(requestNames)
-	r.modelLen, r.read, r.Output, r.Stream, r.done, r.want = 0, 0, 0, false, false, want
+	r.modelLen, r.size, r.Output, r.Stream, r.done, r.want = 0, size{}, 0, false, false, want
 }
 
 // Model returns the name of the model, or nil if neither path nor body state it. It is valid until
@@ -89,14 +103,17 @@ func (r *Request) Model() []byte {
 // Done reports whether the rest of the body is of no interest.
 func (r *Request) Done() bool { return r.done }
 
+// Input estimates the tokens of the input, for a body of length bytes; below 0: unknown.
+func (r *Request) Input(length int64) int64 { return r.size.tokens(length) }
+
 // Read processes the next piece of the body.
 func (r *Request) Read(piece []byte) {
 	if r.done {
 		return
 	}
-	piece = piece[:min(len(piece), MaxLook-r.read)]
-	r.read += len(piece)
-	for !r.done {
+	piece = piece[:min(len(piece), MaxLook-int(r.size.read))]
+	r.size.add(piece)
+	for !r.done && r.scan.State() == jsonscan.StateOpen {
 		n, v, found := r.scan.Next(piece)
 		piece = piece[n:]
 		if !found {
@@ -104,7 +121,7 @@ func (r *Request) Read(piece []byte) {
 		}
 		r.take(&v)
 	}
-	r.done = r.done || r.scan.State() != jsonscan.StateOpen || r.read == MaxLook
+	r.done = r.done || r.size.read == MaxLook || r.want&WantInput == 0 && r.scan.State() != jsonscan.StateOpen
 }
 
 func (r *Request) take(v *jsonscan.Value) {
@@ -125,5 +142,5 @@ func (r *Request) take(v *jsonscan.Value) {
 
 // finish ends the look if everything wanted was found.
 func (r *Request) finish() {
-	r.done = (r.want&WantModel == 0 || r.modelLen > 0) && (r.want&WantOutput == 0 || r.Output > 0)
+	r.done = r.want&WantInput == 0 && (r.want&WantModel == 0 || r.modelLen > 0) && (r.want&WantOutput == 0 || r.Output > 0)
 }

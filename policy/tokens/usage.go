@@ -30,16 +30,17 @@ const (
 	idCacheRead
 	idCacheCreation
 	idCachedTokens
+	idThoughts
 )
 
 // usageNames returns the members of usage: OpenAI "The chat completion object", "The response
-// object"; Anthropic "Messages". In a stream, usage is a member of an event, of its message
+// object"; Anthropic "Messages"; Gemini "UsageMetadata"; Amazon Bedrock "TokenUsage". In a stream, usage is a member of an event, of its message
 // (Anthropic's message_start) or of its response (OpenAI's response.completed).
 func usageNames(parent jsonscan.ID, key []byte) jsonscan.ID {
 	switch parent {
 	case jsonscan.Root:
 		switch string(key) {
-		case "usage":
+		case "usage", "usageMetadata":
 			return idUsage
 		case "message", "response":
 			return idMessage
@@ -50,18 +51,22 @@ func usageNames(parent jsonscan.ID, key []byte) jsonscan.ID {
 		}
 	case idUsage:
 		switch string(key) {
-		case "prompt_tokens":
+		case "prompt_tokens", "promptTokenCount":
 			return idPromptTokens
-		case "input_tokens":
+		case "input_tokens", "inputTokens":
 			return idInputTokens
-		case "completion_tokens":
+		case "completion_tokens", "candidatesTokenCount":
 			return idCompletionTokens
-		case "output_tokens":
+		case "output_tokens", "outputTokens":
 			return idOutputTokens
-		case "cache_read_input_tokens":
+		case "cache_read_input_tokens", "cacheReadInputTokens":
 			return idCacheRead
-		case "cache_creation_input_tokens":
+		case "cache_creation_input_tokens", "cacheWriteInputTokens":
 			return idCacheCreation
+		case "cachedContentTokenCount":
+			return idCachedTokens
+		case "thoughtsTokenCount":
+			return idThoughts
 		case "prompt_tokens_details", "input_tokens_details":
 			return idDetails
 		}
@@ -84,7 +89,7 @@ type Usage struct {
 	line   lineState
 	prefix uint8 // bytes of dataField that were read
 
-	input, creation, cacheRead, cachedOf, output int64 // -1: not stated
+	input, creation, cacheRead, cachedOf, output, thoughts int64 // -1: not stated
 }
 
 // lineState is the position of the next byte in a line of an event stream.
@@ -104,7 +109,7 @@ const dataField = "data:"
 func (u *Usage) Reset(events bool) {
 	u.scan = jsonscan.New(usageNames)
 	u.events, u.line, u.prefix = events, lineBegin, 0
-	u.input, u.creation, u.cacheRead, u.cachedOf, u.output = -1, -1, -1, -1, -1
+	u.input, u.creation, u.cacheRead, u.cachedOf, u.output, u.thoughts = -1, -1, -1, -1, -1, -1
 }
 
 // Read processes the next piece of the body.
@@ -120,13 +125,25 @@ func (u *Usage) Read(piece []byte) {
 
 // Count returns what was used, as far as the body states it. Impossible numbers are 0.
 func (u *Usage) Count() (c Count) {
-	c.Output = max(u.output, 0)
+	c.Output = max(u.output, 0) + max(u.thoughts, 0)
 	c.Cached = max(u.cacheRead, u.cachedOf, 0)
 	c.Input = max(u.input, 0) + max(u.creation, 0)
 	if u.cachedOf >= 0 && u.cacheRead < 0 { // OpenAI includes them in the input
 		c.Cached = min(c.Cached, c.Input)
 		c.Input -= c.Cached
 	}
+	return c
+}
+
+// Limited returns what counts towards a limit of tokens. Vendors whose input does not include what
+// was read from a cache do not limit that: Anthropic, "Rate limits", and Amazon Bedrock, "Prompt
+// caching".
+func (u *Usage) Limited() (c Count) {
+	c = u.Count()
+	if u.cacheRead < 0 {
+		c.Input += c.Cached
+	}
+	c.Cached = 0
 	return c
 }
 
@@ -157,6 +174,8 @@ func (u *Usage) take(v *jsonscan.Value) {
 		u.creation = n
 	case idCachedTokens:
 		u.cachedOf = n
+	case idThoughts: // Gemini's output does not include them
+		u.thoughts = n
 	}
 }
 

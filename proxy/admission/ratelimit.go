@@ -102,7 +102,7 @@ func (q *RateLimitQueue) enter(w *Waiter, now, room time.Duration) (e entry, ok 
 	w.queuedAt = now
 	t, _, _ := q.waiters.Push(w)
 	if q.tokens != nil {
-		q.tokens.queued = q.tokens.queued.Plus(w.Use.Cost)
+		q.tokens.enqueue(w.Use)
 	}
 	q.arm(now)
 	return entry{Wait, t, wait}, true
@@ -110,7 +110,7 @@ func (q *RateLimitQueue) enter(w *Waiter, now, room time.Duration) (e entry, ok 
 
 // take takes what an attempt needs of all limits, or nothing. It reports whether there is enough.
 func (q *RateLimitQueue) take(now time.Duration, u *Use) bool {
-	if q.tokens != nil && !q.tokens.ready(now, u.Cost) {
+	if q.tokens != nil && !q.tokens.ready(now, u) {
 		return false
 	}
 	if q.rateLimit != nil && !q.rateLimit.Take(now) {
@@ -134,7 +134,7 @@ func (q *RateLimitQueue) estimate(now time.Duration, u *Use) (wait time.Duration
 		}
 	}
 	if q.tokens != nil {
-		wait = max(wait, q.tokens.wait(now, u.Cost, ahead+1))
+		wait = max(wait, q.tokens.wait(now, u, ahead+1))
 	}
 	return wait
 }
@@ -147,7 +147,7 @@ func (q *RateLimitQueue) next(now time.Duration) time.Duration {
 	}
 	if q.tokens != nil && at != backoff.Forever {
 		if w, ok := q.waiters.First(); ok {
-			at = max(at, q.tokens.next(now, w.Use.Cost))
+			at = max(at, q.tokens.next(now, w.Use))
 		}
 	}
 	return at
@@ -198,7 +198,7 @@ func (q *RateLimitQueue) Quit(w *Waiter, t queue.Ticket, now time.Duration) bool
 		return false
 	}
 	if q.tokens != nil {
-		q.tokens.queued = q.tokens.queued.Minus(w.Use.Cost)
+		q.tokens.dequeue(w.Use)
 	}
 	return true
 }
@@ -226,7 +226,7 @@ func (q *RateLimitQueue) admit(now time.Duration) {
 func (q *RateLimitQueue) admitOldest() {
 	w, _ := q.waiters.Oldest()
 	if q.tokens != nil {
-		q.tokens.queued = q.tokens.queued.Minus(w.Use.Cost)
+		q.tokens.dequeue(w.Use)
 	}
 	w.Notify(Admit)
 }

@@ -51,7 +51,7 @@ func (s *RateLimits) every(queues int) time.Duration {
 	if queues < 2 {
 		return 0
 	}
-	return time.Duration(queues) * time.Duration(s.processes) * (time.Second / ratelimit.LedgerRequestsPerSecond)
+	return time.Duration(queues) * time.Duration(max(s.processes, 1)) * (time.Second / ratelimit.LedgerRequestsPerSecond)
 }
 
 // ask appends the requests that are due to asks, and returns when the next one is.

@@ -39,7 +39,7 @@ type RateLimits struct {
 	queues    map[uint64]*RateLimitQueue
 	ring      []*RateLimitQueue // the queues in the order in which they are examined
 	hand      int
-	processes int
+	processes int             // 0: not known yet
 	past      ratelimit.State // counts of forgotten queues
 
 	busyMu sync.Mutex        // guards busy; taken after a queue's
@@ -68,7 +68,7 @@ func RateLimitSeed(upstream, route string, l RateLimit) [sha256.Size]byte {
 func NewRateLimits(upstream, route string, l RateLimit, max int, elapsed func() time.Duration, wanted func()) *RateLimits {
 	q := &RateLimits{
 		name: upstream, limit: l, elapsed: elapsed, wanted: wanted, queueMax: max,
-		seed: RateLimitSeed(upstream, route, l), most: MaxRateLimitKeys, processes: 1,
+		seed: RateLimitSeed(upstream, route, l), most: MaxRateLimitKeys,
 	}
 	q.Common = newRateLimitQueue(q, binary.BigEndian.Uint64(q.seed[:]))
 	if l.Kind == RateLimitValue {

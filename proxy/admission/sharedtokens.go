@@ -11,13 +11,13 @@ import (
 // for its attempt, unless the last answer left plenty. If no answer comes, each process uses its part
 // of the limits.
 type sharedTokens struct {
-	processes int
+	processes int               // 0: not known yet
 	account   ratelimit.Account // to be told
+	told      ratelimit.Charge  // sent without asking, and told with the question that has no answer
 	answered  time.Duration     // when the last answer came; 0: never
 	askedAt   time.Duration     // when the question was asked that has no answer; 0: none
 	askAt     time.Duration     // when to ask next
 	waitsFrom time.Duration     // since when the first in the queue waits for an answer; 0: it does not
-	asked     *Waiter           // for whom
 	cost      ratelimit.Cost    // that was asked for
 	failed    bool              // the last question got no answer
 }
@@ -50,7 +50,7 @@ func (s *sharedTokens) next(now time.Duration, b *ratelimit.Buckets, c ratelimit
 	switch {
 	case s.alone(now):
 		return b.NextShare(now, c, s.processes)
-	case s.answered > 0 && now-s.answered < answerKeeps(b) && b.Plenty(now, c, s.processes):
+	case s.processes > 0 && s.answered > 0 && now-s.answered < answerKeeps(b) && b.Plenty(now, c, s.told.Plus(s.account.Sent), s.processes):
 		return now
 	case s.waitsFrom > 0:
 		return s.waitsFrom + answerWithin
@@ -88,12 +88,14 @@ func (s *sharedTokens) due(now time.Duration, first *Waiter) time.Duration {
 }
 
 // ask returns what to tell and to ask for the first in the queue, which may be nil.
-func (s *sharedTokens) ask(now time.Duration, first *Waiter) *ratelimit.Account {
+func (s *sharedTokens) ask(now time.Duration, b *ratelimit.Buckets, first *Waiter) *ratelimit.Account {
 	a := s.account
+	a.Soon = b.Soon()
 	s.account = ratelimit.Account{Fixed: a.Fixed, Probe: a.Probe}
-	s.askedAt, s.asked = max(now, 1), first
+	s.askedAt, s.told = max(now, 1), s.told.Plus(a.Sent)
 	if first != nil {
-		a.Wants, a.Next, s.cost = true, first.Use.Cost, first.Use.Cost
+		s.cost = b.Expect(first.Use.Estimate)
+		a.Wants, a.Next, first.Use.asked = true, s.cost, true
 		if s.waitsFrom == 0 {
 			s.waitsFrom = s.askedAt
 		}
@@ -103,14 +105,14 @@ func (s *sharedTokens) ask(now time.Duration, first *Waiter) *ratelimit.Account 
 
 // answer takes the answer. It reports whether the first in the queue is admitted.
 func (s *sharedTokens) answer(now time.Duration, b *ratelimit.Buckets, balance *ratelimit.Balance, first *Waiter) bool {
-	s.askedAt, s.waitsFrom, s.failed, s.answered = 0, 0, false, max(now, 1)
+	s.askedAt, s.waitsFrom, s.failed, s.answered, s.told = 0, 0, false, max(now, 1), ratelimit.Charge{}
 	b.Import(now, balance)
 	s.askAt = now
 	if !balance.Granted {
 		s.askAt = now + min(max(balance.Wait, time.Millisecond), answerWithin)
 		return false
 	}
-	if first == nil || first != s.asked || first.Use.Cost != s.cost {
+	if first == nil || !first.Use.asked {
 		s.account.Sent.Add(-1, s.cost) // it has left
 		return false
 	}
@@ -119,7 +121,7 @@ func (s *sharedTokens) answer(now time.Duration, b *ratelimit.Buckets, balance *
 
 // fail notes that there is no answer.
 func (s *sharedTokens) fail(now time.Duration) {
-	s.askedAt, s.failed, s.askAt = 0, true, now+answerWithin
+	s.askedAt, s.failed, s.askAt, s.told = 0, true, now+answerWithin, ratelimit.Charge{}
 }
 
 // askAccount appends the account that is due, and returns when the next one is. Called with mu held.
@@ -128,7 +130,7 @@ func (q *RateLimitQueue) askAccount(asks []ratelimit.LeaseRequest, now time.Dura
 	first, _ := q.waiters.First()
 	next := s.due(now, first)
 	if next <= now {
-		asks = append(asks, ratelimit.LeaseRequest{Key: q.Key, Account: s.ask(now, first)})
+		asks = append(asks, ratelimit.LeaseRequest{Key: q.Key, Account: s.ask(now, &q.tokens.buckets, first)})
 		next = backoff.Forever // until the answer
 	}
 	return asks, next
@@ -138,7 +140,7 @@ func (q *RateLimitQueue) askAccount(asks []ratelimit.LeaseRequest, now time.Dura
 func (q *RateLimitQueue) applyBalance(now time.Duration, b *ratelimit.Balance) {
 	first, _ := q.waiters.First()
 	if q.tokens.shared.answer(now, &q.tokens.buckets, b, first) {
-		first.Use.Stamp, first.Use.Taken = q.tokens.buckets.Granted(now), true
+		first.Use.Stamp, first.Use.Taken, first.Use.Cost = q.tokens.buckets.Granted(now), true, q.tokens.shared.cost
 		q.admitOldest()
 	}
 	q.enlist()

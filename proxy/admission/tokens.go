@@ -8,9 +8,13 @@ import (
 
 // Use is what an attempt takes of limits that are learnt or count tokens.
 type Use struct {
-	Cost  ratelimit.Cost  // expected
-	Stamp ratelimit.Stamp // of when it was taken
-	Taken bool            // and not given back
+	Estimate ratelimit.Estimate
+	Cost     ratelimit.Cost  // expected, by the Estimate and what is known when it is taken
+	Stamp    ratelimit.Stamp // of when it was taken
+	Taken    bool            // and not given back
+
+	queued ratelimit.Cost // expected when it was queued
+	asked  bool           // the other processes are asked for Cost
 }
 
 // tokenAccount is what is known of such limits for one key. It belongs to a RateLimitQueue, which
@@ -25,7 +29,7 @@ type tokenAccount struct {
 func newTokenAccount(l *RateLimit, now time.Duration, shared bool) *tokenAccount {
 	a := &tokenAccount{buckets: ratelimit.Buckets{Probe: l.Probe}}
 	if shared {
-		a.shared = &sharedTokens{processes: 1, account: ratelimit.Account{Fixed: l.Tokens, Probe: l.Probe}}
+		a.shared = &sharedTokens{account: ratelimit.Account{Fixed: l.Tokens, Probe: l.Probe}}
 	}
 	if l.Tokens.Limited() {
 		a.buckets.Limit(l.Tokens, now)
@@ -34,18 +38,27 @@ func newTokenAccount(l *RateLimit, now time.Duration, shared bool) *tokenAccount
 }
 
 // next returns when an attempt may be sent, without any other event.
-func (a *tokenAccount) next(now time.Duration, c ratelimit.Cost) time.Duration {
+func (a *tokenAccount) next(now time.Duration, u *Use) time.Duration {
+	c := a.buckets.Expect(u.Estimate)
 	if a.shared != nil {
 		return a.shared.next(now, &a.buckets, c)
 	}
 	return a.buckets.Next(now, c)
 }
 
-func (a *tokenAccount) ready(now time.Duration, c ratelimit.Cost) bool { return a.next(now, c) <= now }
+func (a *tokenAccount) ready(now time.Duration, u *Use) bool { return a.next(now, u) <= now }
+
+// enqueue counts an attempt that is queued, and dequeue one that is not any more.
+func (a *tokenAccount) enqueue(u *Use) {
+	u.queued = a.buckets.Expect(u.Estimate)
+	a.queued = a.queued.Plus(u.queued)
+}
+
+func (a *tokenAccount) dequeue(u *Use) { a.queued = a.queued.Minus(u.queued) }
 
 // take takes an attempt that is ready.
 func (a *tokenAccount) take(now time.Duration, u *Use) {
-	u.Taken = true
+	u.Taken, u.Cost = true, a.buckets.Expect(u.Estimate)
 	if a.shared != nil {
 		u.Stamp = a.shared.take(now, &a.buckets, u.Cost)
 		return
@@ -66,6 +79,7 @@ func (a *tokenAccount) giveBack(now time.Duration, u *Use) {
 
 // learn takes what the response to an attempt said.
 func (a *tokenAccount) learn(now time.Duration, u *Use, r ratelimit.Reading, rejected bool) {
+	a.buckets.Calibrate(now, &u.Stamp, u.Estimate, r, rejected)
 	a.buckets.Learn(now, &u.Stamp, r, rejected)
 	if a.shared != nil {
 		a.shared.observe(ratelimit.Observation{Reading: r, Stamp: u.Stamp, Took: u.Stamp.Since(now), Rejected: rejected})
@@ -75,35 +89,20 @@ func (a *tokenAccount) learn(now time.Duration, u *Use, r ratelimit.Reading, rej
 // settle replaces the expected use of an attempt by what it used.
 func (a *tokenAccount) settle(now time.Duration, u *Use, used ratelimit.Cost) {
 	u.Taken = false
-	a.buckets.Settle(now, u.Cost, used)
+	a.buckets.Settle(now, u.Cost, u.Estimate, used)
 	if a.shared != nil {
 		a.shared.account.Settled = a.shared.account.Settled.Plus(used).Minus(u.Cost)
 	}
 }
 
 // wait returns how long an attempt waits behind those that are queued.
-func (a *tokenAccount) wait(now time.Duration, c ratelimit.Cost, attempts int) time.Duration {
-	return a.buckets.Wait(now, a.queued.Plus(c), attempts)
+func (a *tokenAccount) wait(now time.Duration, u *Use, attempts int) time.Duration {
+	return a.buckets.Wait(now, a.queued.Plus(a.buckets.Expect(u.Estimate)), attempts)
 }
 
 // idle reports whether nothing is lost if the account is forgotten.
 func (a *tokenAccount) idle(now time.Duration) bool {
 	return a.buckets.Idle(now) && (a.shared == nil || a.shared.askedAt == 0)
-}
-
-// Expected returns what an attempt that may use c takes of the limits.
-func (s *RateLimits) Expected(c ratelimit.Cost) ratelimit.Cost {
-	if !s.limit.Tokens.Limited() {
-		return c
-	}
-	return c.AtMost(s.limit.Tokens.Tokens)
-}
-
-// TypicalOutput returns the output of requests that do not bound theirs.
-func (q *RateLimitQueue) TypicalOutput() int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.tokens.buckets.TypicalOutput()
 }
 
 // Learn takes what the response to an attempt says about its rate limits. rejected means that one of

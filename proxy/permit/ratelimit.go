@@ -56,7 +56,7 @@ func (ad *Admitter) awaitRateLimit(s *admission.RateLimits, now clock.Instant) (
 	key := s.KeyOf(ad.r.HTTP, ad.r.Tokens.Model())
 	ad.waiter.Use = nil
 	if s.CountsTokens() {
-		ad.waiter.Use = ad.r.NeedTokens().Expect(s, key, ad.r.Process.Clock.Since(now))
+		ad.waiter.Use = ad.r.NeedTokens().Expect()
 	}
 	q, e := s.Enter(key, &ad.waiter, ad.r.Process.Clock.Since(now), room)
 	switch e.Decision {

@@ -51,18 +51,12 @@ func (t *Tokens) Model() []byte {
 	return t.look.Model()
 }
 
-// Expect returns what the next attempt takes of the rate limit of a key, which counts tokens.
-func (t *Tokens) Expect(s *admission.RateLimits, key uint64, now time.Duration) *admission.Use {
+// Expect returns what is estimated of the next attempt, for a rate limit that counts tokens.
+func (t *Tokens) Expect() *admission.Use {
 	t.queue, t.use = nil, admission.Use{}
-	body := t.of.HTTP.Body
-	if body.Empty() {
-		return &t.use
+	if body := t.of.HTTP.Body; !body.Empty() {
+		t.use.Estimate = ratelimit.Estimate{Input: t.look.Input(body.Length), Output: t.look.Output, Unbounded: t.look.Output == 0}
 	}
-	c := ratelimit.Cost{Input: tokens.Estimate(max(body.Length, 0)), Output: t.look.Output}
-	if c.Output == 0 {
-		c.Output = s.QueueOf(key, now).TypicalOutput()
-	}
-	t.use.Cost = s.Expected(c)
 	return &t.use
 }
 
@@ -150,7 +144,8 @@ func (t *Tokens) EndUsage() tokens.Count {
 	t.reads = false
 	used := t.usage.Count()
 	if t.queue != nil && used.Any() {
-		t.queue.Settle(t.of.Process.Clock.Elapsed(), &t.use, ratelimit.Cost{Input: used.Input + used.Cached, Output: used.Output})
+		limited := t.usage.Limited()
+		t.queue.Settle(t.of.Process.Clock.Elapsed(), &t.use, ratelimit.Cost{Input: limited.Input, Output: limited.Output})
 	}
 	return used
 }

@@ -157,7 +157,7 @@ func (r *RouteState) lookFor() (want tokens.Want) {
 		want |= tokens.WantModel
 	}
 	if r.RateLimits != nil && r.RateLimits.CountsTokens() {
-		want |= tokens.WantOutput
+		want |= tokens.WantOutput | tokens.WantInput
 	}
 	return want
 }

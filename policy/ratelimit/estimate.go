@@ -1,0 +1,167 @@
+package ratelimit
+
+import (
+	"math"
+	"time"
+)
+
+// Estimate is what is known of an attempt before it is sent.
+type Estimate struct {
+	Input     int64 // tokens, by the length of the request
+	Output    int64 // the most that the request allows; 0 if Unbounded
+	Unbounded bool  // the request does not bound its output
+}
+
+// calibration compares what attempts used with what was estimated. Old attempts fade out.
+type calibration struct{ estimated, used float64 }
+
+const (
+	// calibrationMemory is the weight of all earlier attempts when another one is added.
+	calibrationMemory = 0.75
+	// leastUsed and mostUsed limit the learned ratio of used to estimated tokens.
+	leastUsed, mostUsed = 1.0 / 4096, 4
+	// smallPart is the part of a limit below which an attempt says nothing about how the upstream
+	// counts: what is replenished meanwhile could hide it.
+	smallPart = 0.05
+	// moreDoubt is added by an attempt that the upstream rejected although what it expects to use was
+	// left. lessDoubt is the part of the doubt that an accepted attempt leaves.
+	moreDoubt, lessDoubt = 0.125, 1 - 1.0/512
+	// soonProbe is after how long without an attempt one is sent if only an estimate stops it.
+	soonProbe = time.Second
+)
+
+func (c *calibration) add(estimated, used float64) {
+	if estimated > 0 {
+		c.estimated = c.estimated*calibrationMemory + estimated
+		c.used = c.used*calibrationMemory + min(used, estimated*mostUsed)
+	}
+}
+
+// apply returns what is used of an estimate.
+func (c *calibration) apply(estimated float64) float64 {
+	if c.estimated == 0 {
+		return estimated
+	}
+	return estimated * max(leastUsed, c.used/c.estimated)
+}
+
+// usage learns what attempts use of what is estimated. An estimate counts every byte of a request
+// and all the output that it allows. Vendors count less: no prompt that was cached, say, and only the
+// output that was made.
+//
+// Two sources say so: the usage in responses, and how little is missing from a learned limit after
+// an attempt. Some vendors count all the allowed output at first. They reject attempts for which the
+// usage says there is enough. Each time that happens, the estimate counts for more again (doubt).
+type usage struct {
+	input, output calibration           // by the usage of responses
+	counted       [NumKinds]calibration // by the headers of responses: an upper bound
+	typical       float64               // mean output, for requests without a bound
+	doubt         float64               // 0: estimates are calibrated; 1: they count in full
+}
+
+// full returns an estimate without calibration.
+func (u *usage) full(e Estimate) (input, output float64) {
+	if e.Unbounded {
+		return float64(e.Input), math.Floor(u.typical)
+	}
+	return float64(e.Input), float64(e.Output)
+}
+
+// expect returns what an attempt is expected to use.
+func (u *usage) expect(e Estimate) Cost {
+	fullInput, fullOutput := u.full(e)
+	input, output := u.input.apply(fullInput), fullOutput
+	if !e.Unbounded {
+		output = u.output.apply(output)
+	}
+	input = min(input, u.bound(InputTokens, fullInput))
+	output = min(output, u.bound(OutputTokens, fullOutput))
+	if sum, most := input+output, u.bound(Tokens, fullInput+fullOutput); sum > most {
+		input, output = input*most/sum, output*most/sum
+	}
+	return Cost{u.doubted(input, fullInput), u.doubted(output, fullOutput)}
+}
+
+// bound returns the most that an attempt uses by the headers of responses.
+func (u *usage) bound(k Kind, estimated float64) float64 {
+	if c := &u.counted[k]; c.estimated > 0 {
+		return c.apply(estimated)
+	}
+	return math.Inf(1)
+}
+
+// doubted returns a number of tokens between what is expected and what was estimated.
+func (u *usage) doubted(expected, estimated float64) int64 {
+	return int64(math.Ceil(expected + max(estimated-expected, 0)*u.doubt))
+}
+
+// settle learns from the usage of a response.
+func (u *usage) settle(e Estimate, used Cost) {
+	if used.Output > 0 {
+		u.typical += (float64(used.Output) - u.typical) / 8
+	}
+	u.input.add(float64(e.Input), float64(used.Input))
+	if !e.Unbounded {
+		u.output.add(float64(e.Output), float64(used.Output))
+	}
+}
+
+// Expect returns what an attempt is expected to use: no more than any known limit, as the upstream
+// has to answer it all the same. For a configured limit the estimate counts as it is.
+func (q *Buckets) Expect(e Estimate) Cost {
+	input, output := q.usage.full(e)
+	c := Cost{int64(input), int64(output)}
+	if q.n == 0 || !q.all[0].fixed {
+		c = q.usage.expect(e)
+	}
+	for i := range q.all[:q.n] {
+		switch n := int64(q.all[i].limit); q.all[i].kind {
+		case Tokens:
+			c = c.AtMost(n)
+		case InputTokens:
+			c.Input = min(c.Input, n)
+		case OutputTokens:
+			c.Output = min(c.Output, n)
+		}
+	}
+	return c
+}
+
+// Calibrate learns from the headers of the response to an attempt how the upstream counts it. Call it
+// before Learn, with the same arguments.
+func (q *Buckets) Calibrate(now time.Duration, s *Stamp, e Estimate, r Reading, rejected bool) {
+	input, output := q.usage.full(e)
+	estimated := (Cost{int64(input), int64(output)}).of(r.Kind)
+	if r.Kind == Requests || !(r.Limit > 0) || !(r.Remaining >= 0) {
+		return
+	}
+	if rejected {
+		if r.Remaining < estimated {
+			q.usage.doubt = min(1, q.usage.doubt+moreDoubt)
+		}
+		return
+	}
+	q.usage.doubt *= lessDoubt
+	b := q.find(r.Row)
+	if b == nil {
+		b = &bucket{}
+	}
+	if estimated >= r.Limit*smallPart {
+		q.usage.counted[r.Kind].add(estimated, max(0, b.mostCounted(now, s, &r)))
+	}
+}
+
+// mostCounted returns the most that the upstream can have counted for an attempt. The limit lacks no
+// more than that. If the attempt was sent after an earlier response, neither does what that left.
+// Meanwhile some of it may have been replenished.
+func (b *bucket) mostCounted(now time.Duration, s *Stamp, r *Reading) float64 {
+	rate := 0.0
+	if r.Model == Refilling {
+		rate = max(b.rate, r.Limit/assumedPeriod.Seconds())
+	}
+	most := r.Limit - r.Remaining + rate*max(now-s.at, 0).Seconds()
+	if b.limit == r.Limit && b.toldAt > 0 && s.at >= b.toldAt && (r.Model == Refilling || r.Remaining <= b.told) {
+		most = min(most, b.told-r.Remaining+rate*(now-b.toldFrom).Seconds())
+	}
+	return most
+}
