@@ -51,6 +51,13 @@ var entries = [...]Entry{
 	{"insufficient_credits", "gateways that speak OpenAI's API", "openclaude issue 1528 (402)"},
 	{"exceeded your monthly included credits", "Hugging Face", "agents-course issue 386 (402)"},
 	{"budget_exceeded", "LiteLLM", "litellm pull request 4606 (429)"},
+	{"usage_not_included", "OpenAI Codex", "codex-rs, errors of the Responses API (429)"},
+	{"daily free allocation", "Cloudflare", "OmniRoute issue 6980 (429)"},
+	{"insufficient_user_quota", "AiHubMix and others", "BettaFish issue 582 (403)"},
+	{"account balance is insufficient", "AiHubMix", "BettaFish issue 582 (403)"},
+	{"insufficient usd or diem balance", "Venice", "osaurus issue 2431 (402)"},
+	{"credits have been used up", "Infron", "freebuff issue 934"},
+	{"no credits remaining", "Continue", "continue issue 10098 (402)"},
 	{"terminal_quota_exhausted", "LiteLLM", "hermes-agent pull request 106427 (429)"},
 }
 
@@ -63,6 +70,7 @@ var tooLarge = [...]Entry{
 	{"request_too_large", "Anthropic", "Anthropic, \"Errors\" (413)"},
 	{"context_length_exceeded", "OpenAI", "OpenAI, \"Error codes\"; codex-rs `responses.rs`"},
 	{"maximum context length", "OpenAI, vLLM", "vLLM `serving_engine.py`"},
+	{"request requires more credits, or fewer max_tokens", "OpenRouter", "continue issue 11154 (402)"},
 	{"string_above_max_length", "OpenAI", "OpenAI, \"Error codes\""},
 }
 

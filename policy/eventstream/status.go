@@ -26,7 +26,7 @@ var statuses = map[string]int{
 	"1302": 429, "1303": 429, "1304": 429, "1305": 429, "1308": 429, "1113": 429, // Zhipu and Z.ai, "Error codes"
 	"1001": 504, "1002": 429, "1039": 429, "1008": 402, "1004": 401, // MiniMax, "Error codes"
 	"18": 429, "336100": 503, "336501": 429, "336502": 429, // Baidu, "Error codes"
-	"3040": 429, // Cloudflare Workers AI, "Errors" (out of capacity)
+	"3040": 429, "4006": 429, // Cloudflare Workers AI, "Errors" (out of capacity, daily allocation)
 }
 
 // words are parts of a kind of error, as plain writes it, that statuses does not have. The first that
