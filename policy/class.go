@@ -45,15 +45,16 @@ type Cause uint8
 
 // The causes, a closed set.
 const (
-	CauseStatus         Cause = iota // a complete response header section arrived; see Attempt.Status
-	CauseDial                        // no connection: refused, unreachable, unresolved, dial timeout
-	CauseTLS                         // the handshake failed, so no request byte was sent
-	CauseUntrusted                   // the certificate of the upstream could not be verified, so no request byte was sent
-	CauseIdleClose                   // a pooled connection was already closed, or took 0 bytes of the request
-	CauseRefusedStream               // HTTP/2 REFUSED_STREAM (RFC 9113 section 8.7): certainly not processed
-	CauseReset                       // the connection ended after request bytes were taken, before a response header section
-	CauseAttemptTimeout              // no response header section within the attempt timeout
-	CauseMalformed                   // the bytes received are not a valid response header section
+	CauseStatus          Cause = iota // a complete response header section arrived; see Attempt.Status
+	CauseDial                         // no connection: refused, unreachable, unresolved, dial timeout
+	CauseTLS                          // the handshake failed, so no request byte was sent
+	CauseUntrusted                    // the certificate of the upstream could not be verified, so no request byte was sent
+	CauseIdleClose                    // a pooled connection ended without the request being processed: it was already closed, took 0 bytes of it, or ended by 408 or GOAWAY
+	CauseRefusedStream                // HTTP/2 REFUSED_STREAM (RFC 9113 section 8.7), or a GOAWAY on a new connection: certainly not processed
+	CauseReset                        // the connection was lost after request bytes were taken, before a response header section or its first message or event
+	CauseAttemptTimeout               // no response header section within the attempt timeout
+	CauseMalformed                    // the bytes received are not a valid response header section
+	CauseHeadersTooLarge              // the response header section is larger than the limit, or has more headers
 	numCauses
 )
 
@@ -61,15 +62,16 @@ const (
 const NumCauses = int(numCauses)
 
 var causeTexts = [numCauses]labels.Text{
-	CauseStatus:         {Label: "status", Explain: "The upstream answered."},
-	CauseDial:           {Label: "dial", Explain: "No connection to the upstream could be made."},
-	CauseTLS:            {Label: "tls", Explain: "The TLS handshake with the upstream failed."},
-	CauseUntrusted:      {Label: "untrusted_certificate", Explain: "The certificate of the upstream could not be verified."},
-	CauseIdleClose:      {Label: "idle_close", Explain: "The upstream had closed the pooled connection before it took a byte of the request."},
-	CauseRefusedStream:  {Label: "refused_stream", Explain: "The upstream refused the HTTP/2 stream before processing it."},
-	CauseReset:          {Label: "reset", Explain: "The connection ended after the request was sent and before response headers came."},
-	CauseAttemptTimeout: {Label: "attempt_timeout", Explain: "No response headers came within the attempt timeout."},
-	CauseMalformed:      {Label: "malformed", Explain: "The upstream sent something that is not a valid response."},
+	CauseStatus:          {Label: "status", Explain: "The upstream answered."},
+	CauseDial:            {Label: "dial", Explain: "No connection to the upstream could be made that took a byte of the request."},
+	CauseTLS:             {Label: "tls", Explain: "The TLS handshake with the upstream failed."},
+	CauseUntrusted:       {Label: "untrusted_certificate", Explain: "The certificate of the upstream could not be verified."},
+	CauseIdleClose:       {Label: "idle_close", Explain: "The upstream closed the pooled connection without processing the request."},
+	CauseRefusedStream:   {Label: "refused_stream", Explain: "The upstream refused the HTTP/2 stream before processing it."},
+	CauseReset:           {Label: "reset", Explain: "The connection to the upstream was lost after the request was sent and before the response began."},
+	CauseAttemptTimeout:  {Label: "attempt_timeout", Explain: "No response headers came within the attempt timeout."},
+	CauseMalformed:       {Label: "malformed", Explain: "The upstream sent something that is not a valid response."},
+	CauseHeadersTooLarge: {Label: "response_headers_too_large", Explain: "The headers of the response were larger than the limit."},
 }
 
 // String returns a short name for logs, or "invalid" for a value outside the set.

@@ -18,10 +18,10 @@ type HeaderLookup interface {
 type Attempt struct {
 	Cause  Cause
 	Status int        // 100..999, when Cause is CauseStatus
-	Final  bool       // an inner retryproxy marked its response as given up, or a gRPC server asked for no retry (grpc-retry-pushback-ms)
+	Final  bool       // an inner retryproxy marked its response as given up
 	GRPC   GRPCStatus // the status of a gRPC call that ended before its first message, else OK
 
-	Unwanted bool // the response asks for no retry (x-should-retry: false)
+	Unwanted bool // the response asks for no retry (x-should-retry: false, or a grpc-retry-pushback-ms that is no wait)
 	Wanted   bool // the response asks for a retry (x-should-retry: true) and has a status of 400 or more
 
 	RetryAfter    time.Duration // from package retryafter; never negative
@@ -133,7 +133,7 @@ func (p *Policy) Retryable(method []byte, hasKey bool) bool {
 //
 // The checks have a fixed order, and the first that fails gives the reason: is the response a
 // failure; may the request be retried (mark of an inner proxy, request of the upstream, method,
-// count and window, body, layered retries, drain); does the wait fit in the time left; does the
+// count, body, layered retries, drain); does the wait fit in the time left; does the
 // budget allow it, now or in the time left. The budget comes last because asking takes a token.
 //
 // b is the budget shared by all requests to the upstream, or nil. now is monotonic time of any
@@ -194,7 +194,7 @@ func (s *Situation) mayRetryFree() bool {
 
 // decideFree allows the retry of a request that was certainly not processed, because a pooled
 // connection was stale or ended after as many requests as it takes, or the stream was refused.
-// Count, window, budget, layered retries, drain and retry-on do not apply: the upstream did no
+// Count, budget, layered retries, drain and retry-on do not apply: the upstream did no
 // work, and the failure is an effect of our own pooling. When an upstream restarts, every pooled
 // connection becomes stale at once. Only a body that cannot be replayed or a deadline that has
 // passed prevents the retry.
@@ -301,14 +301,15 @@ func (p *Policy) spread(s backoff.Step, room time.Duration, r backoff.Rand) time
 
 // causeReasons says what a retry after a failure without a response is for.
 var causeReasons = [numCauses]Reason{
-	CauseDial:           ReasonConnectFailure,
-	CauseTLS:            ReasonTLSFailure,
-	CauseUntrusted:      ReasonTLSFailure,
-	CauseIdleClose:      ReasonIdleClose,
-	CauseRefusedStream:  ReasonRefusedStream,
-	CauseReset:          ReasonReset,
-	CauseAttemptTimeout: ReasonAttemptTimeout,
-	CauseMalformed:      ReasonMalformed,
+	CauseDial:            ReasonConnectFailure,
+	CauseTLS:             ReasonTLSFailure,
+	CauseUntrusted:       ReasonTLSFailure,
+	CauseIdleClose:       ReasonIdleClose,
+	CauseRefusedStream:   ReasonRefusedStream,
+	CauseReset:           ReasonReset,
+	CauseAttemptTimeout:  ReasonAttemptTimeout,
+	CauseMalformed:       ReasonMalformed,
+	CauseHeadersTooLarge: ReasonResponseHeadersTooLarge,
 }
 
 // whatFor says what a retry after a is for. A status that is listed itself is

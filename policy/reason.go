@@ -18,6 +18,7 @@ const (
 	ReasonReset
 	ReasonAttemptTimeout
 	ReasonMalformed
+	ReasonResponseHeadersTooLarge
 	ReasonStatus429
 	ReasonStatus500
 	ReasonStatus502
@@ -64,25 +65,26 @@ const NumReasons = int(numReasons)
 var reasonTexts = [numReasons]labels.Text{
 	ReasonNone: {Label: "none", Explain: "The response was no failure."},
 
-	ReasonConnectFailure: {Label: "connect_failure", Explain: "No connection to the upstream could be made."},
-	ReasonTLSFailure:     {Label: "tls_failure", Explain: "The TLS handshake with the upstream failed."},
-	ReasonIdleClose:      {Label: "idle_close", Explain: "The upstream had closed a pooled connection before it took a byte of the request."},
-	ReasonRefusedStream:  {Label: "refused_stream", Explain: "The upstream refused the HTTP/2 stream before processing it."},
-	ReasonReset:          {Label: "reset", Explain: "The connection ended after the request was sent and before the headers of a response arrived."},
-	ReasonAttemptTimeout: {Label: "attempt_timeout", Explain: "No response headers arrived within the attempt timeout."},
-	ReasonMalformed:      {Label: "malformed", Explain: "The upstream sent something that is not a valid response."},
-	ReasonStatus429:      {Label: "status_429", Explain: "The upstream answered 429 Too Many Requests."},
-	ReasonStatus500:      {Label: "status_500", Explain: "The upstream answered 500 Internal Server Error."},
-	ReasonStatus502:      {Label: "status_502", Explain: "The upstream answered 502 Bad Gateway."},
-	ReasonStatus503:      {Label: "status_503", Explain: "The upstream answered 503 Service Unavailable."},
-	ReasonStatus504:      {Label: "status_504", Explain: "The upstream answered 504 Gateway Timeout."},
-	ReasonStatusOther:    {Label: "status_other", Explain: "The upstream answered with another status that RETRYPROXY_RETRY_ON lists."},
-	ReasonHeader:         {Label: "header", Explain: "The response had a header that RETRYPROXY_RETRY_ON names (retriable-header)."},
-	ReasonGRPC:           {Label: "grpc_status", Explain: "The gRPC call ended before any message with a status that RETRYPROXY_RETRY_ON lists."},
-	ReasonAskedToRetry:   {Label: "asked_to_retry", Explain: "The upstream answered with a status that RETRYPROXY_RETRY_ON does not list and asked for a retry (X-Should-Retry: true)."},
+	ReasonConnectFailure:          {Label: "connect_failure", Explain: "No connection to the upstream could be made that took a byte of the request."},
+	ReasonTLSFailure:              {Label: "tls_failure", Explain: "The TLS handshake with the upstream failed."},
+	ReasonIdleClose:               {Label: "idle_close", Explain: "The upstream closed a pooled connection without processing the request: while it was idle, with a 408, or with a GOAWAY."},
+	ReasonRefusedStream:           {Label: "refused_stream", Explain: "The upstream refused the HTTP/2 stream without processing it: with REFUSED_STREAM, or with a GOAWAY on a new connection."},
+	ReasonReset:                   {Label: "reset", Explain: "The connection to the upstream was lost after the request was sent and before the response began: it was closed or reset, or its other end acknowledged nothing. The response of a gRPC call begins with its first message, and an event stream with its first content (RETRYPROXY_FIRST_CONTENT_TIMEOUT)."},
+	ReasonAttemptTimeout:          {Label: "attempt_timeout", Explain: "No response headers arrived within the attempt timeout."},
+	ReasonMalformed:               {Label: "malformed", Explain: "The upstream sent something that is not a valid response."},
+	ReasonResponseHeadersTooLarge: {Label: "response_headers_too_large", Explain: "The headers of the response were larger than 64 KiB, or more than 100."},
+	ReasonStatus429:               {Label: "status_429", Explain: "The upstream answered 429 Too Many Requests."},
+	ReasonStatus500:               {Label: "status_500", Explain: "The upstream answered 500 Internal Server Error."},
+	ReasonStatus502:               {Label: "status_502", Explain: "The upstream answered 502 Bad Gateway."},
+	ReasonStatus503:               {Label: "status_503", Explain: "The upstream answered 503 Service Unavailable."},
+	ReasonStatus504:               {Label: "status_504", Explain: "The upstream answered 504 Gateway Timeout."},
+	ReasonStatusOther:             {Label: "status_other", Explain: "The upstream answered with another status that RETRYPROXY_RETRY_ON lists."},
+	ReasonHeader:                  {Label: "header", Explain: "The response had a header that RETRYPROXY_RETRY_ON names (retriable-header)."},
+	ReasonGRPC:                    {Label: "grpc_status", Explain: "The gRPC call ended before any message with a status that RETRYPROXY_RETRY_ON lists."},
+	ReasonAskedToRetry:            {Label: "asked_to_retry", Explain: "The upstream answered with a status that RETRYPROXY_RETRY_ON does not list and asked for a retry (X-Should-Retry: true)."},
 
 	ReasonNotIdempotent:        {Label: "not_idempotent", Explain: "A retry might do the work twice: the method is not idempotent, there is no Idempotency-Key, and the route does not allow unsafe retries."},
-	ReasonRetriesExhausted:     {Label: "retries_exhausted", Explain: "The request had used all its retries, or the window for them was over."},
+	ReasonRetriesExhausted:     {Label: "retries_exhausted", Explain: "The request had used all its retries."},
 	ReasonRetriesOff:           {Label: "retries_off", Explain: "The route allows no retries."},
 	ReasonBudgetExhausted:      {Label: "budget_exhausted", Explain: "The retry budget of the upstream was empty. Outbound: it would not have had a token within the time left for the request."},
 	ReasonDeadline:             {Label: "deadline", Explain: "The time for the request was over, or the wait did not fit into what was left of it."},
@@ -92,7 +94,7 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonBodyUnfinished:       {Label: "body_unfinished", Explain: "The upload was incomplete when the attempt failed, and could not be completed."},
 	ReasonResponseTooLarge:     {Label: "response_too_large", Explain: "The failed response was too large to keep during a retry, so it was relayed."},
 	ReasonDraining:             {Label: "draining", Explain: "The proxy was shutting down and began no new retries."},
-	ReasonUpstreamGaveUp:       {Label: "upstream_gave_up", Explain: "The response came from another retryproxy that had given up already, or from a gRPC server that asked for no retry."},
+	ReasonUpstreamGaveUp:       {Label: "upstream_gave_up", Explain: "The response came from another retryproxy that had given up already."},
 	ReasonLayered:              {Label: "layered", Explain: "The request was itself a retry of another proxy, and RETRYPROXY_LAYERED_RETRIES left it no retries."},
 	ReasonNotInRetryOn:         {Label: "not_in_retry_on", Explain: "RETRYPROXY_RETRY_ON does not list this kind of failure, such as a 501."},
 	ReasonRateLimitPause:       {Label: "rate_limit_pause", Explain: "A rate-limit pause (429) was in force for this key, and it was longer than the time left for the request."},
@@ -101,7 +103,7 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonSwitchedOff:          {Label: "switched_off", Explain: "Retries are switched off, all or a share of them, by retryproxy retry-percent."},
 	ReasonDryRun:               {Label: "dry_run", Explain: "The route makes no retries (RETRYPROXY_DRY_RUN=true); otherwise the request would have been retried."},
 	ReasonNoDescriptors:        {Label: "no_descriptors", Explain: "The process or the machine had no file descriptor for a connection to the upstream for as long as the request could wait. This does not count against the upstream."},
-	ReasonAskedNotToRetry:      {Label: "asked_not_to_retry", Explain: "The upstream asked for no retry (X-Should-Retry: false)."},
+	ReasonAskedNotToRetry:      {Label: "asked_not_to_retry", Explain: "The upstream asked for no retry: X-Should-Retry: false, or a grpc-retry-pushback-ms that is negative or no number."},
 	ReasonQuotaExhausted:       {Label: "quota_exhausted", Explain: "The error body says that a budget, a spending limit or a prepaid credit is used up (docs/reference/retry-after.md lists the codes). No retry would help."},
 	ReasonRequestTooLarge:      {Label: "request_too_large", Explain: "The error body says that the request exceeds a limit by itself, such as more tokens than a minute allows (docs/reference/retry-after.md lists the texts). No retry would help."},
 	ReasonUntrustedCertificate: {Label: "untrusted_certificate", Explain: "The certificate of the upstream could not be verified: its CA is unknown, it is for another name, or it is not valid now. The log says what to do. This does not open the circuit breaker."},

@@ -37,7 +37,7 @@ func (r *RetryOn) matches(a *Attempt) bool {
 		return r.hasCode(a.Status) || r.hasField(a) || r.grpc.has(a.GRPC)
 	case CauseDial, CauseTLS, CauseUntrusted, CauseIdleClose, CauseRefusedStream:
 		return r.connect
-	case CauseReset, CauseMalformed:
+	case CauseReset, CauseMalformed, CauseHeadersTooLarge:
 		return r.reset
 	case CauseAttemptTimeout:
 		return r.timeout

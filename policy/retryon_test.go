@@ -91,7 +91,7 @@ func TestAForbiddenRateLimitCountsAs429(t *testing.T) {
 func TestRetryOnCauses(t *testing.T) {
 	governs := map[string][]Cause{
 		"connect-failure": {CauseDial, CauseTLS, CauseUntrusted, CauseIdleClose, CauseRefusedStream},
-		"reset":           {CauseReset, CauseMalformed},
+		"reset":           {CauseReset, CauseMalformed, CauseHeadersTooLarge},
 		"attempt-timeout": {CauseAttemptTimeout},
 		"none":            {},
 		"5xx":             {CauseStatus},

@@ -68,7 +68,7 @@ func TestOutsideTheSetIsInvalid(t *testing.T) {
 func TestLabelsStayAsPublished(t *testing.T) {
 	for name, want := range map[string]string{
 		"class": "ok not_sent rejected unknown overtaken",
-		"reason": "connect_failure tls_failure idle_close refused_stream reset attempt_timeout malformed " +
+		"reason": "connect_failure tls_failure idle_close refused_stream reset attempt_timeout malformed response_headers_too_large " +
 			"status_429 status_500 status_502 status_503 status_504 status_other header grpc_status asked_to_retry " +
 			"not_idempotent retries_exhausted retries_off budget_exhausted deadline retry_after_too_long " +
 			"body_too_large retry_buffer_full body_unfinished response_too_large draining upstream_gave_up layered " +

@@ -102,6 +102,31 @@ func TestARequestThatFindsNoDescriptorInItsTime(t *testing.T) {
 	})
 }
 
+// A request that the queue does not admit again after a wait for a descriptor is rejected by the queue.
+func TestTheQueueEndsTheWaitForADescriptor(t *testing.T) {
+	var none atomic.Bool
+	none.Store(true)
+	change := func(c *Config) {
+		c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1}
+		fewDescriptors(c, none.Load)
+	}
+	silent := func(c *upConn) {
+		c.head()
+		_, _ = c.endOfInput()
+	}
+	inMemory(t, silent, change, func(t *testing.T, m *memory) {
+		ended := m.client().send(get("/")).later()
+		time.Sleep(8*time.Second + 10*time.Millisecond) // its next try is later
+		none.Store(false)
+		other := m.client().send(get("/other")) // it has the only permit
+		res, _ := ended()
+		if res.StatusCode != 503 || res.Header.Get("X-Retryproxy-Reason") != "overloaded" || res.Close {
+			t.Errorf("%d %v, closes: %v", res.StatusCode, res.Header, res.Close)
+		}
+		other.Close()
+	})
+}
+
 func TestLeavingAndADrainEndTheWaitForADescriptor(t *testing.T) {
 	change := func(c *Config) {
 		withBreakerAndBudget(c)

@@ -185,7 +185,14 @@ func TestGRPCPushback(t *testing.T) {
 		pushback string
 		attempts int
 		waited   time.Duration
-	}{{"300", 2, 300 * time.Millisecond}, {"-1", 1, 0}, {"soon", 1, 0}, {"", 2, 0}, {"99999999999999", 1, 0}} {
+		outcome  policy.Outcome
+	}{
+		{"300", 2, 300 * time.Millisecond, policy.OutcomeRecovered},
+		{"-1", 1, 0, policy.GaveUp(policy.ReasonAskedNotToRetry)},
+		{"soon", 1, 0, policy.GaveUp(policy.ReasonAskedNotToRetry)},
+		{"", 2, 0, policy.OutcomeRecovered},
+		{"99999999999999", 1, 0, policy.GaveUp(policy.ReasonRetryAfterTooLong)},
+	} {
 		for name, fail := range map[string]func(http.ResponseWriter, string){"header": only, "trailers": writeLateStatus} {
 			addr, allHeaders := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 				if n > 1 {
@@ -202,7 +209,9 @@ func TestGRPCPushback(t *testing.T) {
 			if len(allHeaders) != tc.attempts {
 				t.Errorf("pushback %q in %s: %d attempts, want %d", tc.pushback, name, len(allHeaders), tc.attempts)
 			}
-			p.seen.outcome(t, 0)
+			if o := p.seen.outcome(t, 0); o != tc.outcome {
+				t.Errorf("pushback %q in %s: %v, want %v", tc.pushback, name, o, tc.outcome)
+			}
 			if tc.waited > 0 && (len(p.seen.waits) != 1 || p.seen.waits[0] < tc.waited) {
 				t.Errorf("pushback %q in %s: waited %v", tc.pushback, name, p.seen.waits)
 			}

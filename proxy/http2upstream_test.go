@@ -310,6 +310,19 @@ func (f *framer) writeResponse(id uint32, end bool, status, body string, fields 
 	_ = f.WriteData(id, end, []byte(body))
 }
 
+func TestHTTP2ResponseHeadersThatAreTooLarge(t *testing.T) {
+	addr := http2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
+		for i := range 100 {
+			w.Header().Set(fmt.Sprint("X-", i), strings.Repeat("a", 1<<10))
+		}
+	})
+	p := startProxyTo(t, "h2c://"+addr, nil)
+	p.dial().send(get("/")).want(502, "*")
+	if p.seen.outcome(t, 0); fmt.Sprint(p.seen.retries) != "[response_headers_too_large response_headers_too_large response_headers_too_large]" {
+		t.Errorf("retries for %v", p.seen.retries)
+	}
+}
+
 // A refused stream was surely not processed: even a POST is sent again.
 func TestRefusedStreamIsRetriedWhateverTheMethod(t *testing.T) {
 	n := 0

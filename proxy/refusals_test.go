@@ -264,9 +264,13 @@ func TestMalformedResponsesAreNeverRelayed(t *testing.T) {
 		"unknown coding":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
 		"TE in HTTP/1.0":         "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"100 with a body":        "HTTP/1.1 100 Continue\r\nContent-Length: 3\r\n\r\nabc" + ok200,
-		"head too large":         "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("a", 64<<10) + "\r\nContent-Length: 0\r\n\r\n",
-		"too many fields":        "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 101) + "Content-Length: 0\r\n\r\n",
+		"headers too large":      "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("a", 64<<10) + "\r\nContent-Length: 0\r\n\r\n",
+		"too many headers":       "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 101) + "Content-Length: 0\r\n\r\n",
 	} {
+		reason, text := "malformed", "the upstream sent a response that is not valid HTTP"
+		if strings.HasSuffix(name, "too large") || strings.HasPrefix(name, "too many") {
+			reason, text = "response_headers_too_large", "the upstream sent response headers that are larger than the limit"
+		}
 		t.Run(name, func(t *testing.T) {
 			u := startUpstream(t, func(c *upConn) {
 				if headers := c.head(); headers != "" {
@@ -281,13 +285,15 @@ func TestMalformedResponsesAreNeverRelayed(t *testing.T) {
 			if res.Close || res.Header.Get("X") != "" || u.sends() != 4 || u.connections() != 4 {
 				t.Errorf("close %v, %d sends over %d connections, want 4 over 4", res.Close, u.sends(), u.connections())
 			}
-			c.send(post("x")).want(502, "*") // not retried
+			if res, body, err := c.send(post("x")).response("POST"); err != nil || res.StatusCode != 502 || !strings.Contains(body, text) { // not retried
+				t.Errorf("%v, %q, %v", res, body, err)
+			}
 			if u.sends() != 5 {
 				t.Errorf("%d sends, want 4 and 1", u.sends())
 			}
 			p.wantOutcome(0, policy.GaveUp(policy.ReasonRetriesExhausted))
 			p.wantOutcome(1, policy.GaveUp(policy.ReasonNotIdempotent))
-			if got := fmt.Sprint(p.seen.classes, p.seen.retries); got != "[unknown unknown unknown unknown unknown] [malformed malformed malformed]" {
+			if got := fmt.Sprint(p.seen.classes, p.seen.retries); got != fmt.Sprintf("[unknown unknown unknown unknown unknown] [%[1]s %[1]s %[1]s]", reason) {
 				t.Errorf("classes and reasons %s", got)
 			}
 		})

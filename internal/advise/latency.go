@@ -43,7 +43,7 @@ func latencyOf(c *Counts) latency {
 // hung returns the number of attempts of a route in dry run that exceeded the attempt timeout and
 // never got a response.
 func hung(c *Counts) float64 {
-	return min(c.Would["attempt_timeout"], max(0, c.Silent-c.Would["reset"]-c.Would["malformed"]))
+	return min(c.Would["attempt_timeout"], max(0, c.Silent-c.Would["reset"]-c.Would["malformed"]-c.Would["response_headers_too_large"]))
 }
 
 // best returns the rarest tail that the responses can show.

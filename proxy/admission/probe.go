@@ -171,7 +171,7 @@ func (d *Queue) awaitResponse(up *upstream.Conn, request []byte) breaker.Attempt
 	}()
 	switch cause := a.ReadFinalHeaders(attempt.Plain{}, http1.Limits{}, nil); cause {
 	case policy.CauseStatus:
-	case policy.CauseMalformed:
+	case policy.CauseMalformed, policy.CauseHeadersTooLarge:
 		return FailedEnd(cause, true)
 	default:
 		return breaker.AttemptEnd{Kind: breaker.Reset}

@@ -337,7 +337,7 @@ func DialEndKind(err error) breaker.EndKind {
 // as the 502 or 504 of a gateway. begun is whether a part of the response came.
 func FailedEnd(cause policy.Cause, begun bool) breaker.AttemptEnd {
 	switch {
-	case cause == policy.CauseMalformed:
+	case cause == policy.CauseMalformed, cause == policy.CauseHeadersTooLarge:
 		return breaker.AttemptEnd{Kind: breaker.Responded, Status: 502}
 	case cause == policy.CauseAttemptTimeout && begun:
 		return breaker.AttemptEnd{Kind: breaker.Responded, Status: 504}

@@ -55,7 +55,7 @@ func (a *Attempt) readHeaders(from Reader, limits http1.Limits, method []byte) p
 		if a.R < a.W {
 			n, err := a.Resp.Parse(a.Up.Buf[a.R:a.W], limits, method)
 			if err != nil {
-				return policy.CauseMalformed
+				return causeOfHeaders(err)
 			}
 			if n > 0 {
 				a.HeaderStart, a.HeaderEnd = int32(a.R), int32(a.R+n)
@@ -72,6 +72,15 @@ func (a *Attempt) readHeaders(from Reader, limits http1.Limits, method []byte) p
 			return a.causeOf(err)
 		}
 	}
+}
+
+// causeOfHeaders returns the cause that corresponds to an error of parsing headers.
+func causeOfHeaders(err error) policy.Cause {
+	var fault *http1.Error
+	if errors.As(err, &fault) && (fault.Reason == http1.RefusalHeadersTooLarge || fault.Reason == http1.RefusalTooManyHeaders) {
+		return policy.CauseHeadersTooLarge
+	}
+	return policy.CauseMalformed
 }
 
 // Begun reports whether a part of the response came, informational responses included.

@@ -69,7 +69,7 @@ func (x *Exchange) askFallbacks(a *policy.Attempt, reason string) (int, policy.O
 func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, policy.Outcome, bool) {
 	last, noAttempt := x.sender.att, x.admit.NoAttempt
 	x.sender.redirect(to, &attempt.Attempt{Host: &x.r.Process.Attempts, Buffers: &x.r.Conn.Buffers})
-	x.sender.lastAttempt, x.admit.NoAttempt = false, policy.ReasonNone
+	x.sender.lastAttempt, x.admit.NoAttempt = false, permit.Admitted
 	x.r.Time.Deadline = x.r.Time.RespondBy(x.r.Time.RequestTimeout())
 	switch x.admit.Acquire(x.sender.att, x.r.Time.Tick()) {
 	case permit.Admitted:
@@ -103,7 +103,7 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 
 // fallbackFailed counts a fallback upstream that had no better response. It restores the last
 // attempt at the upstream, whose result the client gets.
-func (x *Exchange) fallbackFailed(last *attempt.Attempt, noAttempt policy.Reason) (int, policy.Outcome, bool) {
+func (x *Exchange) fallbackFailed(last *attempt.Attempt, noAttempt permit.Result) (int, policy.Outcome, bool) {
 	x.report.Observer.FallbackFailed()
 	x.sender.redirect(x.r.Route, last)
 	x.admit.NoAttempt = noAttempt

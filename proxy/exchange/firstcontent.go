@@ -168,7 +168,7 @@ func readPushback(a *attempt.Attempt, res *policy.Attempt) {
 	}
 	ms, isNumber := http1.ParseUint(v)
 	if !isNumber {
-		res.Final = true
+		res.Unwanted = true
 		return
 	}
 	res.HasRetryAfter, res.RetryAfter = true, time.Duration(min(ms, int64(request.LongestWait/time.Millisecond)+1))*time.Millisecond

@@ -143,8 +143,8 @@ func (x *Exchange) judgeAttempt(a *policy.Attempt, d *policy.Decision) bool {
 // budget. Only if a retry is possible does it read the rest of the request body and buffer the
 // response.
 func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
-	if x.admit.NoAttempt != policy.ReasonNone {
-		return policy.Decision{Class: policy.NotSent, Why: x.admit.NoAttempt}
+	if x.admit.NoAttempt != permit.Admitted {
+		return policy.Decision{Class: policy.NotSent}
 	}
 	r := x.r.Route
 	x.r.Time.StartClock(x.r.Time.Clock)
@@ -269,6 +269,9 @@ func (x *Exchange) noWait() permit.WaitEnd {
 
 // conclude sends the client the last real response, or our own if there never was one.
 func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.Outcome) {
+	if x.admit.NoAttempt != permit.Admitted {
+		return x.concludeUnsent(x.admit.NoAttempt)
+	}
 	if d.Class != policy.ClassNone {
 		if code, o, done := x.fallBack(a, reasonOf(d.Why)); done {
 			return code, o
@@ -314,10 +317,6 @@ func reasonOf(why policy.Reason) string {
 
 // fail sends our own response if the upstream never sent one.
 func (x *Exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
-	if x.admit.NoAttempt != policy.ReasonNone {
-		x.admit.ReturnRateLimitSlot()
-		return x.w.Starved(o, why)
-	}
 	dial := x.sender.att.DialErr
 	timedOut := dial != nil && (dial.Kind == upstream.KindTimeout || errors.Is(dial, context.DeadlineExceeded)) // the latter is a lookup's
 	x.relay.endIfUnread()
@@ -333,6 +332,9 @@ func (x *Exchange) concludeUnsent(in permit.Result) (int, policy.Outcome) {
 	}
 	t := x.admit.Rejection(in)
 	x.w.RetryAfter = x.admit.RetryAfter
+	if in == permit.NoDescriptor {
+		x.w.MustClose = true // that frees the client's descriptor
+	}
 	if code, o, done := x.fallBack(nil, t.Reason); done {
 		return code, o
 	}

@@ -169,7 +169,7 @@ func (s *sender) use(up *upstream.Conn) {
 }
 
 func (s *sender) dialFailed(err error) policy.Cause {
-	if s.admit.NoAttempt == policy.ReasonNone {
+	if s.admit.NoAttempt == permit.Admitted {
 		s.admit.Connected()
 	}
 	cause := s.att.DialFailed(err)

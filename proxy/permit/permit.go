@@ -27,6 +27,7 @@ const (
 	ClientLeft
 	DrainEnded     // a drain ended the wait
 	DeadlinePassed // the deadline of the request has passed
+	NoDescriptor   // no file descriptor was free for a connection
 )
 
 // Admitter gets the attempts of a request admitted, and returns their permits. It records what the
@@ -46,7 +47,7 @@ type state struct {
 	rateLimitSlot  *admission.RateLimitQueue // has granted a slot for an attempt that is not sent yet; nil: none
 	queueUntil     clock.Instant             // end of all waiting at a breaker; zero: no wait began
 	RetryAfter     int32                     // when the client may retry, in seconds; 0: unknown
-	NoAttempt      policy.Reason             // why the attempt got no descriptor for its connection; ReasonNone: it was made
+	NoAttempt      Result                    // what ended the wait of an attempt for a descriptor; Admitted: it was made
 	SeenDown       bool                      // the last attempt failed while its upstream was known to be down
 	HasBudgetToken bool                      // a budget token is taken for a retry that is not sent yet
 	rejection      *Rejection                // if the result was Rejected
@@ -229,6 +230,8 @@ func (ad *Admitter) Rejection(in Result) Rejection {
 		return gaveUp(503, policy.ReasonDraining, notTaking)
 	case DeadlinePassed:
 		return gaveUp(504, policy.ReasonDeadline, "the time for the request was over before it could be sent")
+	case NoDescriptor:
+		return gaveUp(503, policy.ReasonNoDescriptors, "no file descriptor is left for a connection to the upstream")
 	}
 	return *ad.rejection
 }

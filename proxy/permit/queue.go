@@ -139,7 +139,7 @@ func (ad *Admitter) MaxDescriptorWait() time.Duration {
 // returned during the wait, so that it does not count as silence of the upstream.
 func (ad *Admitter) AwaitDescriptor(a *attempt.Attempt, wait time.Duration, until clock.Instant) bool {
 	ad.returnUnused(a)
-	ad.NoAttempt = policy.ReasonNoDescriptors
+	ad.NoAttempt = NoDescriptor
 	if !ad.r.Time.Clock.Before(until) {
 		return false
 	}
@@ -151,18 +151,21 @@ func (ad *Admitter) AwaitDescriptor(a *attempt.Attempt, wait time.Duration, unti
 		ad.r.ClientEnd.Store(request.ClientGone)
 		return false
 	case DrainBegan:
-		ad.NoAttempt = policy.ReasonDraining
+		ad.NoAttempt = DrainEnded
 		return false
 	}
-	switch ad.Acquire(a, ad.r.Time.Tick()) {
+	switch in := ad.Acquire(a, ad.r.Time.Tick()); in {
+	case DeadlinePassed: // while no descriptor was free
+		return false
 	case Admitted:
-		ad.NoAttempt = policy.ReasonNone
 		a.Began = ad.r.Time.Clock
+		ad.NoAttempt = Admitted
 		return true
 	case ClientLeft:
 		ad.r.ClientEnd.Store(request.ClientGone)
-	case DrainEnded:
-		ad.NoAttempt = policy.ReasonDraining
+		return false
+	default:
+		ad.NoAttempt = in
+		return false
 	}
-	return false
 }

@@ -163,13 +163,6 @@ func (w *Writer) Failed(cause policy.Cause, timedOut bool, o policy.Outcome, why
 	return w.With(status, o, why.String(), "the upstream "+explainCause(cause))
 }
 
-// Starved responds if no descriptor was free for the upstream's connection. The client's
-// connection is then closed, which frees its descriptor.
-func (w *Writer) Starved(o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
-	w.MustClose, w.RetryAfter = true, 1
-	return w.With(503, o, why.String(), "no file descriptor is left for a connection to the upstream")
-}
-
 func explainCause(c policy.Cause) string {
 	switch c {
 	case policy.CauseDial, policy.CauseTLS:
@@ -180,6 +173,8 @@ func explainCause(c policy.Cause) string {
 		return "did not respond in time"
 	case policy.CauseMalformed:
 		return "sent a response that is not valid HTTP"
+	case policy.CauseHeadersTooLarge:
+		return "sent response headers that are larger than the limit"
 	}
 	return "closed the connection before it responded"
 }
