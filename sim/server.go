@@ -10,7 +10,9 @@ import (
 // job is a request in the server. It outlives its client's patience.
 type job struct {
 	began   time.Duration
-	times   float64        // multiple of the usual response time
+	times   float64 // multiple of the usual response time
+	url     int
+	hit     bool           // in the cache
 	permit  breaker.Permit // ViaProxy
 	proxy   int32          // ViaProxy
 	client  int32
@@ -32,6 +34,7 @@ type server struct {
 	killed  bool
 	reject  *Fault
 	times   float64
+	missing []bool  // from the cache, by URL
 	backlog []int32 // arrived while it was stopped
 	frozen  []int32 // jobs whose check was due while it was stopped
 
@@ -52,6 +55,7 @@ type ticket struct {
 
 func (s *server) init(w *world) {
 	s.world, s.times, s.parkFrom = w, 1, time.Second
+	s.missing = make([]bool, w.Server.URLs)
 	s.growth = math.Log(w.Server.Factor) / w.Server.Step
 }
 
@@ -87,6 +91,10 @@ func (s *server) take(client int32, turn uint32) int32 {
 	if s.Server.Spread > 0 {
 		j.times *= math.Exp(s.Server.Spread * s.rand.NormFloat64())
 	}
+	if s.Server.URLs > 0 {
+		j.url = s.rand.IntN(s.Server.URLs)
+		j.hit = !s.missing[j.url]
+	}
 	if s.stopped {
 		s.backlog = append(s.backlog, i)
 		return i
@@ -107,6 +115,9 @@ func (s *server) start(i int32) {
 func (s *server) need(j *job, atOnce int) time.Duration {
 	if s.reject != nil && s.reject.After > 0 {
 		return s.reject.After
+	}
+	if j.hit {
+		return s.Server.HitTime
 	}
 	base := float64(s.Server.Base) * j.times * s.times
 	if over := atOnce - s.Server.Free; over > 0 {
@@ -182,6 +193,9 @@ func (s *server) look(i int32, serial uint32) {
 func (s *server) end(i int32, status int) {
 	j := s.job(i)
 	s.ended = *j
+	if s.Server.URLs > 0 && status == 200 {
+		s.missing[j.url] = false
+	}
 	j.live = false
 	j.serial++
 	j.number++
@@ -207,6 +221,10 @@ func (s *server) fault(f *Fault, begins bool) {
 			s.reject = f
 		}
 		s.unpark()
+	case Forget:
+		for i := range s.missing {
+			s.missing[i] = s.missing[i] || begins
+		}
 	case Slower:
 		s.times = 1
 		if begins {

@@ -78,6 +78,10 @@ type Server struct {
 	AcceptQueue int
 	// Slow is the share of requests that take SlowTimes as long.
 	Slow, SlowTimes float64
+	// URLs is the number of URLs of a cache before the server, which has all of them until a
+	// Forget; 0 = no cache. A hit takes HitTime, whatever the load.
+	URLs    int
+	HitTime time.Duration
 	// Spread makes the times of single requests differ: each is multiplied by a lognormal
 	// number with this standard deviation of its logarithm.
 	Spread float64
@@ -99,6 +103,8 @@ const (
 	Slower
 	// Surge: clients pause only 1/Fault.Times as long.
 	Surge
+	// Forget: at its start, the cache loses its content.
+	Forget
 	// Burst: at its start, Fault.N pausing clients send at once.
 	Burst
 )

@@ -158,10 +158,23 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 		return
 	case (one || g.window.phase == open && g.evidence.rarelyGood()) && g.urls.otherAnswers(now, hash):
 		return
+	case g.overloaded(e):
+		g.bind(now, 0)
+		g.window.regrow(now, g.baseline.Concurrency)
+		return
 	case !g.evidence.shows(now):
 		return
 	}
 	g.shut(now, g.reason(e))
+}
+
+// overloaded reports whether clients leave because more comes than is answered: responses come, but
+// later than clients wait, and far more is in flight than ever went well. Then the window grows anew,
+// from what went well.
+func (g *core) overloaded(e AttemptEnd) bool {
+	inFlight := float64(g.counters.awaiting())
+	return (e.Kind == TimedOut || e.Kind == Abandoned) && g.window.phase == open && g.mayBind() && g.silence.leftLate < manyLeftLate &&
+		g.evidence.unanswered >= rowVolume && g.baseline.Established() && inFlight > max(minOverload, startFactor*g.baseline.Concurrency)
 }
 
 // unproven reports whether a failure ends the trickle after an accepted connection. A timeout

@@ -99,13 +99,14 @@ func (l *learner) recovered(sent, now time.Duration, u *latency.Baseline) bool {
 
 // respondsLate records a response to a request that was sent before the slow start. It reports
 // whether the upstream is merely slow. Responses of one that was stopped come all at once, however
-// far apart their requests were sent. Those of a slow one come as far apart.
+// far apart their requests were sent, those of an overloaded one ever farther apart. Those of a slow
+// one come as far apart.
 func (l *learner) respondsLate(sent, now time.Duration, u *latency.Baseline) bool {
 	if l.lateAt == 0 {
 		l.lateSent, l.lateAt = sent, now
 	}
 	apart := sent - l.lateSent
-	if apart < overdue(u) || now-l.lateAt < apart/2 || now-sent <= recoverySlowdown*u.P90 {
+	if apart < overdue(u) || now-l.lateAt < apart/2 || now-l.lateAt > apart+apart/8 || now-sent <= recoverySlowdown*u.P90 {
 		return false
 	}
 	l.recovery = latency.Sums{}
@@ -158,9 +159,13 @@ func overloaded(u *latency.Baseline, w *latency.Sums, mean float64) bool {
 }
 
 // becameSlower makes the latencies seen the new baseline. The concurrency that sustains the
-// same goodput grows with them (Little's law), so the window starts there.
+// same goodput grows with them (Little's law), so the window starts there. If more than that is in
+// flight already, it may be the reason, and the window grows from where it is.
 func (g *core) becameSlower(seen *latency.Sums, now time.Duration) {
 	needed := g.baseline.Concurrency * float64(seen.Mean()) / float64(max(g.baseline.Mean, 1))
 	g.baseline.Relearn(seen, now)
+	if float64(g.counters.awaiting()) > needed {
+		needed = 0
+	}
 	g.window.regrow(now, needed)
 }

@@ -330,7 +330,7 @@ func (w *window) seek(u *latency.Baseline, more float64) float64 {
 	usual := max(minWindow, u.Concurrency)
 	if r.size <= usual {
 		w.slow++
-		w.shifted = w.slow >= maxSlow
+		w.shifted = w.slow >= maxSlow || r.mean() > recoverySlowdown*u.Mean
 		return usual
 	}
 	e, is := elasticity(&w.last, r)
