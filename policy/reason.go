@@ -121,20 +121,12 @@ func (r Reason) ForRetry() bool { return r > ReasonNone && r < firstWhyNot }
 // WhyNot reports whether r is why there is no retry.
 func (r Reason) WhyNot() bool { return r >= firstWhyNot && r < numReasons }
 
-// InVain reports whether a retry by the client would be useless too or add to an overload, for the
-// reason with that label: all attempts were made, no wait helps, or the retry budget is empty. A
-// client with N retries in front of our N would otherwise send (1+N)² attempts.
-func InVain(label string) bool { return inVain[label] }
-
-var inVain = map[string]bool{}
-
-func init() {
-	for _, r := range []Reason{
-		ReasonRetriesExhausted, ReasonBudgetExhausted, ReasonDeadline, ReasonRetryAfterTooLong,
-		ReasonUpstreamGaveUp, ReasonLayered, ReasonQuotaExhausted, ReasonRequestTooLarge, ReasonUntrustedCertificate,
-	} {
-		inVain[r.String()] = true
-	}
+// InVain reports whether a retry by the client cannot succeed either, at whatever time it is sent: an
+// account is used up, the request is too large, or a certificate is not valid. No other reason says that.
+// An upstream that failed for as long as we retried may serve the client's next request, and that has a
+// deadline, a budget and a number of retries of its own (see LayeredRetries).
+func (r Reason) InVain() bool {
+	return r == ReasonQuotaExhausted || r == ReasonRequestTooLarge || r == ReasonUntrustedCertificate
 }
 
 // AllReasons lists every reason but ReasonNone: first those for a retry, then those against one.

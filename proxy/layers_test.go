@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // layers puts n proxies one behind the other in front of u and gives the outermost.
@@ -241,37 +243,55 @@ func TestControlHeadersOfUntrustedPeersAreDropped(t *testing.T) {
 	}
 }
 
-// A client that retries by itself learns when a retry is useless, so that retries do not multiply.
+// A client that retries by itself learns when no retry can succeed, and only then.
 func TestAClientLearnsThatARetryIsInVain(t *testing.T) {
+	fallback := func(c *Config) {
+		target, _ := upstream.ParseTarget("http://" + reservePort(t).addr)
+		c.Default.Fallbacks = []Fallback{{Upstream: target}}
+	}
+	longPause := func(c *Config) { c.Default.RateLimitPause.Max = time.Hour }
+	const minute = `{"error":{"message":"Please try again in 45s"}}`
 	for name, tc := range map[string]struct {
 		response string
 		set      func(*Config)
 		want     []string // X-Should-Retry
 	}{
-		"all attempts were made":       {bad503, nil, []string{"false"}},
-		"the upstream wanted one":      {rawResponse(503, "X-Should-Retry: true"), nil, []string{"false"}},
-		"the wait is too long":         {rawResponse(429, "Retry-After: 3600"), nil, []string{"false"}},
-		"the account is used up":       {rawBody(429, `{"code":"insufficient_quota"}`, asJSON), nil, []string{"false"}},
-		"the upstream asked for none":  {rawResponse(503, "x-should-retry: false"), nil, []string{"false"}},
-		"retries are off":              {bad503, func(c *Config) { c.Default.Policy.MaxRetries = 0 }, nil},
-		"a success":                    {ok200, nil, nil},
-		"a success that says it":       {"HTTP/1.1 200 OK\r\nX-Should-Retry: true\r\nContent-Length: 0\r\n\r\n", nil, []string{"true"}},
-		"no headers of ours":           {bad503, bare, nil},
-		"a dry run changes no headers": {bad503, func(c *Config) { c.Default.DryRun = true }, nil},
+		"all attempts were made":               {bad503, nil, nil},
+		"the upstream wanted one":              {rawResponse(503, "X-Should-Retry: true"), nil, []string{"true"}},
+		"the account is used up":               {rawBody(429, `{"code":"insufficient_quota"}`, asJSON), nil, []string{"false"}},
+		"it is, but there is a fallback":       {rawBody(429, `{"code":"insufficient_quota"}`, asJSON), fallback, nil},
+		"the wait is too long":                 {rawResponse(429, "Retry-After: 3600"), nil, []string{"false"}},
+		"it is just too long for a client":     {rawResponse(429, "Retry-After: 61"), nil, []string{"false"}},
+		"a client waits as long":               {rawResponse(429, "Retry-After: 60"), nil, nil},
+		"it is too long only for us":           {rawResponse(429, "Retry-After: 45"), longPause, nil},
+		"in milliseconds":                      {rawResponse(429, "Retry-After-Ms: 45000"), longPause, nil},
+		"in milliseconds, for long":            {rawResponse(429, "Retry-After-Ms: 99999999999999"), nil, []string{"false"}},
+		"as a date":                            {rawResponse(429, "Date: Thu, 01 Jan 2026 00:00:00 GMT", "Retry-After: Thu, 01 Jan 2026 00:00:45 GMT"), nil, nil},
+		"only a body says it":                  {rawBody(429, minute, asJSON), nil, []string{"false"}},
+		"a body asks for more than a header":   {rawBody(429, minute, asJSON, "Retry-After: 1"), nil, []string{"false"}},
+		"a body and a header ask for the same": {rawBody(429, minute, asJSON, "Retry-After: 45"), nil, nil},
+		"the upstream asked for none":          {rawResponse(503, "x-should-retry: false"), nil, []string{"false"}},
+		"an inner proxy gave up":               {rawResponse(503, "X-Retryproxy-Reason: deadline"), nil, nil},
+		"no retries for a retry":               {bad503, func(c *Config) { c.Default.LayeredRetries = policy.LayeredDeny }, nil},
+		"retries are off":                      {bad503, func(c *Config) { c.Default.Policy.MaxRetries = 0 }, nil},
+		"a success":                            {ok200, nil, nil},
+		"a success that says it":               {"HTTP/1.1 200 OK\r\nX-Should-Retry: true\r\nContent-Length: 0\r\n\r\n", nil, []string{"true"}},
+		"no headers of ours":                   {rawResponse(429, "Retry-After: 3600"), bare, nil},
+		"a dry run changes no headers":         {bad503, func(c *Config) { c.Default.DryRun = true }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := startProxy(t, startUpstream(t, script(tc.response)), tc.set)
-			res, _, err := p.dial().send(get("/")).response("GET")
+			res, _, err := p.dial().send("GET / HTTP/1.1\r\nHost: a\r\nX-Stainless-Retry-Count: 1\r\n\r\n").response("GET")
 			if err != nil || !slices.Equal(res.Header.Values("X-Should-Retry"), tc.want) {
 				t.Errorf("%v %v, want %q", res, err, tc.want)
 			}
 		})
 	}
 	u := startUpstream(t, func(c *upConn) { c.head(); c.reset() })
-	for _, request := range []string{get("/"), postABC} {
+	for request, want := range map[string]string{get("/"): "", postABC: "false"} {
 		res, _, err := startProxy(t, u, nil).dial().send(request).response("GET")
-		if err != nil || res.StatusCode != 502 || res.Header.Get("X-Should-Retry") != "false" {
-			t.Errorf("a response of ours: %v %v", res, err)
+		if err != nil || res.StatusCode != 502 || res.Header.Get("X-Should-Retry") != want {
+			t.Errorf("a response of ours: %v %v, want %q", res, err, want)
 		}
 	}
 }

@@ -278,6 +278,7 @@ func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 		}
 	}
 	x.report.Reason = reasonOf(d.Why)
+	x.w.Asks(a.RetryAfter)
 	outcome := x.outcomeOf(a, d)
 	if outcome == policy.OutcomeGaveUpNotInRetryOn {
 		x.report.Reason = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status

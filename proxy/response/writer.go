@@ -3,7 +3,11 @@
 package response
 
 import (
+	"math"
+	"time"
+
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/retryafter"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -22,7 +26,7 @@ type Writer struct {
 	report *report.Report
 	buf    []byte // to be written next
 
-	RetryAfter int32    // of our own response, in seconds; 0: none
+	RetryAfter int32    // of our own response, in seconds; of an upstream's see Asks; 0: none
 	Fallback   Fallback // what responded in the upstream's place
 	Started    bool     // bytes of the final response went to the client
 	MustClose  bool     // the client's connection cannot serve another request
@@ -160,7 +164,7 @@ func (w *Writer) ownHeaders(o *forward.ResponseOptions, resp *http1.Response, re
 	if !w.r.Route.DryRun {
 		o.Reports = w.r.ClientIsProxy()
 		o.Attempts, o.Reason, o.Fallback, o.RequestID = w.r.Attempts, reason, w.Fallback.String(), w.r.Out.ID
-		o.NoRetry = reason != "" && noRetry(resp, reason) || reason == "" && w.mayBeRepeated(resp)
+		o.NoRetry = reason != "" && w.noRetry(resp, reason) || reason == "" && w.mayBeRepeated(resp)
 	}
 }
 
@@ -171,13 +175,56 @@ func (w *Writer) mayBeRepeated(resp *http1.Response) bool {
 	return w.r.HeaderNames.Has(http1.XStainlessRetryCount) && !w.r.Safe && resp.Status < 400 && resp.Get(http1.XShouldRetry) == nil
 }
 
-// noRetry reports whether the response asks the client not to retry. A request that may have been
-// processed must not be sent twice by anybody, unless the upstream itself asks for it.
-func noRetry(resp *http1.Response, reason string) bool {
-	return policy.InVain(reason) || reason == notIdempotent && resp.Get(http1.XShouldRetry) == nil
+// Asks records the wait that the upstream's response asks for, in any way that we know. It is not written.
+func (w *Writer) Asks(wait time.Duration) { w.RetryAfter = int32(min(wait/time.Second, math.MaxInt32)) }
+
+// noRetry reports whether the response asks the client not to retry, because of reason. A request that
+// may have been processed must not be sent twice by anybody, unless the upstream itself asks for it.
+// Otherwise only a retry that cannot succeed is forbidden. With a fallback upstream any retry can: what
+// is used up or not trusted is not all that there is.
+func (w *Writer) noRetry(resp *http1.Response, reason string) bool {
+	switch reason {
+	case notIdempotent:
+		return resp.Get(http1.XShouldRetry) == nil
+	case retryAfterTooLong:
+		return len(w.r.Route.FallbackRoutes) == 0 && w.comesTooEarly(resp)
+	}
+	return inVain[reason] && len(w.r.Route.FallbackRoutes) == 0
 }
 
-var notIdempotent = policy.ReasonNotIdempotent.String()
+// longestClientWait is the longest wait that the vendors' clients accept from a response, and slack the
+// unit of Retry-After. Asked for more, they retry after 8 s at most (openai-go and anthropic-sdk-go,
+// requestconfig.go, retryDelay).
+const (
+	longestClientWait = time.Minute
+	slack             = time.Second
+)
+
+// comesTooEarly reports whether a client's retry comes before the end of the wait that the response
+// asks for: the wait is not in a header that clients read, or is too long for them.
+func (w *Writer) comesTooEarly(resp *http1.Response) bool {
+	wait, ok := retryafter.Parse(resp.Get(http1.RetryAfter), resp.Get(http1.Date), time.Now())
+	if ms, is := resp.Lookup("retry-after-ms"); is {
+		if n, isNumber := http1.ParseUint(ms); isNumber {
+			wait, ok = time.Duration(min(n, longestClientWait.Milliseconds()+1))*time.Millisecond, true // it takes precedence
+		}
+	}
+	return !ok || wait > longestClientWait || wait+slack < time.Duration(w.RetryAfter)*time.Second
+}
+
+var (
+	notIdempotent     = policy.ReasonNotIdempotent.String()
+	retryAfterTooLong = policy.ReasonRetryAfterTooLong.String()
+)
+
+// inVain has the labels of the reasons for which any retry is in vain.
+var inVain = func() map[string]bool {
+	all := map[string]bool{}
+	for _, r := range policy.AllReasons() {
+		all[r.String()] = r.InVain()
+	}
+	return all
+}()
 
 // TakeHeadersBuffer reuses the buffer of the request headers for the response, if it has none. No
 // other attempt may follow.
