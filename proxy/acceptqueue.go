@@ -36,10 +36,10 @@ type acceptQueue struct {
 // acceptedConn is an accepted client without a slot.
 type acceptedConn struct {
 	nc   net.Conn
-	name string     // of the listener
-	tls  bool       // it will speak TLS
-	cost int64      // of its slot at first
-	slot slots.Slot // once it has one
+	name string      // of the listener
+	tls  bool        // it will speak TLS
+	cost int64       // of its slot at first
+	slot *slots.Slot // once it has one
 	came time.Time
 }
 

@@ -13,7 +13,8 @@ const (
 	plainCost    = 36 << 10 // HTTP/1.1 with a request in flight: two goroutines, buffers, its connection upstream
 	secureCost   = 48 << 10 // the same over TLS
 	parkedCost   = 2 << 10
-	http2Cost    = 64 << 10 // plus half a stream's window
+	http2Cost    = 16 << 10 // HTTP/2, in addition: without a stream, a connection takes 33 KiB
+	streamsCost  = 48 << 10 // in addition once it has had a stream, plus half a stream's window
 	streamCost   = 64 << 10 // a stream with a request in flight
 	handlerCost  = 12 << 10 // a stream that waits for its slot, or is being rejected
 )
@@ -21,14 +22,14 @@ const (
 // clientCosts are the costs charged for clients, by what they have reached; all are zero if memory is
 // not bounded.
 type clientCosts struct {
-	newcomer, plain, secure, parked, http2 int64
+	newcomer, plain, secure, parked, http2, streams int64
 }
 
 func costsOf(memory int64) clientCosts {
 	if memory <= 0 {
 		return clientCosts{}
 	}
-	return clientCosts{newcomerCost, plainCost, secureCost, parkedCost, http2Cost + int64(streamWindow(memory))/2}
+	return clientCosts{newcomerCost, plainCost, secureCost, parkedCost, http2Cost, streamsCost + int64(streamWindow(memory))/2}
 }
 
 // serving returns the cost of a client whose request is served.
@@ -37,6 +38,15 @@ func (k *clientCosts) serving(secure bool) int64 {
 		return k.secure
 	}
 	return k.plain
+}
+
+// servingHTTP2 returns the cost of an HTTP/2 connection, beside its streams; used means that it has had
+// one.
+func (k *clientCosts) servingHTTP2(secure, used bool) int64 {
+	if used {
+		return k.serving(secure) + k.http2 + k.streams
+	}
+	return k.serving(secure) + k.http2
 }
 
 // clientShare returns the part of the memory for clients that is for connections; the rest is for

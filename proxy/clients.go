@@ -17,7 +17,6 @@ type clients struct {
 	costs    clientCosts
 	evicting eviction
 	uploads  uploadLimit
-	wanting  atomic.Int64 // clients that wait in makeRoom
 	streams  *streamSlots // of HTTP/2 clients
 
 	connected *connections
@@ -35,6 +34,9 @@ const (
 	// over HTTP/1.1, and as a newcomer it keeps others out meanwhile. Its client can send all of its
 	// requests again on another connection.
 	http2RoomWithin = 100 * time.Millisecond
+	// mostRoomWait is how long it waits at most before it looks again. Many clients that look often would
+	// take the cores from those that are served.
+	mostRoomWait = 80 * time.Millisecond
 )
 
 // admit serves a client that has just been accepted, or queues it for a slot.
@@ -60,9 +62,9 @@ func (t *clients) admit(n acceptedConn) {
 }
 
 // seated reports whether n got a slot.
-func (t *clients) seated(n *acceptedConn) (has bool) {
-	n.slot, has = t.slots.Take(n.cost)
-	return has
+func (t *clients) seated(n *acceptedConn) bool {
+	n.slot = t.slots.Take(n.cost)
+	return n.slot != nil
 }
 
 // seat gives slots to queued clients and evicts others to make room. When accepting ends, it serves
@@ -81,13 +83,19 @@ func (t *clients) seat() {
 				return
 			}
 		}
-		if slot, has := t.slots.Take(n.cost); has {
+		if slot := t.slots.Take(n.cost); slot != nil {
 			n, _ := t.queue.take() // the client looked at, or a newer one of the same cost
 			n.slot = slot
 			t.start(n)
 			continue
 		}
-		t.evict(t.queue.waiting(), t.slots.ShortOfMemory(n.cost))
+		if t.slots.ShortOfMemory(n.cost) {
+			if t.evict((*victim).isNewcomer) {
+				continue
+			}
+		} else {
+			t.evictMany(t.queue.waiting())
+		}
 		tick.Reset(evictEvery)
 		select {
 		case <-t.slots.Freed():
@@ -107,18 +115,19 @@ func (t *clients) seatAll() {
 	}
 }
 
-// makeRoom waits until there is room for a client to be charged cost, and evicts others for it. It
-// reports false if there is none in time. When accepting ends, there always is.
+// makeRoom evicts others until there is room for a client to be charged cost, and waits if nobody can be
+// evicted yet. It reports false if there is none in time. When accepting ends, there always is.
 func (t *clients) makeRoom(slot *slots.Slot, cost int64, within time.Duration) bool {
 	if t.slots.TryCharge(slot, cost) {
 		return true
 	}
-	t.wanting.Add(1)
-	defer t.wanting.Add(-1)
-	for until := t.clock.Now().Add(within); !t.slots.TryCharge(slot, cost); {
-		t.evict(int(t.wanting.Load()), true)
+	wait := evictEvery
+	for until := t.clock.Now().Add(within); !t.slots.TryCharge(slot, cost); wait = min(2*wait, mostRoomWait) {
+		if t.evictForMemory() {
+			continue
+		}
 		select {
-		case <-time.After(evictEvery):
+		case <-time.After(wait):
 		case <-t.closing:
 			t.slots.Charge(slot, cost)
 			return true

@@ -82,9 +82,8 @@ type conn struct {
 	idleEnd  clock.Instant // of the wait that began before it was parked; zero: none
 	idleFrom atomic.Int64  // instant; with phaseIdle and phaseHeaders
 	evicted  atomic.Bool   // it must end because others need its slot
-	slot     slots.Slot    // its client slot; a stream has none
-	progress slots.Progress
-	parent   *conn // the connection of this stream; nil: it is no stream
+	slot     *slots.Slot   // its client slot; a stream has none
+	parent   *conn         // the connection of this stream; nil: it is no stream
 
 	http2 atomic.Pointer[http2Conn] // set when the client turned out to speak HTTP/2
 }
@@ -105,10 +104,15 @@ func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 	if s.clients.slots.BoundsMemory() {
 		unsent = unsentBytes
 	}
-	c.progress.Begin(s.process.Clock.Elapsed())
 	c.client.Init(nc, &s.process.Clock, listen, unsent)
 	c.x.Init(&c.client, &s.process)
 	return c
+}
+
+// hasSlot makes slot that of the connection, whose progress is measured from now on.
+func (c *conn) hasSlot(slot *slots.Slot) {
+	c.slot = slot
+	slot.Progress.Begin(c.server.process.Clock.Elapsed())
 }
 
 // unsentBytes bounds the kernel's send buffer for a client that reads nothing, if memory is

@@ -24,6 +24,19 @@ func (p *testProxy) begun() (*client, *http2.Framer) {
 	return c, f
 }
 
+// writeHeaders writes a request's headers.
+func writeHeaders(t *testing.T, f *http2.Framer, stream uint32, method string, end bool) {
+	t.Helper()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, field := range []hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":path", Value: "/"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a"}} {
+		_ = enc.WriteField(field)
+	}
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndStream: end, EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A client that asks by PING about every piece, as gRPC's does, is not cut off.
 func TestAClientMayPingForEachPiece(t *testing.T) {
 	const pieces = floodguard.IdleFrames + 1000
@@ -41,12 +54,7 @@ func TestAClientMayPingForEachPiece(t *testing.T) {
 	})
 	p := startProxy(t, u, speakHTTP2)
 	c, f := p.begun()
-	var block bytes.Buffer
-	enc := hpack.NewEncoder(&block)
-	for _, field := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":path", Value: "/"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a"}} {
-		_ = enc.WriteField(field)
-	}
-	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	writeHeaders(t, f, 1, "GET", true)
 	defer close(next)
 	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	for got := 0; ; {

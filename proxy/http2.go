@@ -42,6 +42,7 @@ type http2Conn struct {
 	away          sync.WaitGroup
 
 	running   atomic.Int64 // streams
+	used      atomic.Bool  // it has had a stream
 	emptyFrom atomic.Int64 // instant since when there are no streams, if there are none
 	share     streamShare
 
@@ -68,7 +69,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 	}
 	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
 	h.emptyFrom.Store(int64(c.server.process.Clock.Now()))
-	if costs := &c.server.clients.costs; !c.server.clients.makeRoom(&c.slot, costs.serving(c.isSecure)+costs.http2, http2RoomWithin) {
+	if t := &c.server.clients; !t.makeRoom(c.slot, t.costs.servingHTTP2(c.isSecure, false), http2RoomWithin) {
 		c.refuseHTTP2()
 		return true
 	}
@@ -203,6 +204,10 @@ func (h *http2Conn) awaitSlot(w http.ResponseWriter, r *http.Request, cancel fun
 
 // count changes the number of streams by n, and records since when there are none.
 func (h *http2Conn) count(n int64) {
+	if !h.used.Load() && h.used.CompareAndSwap(false, true) {
+		t := &h.c.server.clients
+		t.slots.Charge(h.c.slot, t.costs.servingHTTP2(h.c.isSecure, true))
+	}
 	if h.running.Add(n) == 0 {
 		h.emptyFrom.Store(int64(h.c.server.process.Clock.Now()))
 	}

@@ -30,7 +30,7 @@ type parked struct {
 	since     clock.Instant // when it became idle
 	until     clock.Instant
 	evict     bool // it must end because others need its slot
-	slot      slots.Slot
+	slot      *slots.Slot
 }
 
 // park hands the wait for the next request to the server's idle poller, until the given time. If
@@ -47,13 +47,13 @@ func (c *conn) park(until clock.Instant) bool {
 		p.nc = c.client.Wire
 	}
 	cost := c.slot.Cost()
-	s.clients.slots.Charge(&c.slot, s.clients.costs.parked)
+	s.clients.slots.Charge(c.slot, s.clients.costs.parked)
 	p.slot = c.slot
 	if s.parked.Add(c.client.Raw, s.process.Clock.At(until), p) == nil {
 		c.handedToPoller = true
 		return true
 	}
-	s.clients.slots.Charge(&c.slot, cost)
+	s.clients.slots.Charge(c.slot, cost)
 	c.client.ReadAt, c.client.WriteAt = 0, 0
 	c.client.Phase.Store(downstream.PhaseIdle)
 	return false
@@ -64,7 +64,7 @@ func (p *parked) Wake(why idlepoller.Reason) {
 	s := p.server
 	if s.connected.killed.Load() {
 		_ = p.nc.Close()
-		s.gone(&p.slot)
+		s.gone(p.slot)
 		return
 	}
 	if p.evict = why == idlepoller.Evicted; p.evict {
@@ -75,9 +75,9 @@ func (p *parked) Wake(why idlepoller.Reason) {
 		return
 	}
 	s.connected.goroutines.Go(func() {
-		if !s.clients.makeRoom(&p.slot, s.clients.costs.newcomer, roomWithin) {
+		if !s.clients.makeRoom(p.slot, s.clients.costs.newcomer, roomWithin) {
 			s.turnAway(acceptedConn{nc: p.nc})
-			s.gone(&p.slot)
+			s.gone(p.slot)
 			return
 		}
 		s.run(p.resume())
@@ -93,7 +93,7 @@ func (p *parked) resume() *conn {
 		c.client.UseTLS(p.tls)
 		c.isSecure = true
 	}
-	c.slot = p.slot
+	c.hasSlot(p.slot)
 	if p.evict {
 		c.evicted.Store(true)
 	}

@@ -49,10 +49,12 @@ func (c *conn) serveRequest() bool {
 		if !t.admitUpload() {
 			return c.turnAway()
 		}
-		c.x.Upload().AwaitBody(c.server.process.Clock.Now())
 	}
-	if c.parent == nil && !t.makeRoom(&c.slot, t.costs.serving(c.isSecure), roomWithin) {
+	if c.parent == nil && !t.makeRoom(c.slot, t.costs.serving(c.isSecure), roomWithin) {
 		return c.turnAway()
+	}
+	if c.awaitsBody() {
+		c.x.Upload().AwaitBody(c.server.process.Clock.Now())
 	}
 	return c.x.Serve()
 }
@@ -78,6 +80,8 @@ func (c *conn) finish() {
 	case c.mustReset || c.x.MustReset():
 	case c.client.IsTurnedAway(), c.turnedAway && !c.evicted.Load():
 		c.client.CloseGently(slowFor) // it may send more of a body, but others wait for its slot
+	case c.evicted.Load() && !c.used.Load() && c.client.TLS == nil && c.client.Stream == nil:
+		c.server.sayNoRoom(rawsocket.Unwrap(c.client.Wire)) // its request may be on its way
 	case c.evicted.Load():
 		_ = c.client.NC.Close() // nothing is in flight, and another client may wait for the slot
 	default:

@@ -180,7 +180,7 @@ func (s *Server) start(n acceptedConn) {
 	s.connected.count.Add(1)
 	s.connected.goroutines.Go(func() {
 		c := newConn(s, n.nc, n.name)
-		c.slot = n.slot
+		c.hasSlot(n.slot)
 		c.parks = c.client.Raw != nil
 		s.run(c)
 	})
@@ -192,7 +192,7 @@ func (s *Server) run(c *conn) {
 	c.endLeaving()
 	s.memory.note()
 	if !c.handedToPoller {
-		s.gone(&c.slot)
+		s.gone(c.slot)
 	}
 }
 
@@ -209,8 +209,8 @@ func (s *Server) ServeConn(nc net.Conn, name string) {
 	s.connected.count.Add(1)
 	defer s.connected.count.Add(-1)
 	c := newConn(s, nc, name)
-	c.slot = s.clients.slots.Force(0)
-	defer s.clients.slots.Release(&c.slot)
+	c.hasSlot(s.clients.slots.Force(0))
+	defer s.clients.slots.Release(c.slot)
 	s.connected.serve(c)
 }
 

@@ -245,7 +245,7 @@ func (l *streamSlots) full() bool {
 // nothing.
 func (t *clients) streamSlot(w http.ResponseWriter, r *http.Request, h *http2Conn, cancel func()) *streamSlot {
 	if t.streams.full() {
-		t.evictStreams()
+		t.evict((*victim).isStream)
 	}
 	return t.streams.take(r.Context(), h, func() {
 		cancel()

@@ -26,6 +26,10 @@ var noRoomModelAPI = func() string {
 	return strings.Replace(noRoom, "Content-Length: 0\r\n", length, 1) + string(body)
 }()
 
+// writeWithin is how long a write may take for which there is room: mostly the time in which the machine
+// is busy with others.
+const writeWithin = time.Second
+
 // goAwayFrames are the frames with which an HTTP/2 connection is refused: SETTINGS, and a GOAWAY that
 // says that no stream was processed, so that the client may send its requests again (RFC 9113 section
 // 6.8).
@@ -36,12 +40,22 @@ const goAwayFrames = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x08\x07\
 func (s *Server) turnAway(n acceptedConn) {
 	s.clients.evicting.queued.Add(1)
 	s.noteTurnedAway()
-	defer n.nc.Close()
-	tcp, is := n.nc.(*net.TCPConn)
-	if !is || n.tls {
+	if n.tls {
+		_ = n.nc.Close()
 		return
 	}
-	_ = tcp.SetWriteDeadline(time.Now().Add(time.Millisecond)) // there is room for it: nothing was written yet
+	s.sayNoRoom(n.nc)
+}
+
+// sayNoRoom closes the connection of a client to which nothing was written yet, with a 503. It does not
+// wait.
+func (s *Server) sayNoRoom(nc net.Conn) {
+	defer nc.Close()
+	tcp, is := nc.(*net.TCPConn)
+	if !is {
+		return
+	}
+	_ = tcp.SetWriteDeadline(time.Now().Add(writeWithin))
 	_, _ = tcp.Write([]byte(s.noRoom()))
 	_ = tcp.CloseWrite()
 	if raw, err := tcp.SyscallConn(); err == nil {
@@ -76,7 +90,7 @@ func discardArrived(raw syscall.RawConn) {
 func (c *conn) refuseHTTP2() {
 	c.server.clients.evicting.queued.Add(1)
 	c.server.noteTurnedAway()
-	_ = c.client.NC.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	_ = c.client.NC.SetWriteDeadline(time.Now().Add(writeWithin))
 	_, _ = c.client.NC.Write([]byte(goAwayFrames))
 	_ = c.client.Wire.Close()
 }

@@ -5,6 +5,9 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
@@ -125,4 +128,84 @@ func TestAnHTTP2ConnectionWithoutRoomGetsGoAway(t *testing.T) {
 	p.dial().send(get("/hang"))
 	soon(t, "a request in flight", func() bool { return u.sends() == 1 })
 	p.dial().send(floodguard.Preface).wantRaw(goAwayFrames)
+}
+
+// Parked clients hold too little for others to gain by their end. A client that waits for memory in vain
+// does not evict them.
+func TestParkedClientsStayWhenMemoryIsShort(t *testing.T) {
+	u := stuckUpstream(t)
+	p := startProxy(t, u, func(c *Config) {
+		parksAtOnce(c)
+		c.MaxConnections, c.ClientMemory = 0, (2*plainCost+4*parkedCost)*100/55
+	})
+	silent := p.dial()
+	p.wantParked(1)
+	for range 2 {
+		p.dial().send(get("/hang"))
+	}
+	soon(t, "two requests in flight", func() bool { return u.sends() == 2 })
+	time.Sleep(2 * newcomerFor) // the least time that it has
+	p.dial().send(get("/")).want(503, "*")
+	if n := p.Stats().EvictedIdle; n != 0 || p.parked.Len() != 1 {
+		t.Errorf("%d idle clients were evicted, %d are parked", n, p.parked.Len())
+	}
+	silent.send(get("/")).want(503, "*")
+}
+
+// A whole HTTP/2 connection gives way if its streams do not move, and its room is free at once.
+func TestAnHTTP2ConnectionWithIdleStreamsGivesItsRoomToOthers(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "POST") {
+				_, _ = io.Copy(io.Discard, c.Conn)
+				return
+			}
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) {
+		speakHTTP2(c)
+		c.MaxConnections, c.ClientMemory = 0, (plainCost+http2Cost+parkedCost)*100/55+1
+	})
+	p.clients.streams.most = 4
+	c, f := p.begun()
+	for i := range 4 { // two get a slot, and two wait for theirs
+		writeHeaders(t, f, uint32(2*i+1), "POST", false)
+	}
+	soon(t, "streams upstream", func() bool { return u.sends() > 0 })
+	p.dial().send(get("/")).want(200, "ok")
+	if n := p.Stats().EvictedSlow; n != 1 {
+		t.Errorf("%d evicted", n)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	for away := false; ; {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			if !away {
+				t.Errorf("no GOAWAY before %v", err)
+			}
+			break
+		}
+		if _, is := frame.(*http2.GoAwayFrame); is {
+			away = true
+		}
+	}
+}
+
+// An HTTP/2 connection is charged little before its first stream, so that there is room for many.
+func TestManyHTTP2ConnectionsFit(t *testing.T) {
+	p := startProxy(t, stuckUpstream(t), func(c *Config) {
+		speakHTTP2(c)
+		c.MaxConnections, c.ClientMemory = 0, 64<<20*30/100
+	})
+	const n = 100
+	for range n {
+		_, f := p.begun()
+		if _, err := f.ReadFrame(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := p.Stats(); s.EvictedQueued+s.EvictedIdle+s.EvictedSlow > 0 || s.Connections != n {
+		t.Errorf("%d connections, %d refused, %d evicted", s.Connections, s.EvictedQueued, s.EvictedSlow)
+	}
 }

@@ -36,7 +36,7 @@ func (t *clients) admitUpload() bool {
 	if t.slots.Plentiful() {
 		return true
 	}
-	return t.uploads.begin(t.clock.Now(), t.bodiesAwaited) || t.evictSlowUpload()
+	return t.uploads.begin(t.clock.Now(), t.bodiesAwaited) || t.evict((*victim).isUpload)
 }
 
 // bodiesAwaited counts the requests of which the proxy awaits a part of the body.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -132,12 +133,12 @@ const (
 	failed   = "failed: " // and why
 )
 
-// failures returns how many requests failed, and why.
+// failures returns how many requests failed, and why, with the number of each reason.
 func failures(t *rig.Timeline) (n int, why []string) {
 	total := t.Total()
-	for name := range total {
+	for name, times := range total {
 		if reason, is := strings.CutPrefix(name, failed); is {
-			why = append(why, reason)
+			why = append(why, fmt.Sprintf("%s: %d", reason, times))
 		}
 	}
 	return total.Kinds(failed), why
@@ -198,6 +199,23 @@ func (o *others) call(ctx context.Context, addr string) *rig.Timeline {
 // ask sends one request, over HTTP/1.1 and HTTP/2 in turn. It is not cut short by the end of the attack.
 func (o *others) ask(n int, addr string) error { return o.get(o.clients[n%len(o.clients)], addr) }
 
+// badResponse is a response that is not the one expected.
+type badResponse struct {
+	proto  string
+	status int
+	body   []byte
+}
+
+func (e *badResponse) Error() string { return fmt.Sprintf("%s: %d %.200q", e.proto, e.status, e.body) }
+
+// kindOf is rig.KindOf, and the status for a bad response.
+func kindOf(err error) string {
+	if bad := (*badResponse)(nil); errors.As(err, &bad) {
+		return strconv.Itoa(bad.status)
+	}
+	return rig.KindOf(err)
+}
+
 func (o *others) get(client *http.Client, addr string) error {
 	target := "/ok?" + strconv.FormatUint(rand.Uint64(), 36)
 	res, err := client.Get(o.scheme + "://" + addr + target)
@@ -210,7 +228,7 @@ func (o *others) get(client *http.Client, addr string) error {
 	case err != nil:
 		return err
 	case res.StatusCode != http.StatusOK || string(b) != good:
-		return fmt.Errorf("%s: %d %.200q", res.Proto, res.StatusCode, b)
+		return &badResponse{res.Proto, res.StatusCode, b}
 	case asked(res) != target:
 		return fmt.Errorf("%s: an answer to %q instead of %q", res.Proto, asked(res), target)
 	}

@@ -31,7 +31,7 @@ func TestWhatIsNotWithstoodIsSaid(t *testing.T) {
 		says   string
 	}{
 		"withstood":                   {func(*result) {}, ""},
-		"a failed request":            {func(r *result) { r.under = served(100, "reset") }, `1 during the attack: ["reset"]`},
+		"a failed request":            {func(r *result) { r.under = served(100, "reset") }, `1 during the attack: ["reset: 1"]`},
 		"a failed request before":     {func(r *result) { r.quiet = served(100, "reset", "reset") }, "2 requests of others failed before"},
 		"others not served":           {func(r *result) { r.under = served(0) }, "no request of others"},
 		"memory at its bound":         {func(r *result) { r.during.Peak = 15 * mib }, ""},

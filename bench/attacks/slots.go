@@ -246,7 +246,7 @@ func (r *occupationResult) bystander(ctx context.Context, others *others, addr s
 	}
 	r.others.Took(took)
 	if r.others.Count(requests, 1); err != nil {
-		r.others.Count(failed+rig.KindOf(err), 1)
+		r.others.Count(failed+kindOf(err), 1)
 	} else if took > servedWithin {
 		r.others.Count(late, 1)
 	}

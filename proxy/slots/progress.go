@@ -9,8 +9,13 @@ import (
 // nothing: it could otherwise hold a slot for a long time by one fast transfer.
 const window = 10 * time.Second
 
-// shortest is the shortest time over which a rate means something.
-const shortest = 100 * time.Millisecond
+const (
+	// shortest is the shortest time over which a rate means something.
+	shortest = 100 * time.Millisecond
+	// credit is what a connection counts as having moved when it began, in bytes: a request with its
+	// response. Of those that have just come and moved nothing yet, the oldest is then behind the others.
+	credit = 1 << 10
+)
 
 // Progress is how fast a connection moves bytes, in either direction. It is measured only if
 // somebody asks, so it costs nothing while there are enough slots. Rate is called by one goroutine
@@ -18,19 +23,27 @@ const shortest = 100 * time.Millisecond
 type Progress struct {
 	since atomic.Int64 // time since the start of the process; the zero Progress began with the process
 	moved uint64       // bytes at since
+
+	next      time.Duration // since is this soon; 0: not known yet
+	nextMoved uint64        // bytes at next
 }
 
 // Begin begins to measure at now, the time since the start of the process. Nothing was moved yet.
 func (p *Progress) Begin(now time.Duration) { p.since.Store(int64(now)) }
 
-// Rate returns the bytes per second since Begin, or since a moment at least 10 s ago if there were
-// earlier calls. moved is all bytes so far.
-func (p *Progress) Rate(moved uint64, now time.Duration) float64 {
+// Rate returns the bytes per second since Begin, or since a moment at least 10 s ago. moved is all bytes so far. standing is the same with a credit for what has just begun:
+// it orders connections.
+func (p *Progress) Rate(moved uint64, now time.Duration) (rate, standing float64) {
 	took := now - time.Duration(p.since.Load())
-	rate := float64(moved-p.moved) / max(took, shortest).Seconds()
-	if took >= 2*window {
-		p.moved = moved
-		p.since.Store(int64(now))
+	since := float64(moved - p.moved)
+	rate = since / max(took, shortest).Seconds()
+	standing = (since + credit) / max(took, time.Millisecond).Seconds()
+	switch {
+	case p.next == 0 && took >= window:
+		p.next, p.nextMoved = now, moved
+	case p.next != 0 && now-p.next >= window:
+		p.since.Store(int64(p.next))
+		p.moved, p.next, p.nextMoved = p.nextMoved, now, moved
 	}
-	return rate
+	return rate, standing
 }

@@ -25,17 +25,23 @@ type Table struct {
 }
 
 // newcomersPart is the divisor of the memory that gives the memory for newcomers, in addition to it.
-// At 64 MiB that is room for some 240, of whom slow ones leave after 100 ms.
-const newcomersPart = 4
+// At 64 MiB that is room for some 480, so that each has a fair time for its handshake and headers.
+const newcomersPart = 2
 
-// Slot is the slot of one client, which owns it. The zero Slot is not in a Table.
+// Slot is the slot of one client. Its methods are safe for concurrent use.
 type Slot struct {
-	cost   int64
-	served bool // it was charged since Take
+	cost   atomic.Int64
+	served atomic.Bool // it was charged since Take
+	over   bool        // it was released; guarded by the Table's mu
+
+	Progress Progress // of the client's connection
 }
 
 // Cost returns what the client is charged, in bytes.
-func (s *Slot) Cost() int64 { return s.cost }
+func (s *Slot) Cost() int64 { return s.cost.Load() }
+
+// Served reports whether the client was charged since Take. If not, it holds memory of newcomers.
+func (s *Slot) Served() bool { return s.served.Load() }
 
 // New returns a Table for at most that many clients, and that many bytes of memory; 0 means no
 // bound.
@@ -52,15 +58,15 @@ func (t *Table) Most() int { return int(t.most) }
 // Freed returns a channel with an element after a slot may have become free.
 func (t *Table) Freed() <-chan struct{} { return t.freed }
 
-// Take takes a slot for a newcomer of the given cost. It reports false if none is free. The first
+// Take takes a slot for a newcomer of the given cost. It returns nil if none is free. The first
 // client always gets one.
-func (t *Table) Take(cost int64) (Slot, bool) {
+func (t *Table) Take(cost int64) *Slot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := t.clients.Load(); t.most > 0 && n >= t.most || n > 0 && t.isShortForNewcomer(cost) {
-		return Slot{}, false
+		return nil
 	}
-	return t.take(cost), true
+	return t.take(cost)
 }
 
 // isShortForNewcomer reports whether a newcomer of the given cost is too much. It is called with mu
@@ -70,24 +76,26 @@ func (t *Table) isShortForNewcomer(cost int64) bool {
 }
 
 // Force takes a slot even if none is free.
-func (t *Table) Force(cost int64) Slot {
+func (t *Table) Force(cost int64) *Slot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.take(cost)
 }
 
-func (t *Table) take(cost int64) Slot {
+func (t *Table) take(cost int64) *Slot {
 	t.clients.Add(1)
 	t.newcomers.Add(cost)
-	return Slot{cost: cost}
+	s := &Slot{}
+	s.cost.Store(cost)
+	return s
 }
 
 // uncharge takes back what s is charged. It is called with mu held.
 func (t *Table) uncharge(s *Slot) {
-	if s.served {
-		t.served.Add(-s.cost)
+	if cost := s.cost.Swap(0); s.served.Load() {
+		t.served.Add(-cost)
 	} else {
-		t.newcomers.Add(-s.cost)
+		t.newcomers.Add(-cost)
 	}
 }
 
@@ -95,42 +103,57 @@ func (t *Table) uncharge(s *Slot) {
 func (t *Table) charge(s *Slot, cost int64) {
 	t.uncharge(s)
 	t.served.Add(cost)
-	s.cost, s.served = cost, true
+	s.cost.Store(cost)
+	s.served.Store(true)
 }
 
-// Release returns s to the table.
+// Leave takes back what the owner of s is charged, because it is evicted. The memory that it takes
+// until it is gone is others' from now on, so that they need not wait for its end. s still counts as
+// a client. Leave returns the bytes. If the owner is served after all, it is charged again.
+func (t *Table) Leave(s *Slot) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	had := s.cost.Load()
+	t.uncharge(s)
+	t.signal()
+	return had
+}
+
+// Release returns s to the table. s may not be used after that, except by Leave.
 func (t *Table) Release(s *Slot) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.clients.Add(-1)
 	t.uncharge(s)
-	t.mu.Unlock()
-	*s = Slot{}
+	s.over = true
 	t.signal()
 }
 
 // Charge changes what the owner of s is charged, whether or not there is room. It is no newcomer any
 // more.
 func (t *Table) Charge(s *Slot, cost int64) {
-	if s.served && cost == s.cost {
+	if s.Served() && cost == s.Cost() {
 		return
 	}
 	t.mu.Lock()
-	t.charge(s, cost)
-	t.mu.Unlock()
-	t.signal()
+	defer t.mu.Unlock()
+	if !s.over {
+		t.charge(s, cost)
+		t.signal()
+	}
 }
 
 // TryCharge is like Charge, but changes nothing if there is no room. It reports whether there was: to
 // be charged less is always possible, and so is everything for the only client.
 func (t *Table) TryCharge(s *Slot, cost int64) bool {
-	if s.served && cost <= s.cost {
+	if s.Served() && cost <= s.Cost() {
 		return true
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	has := int64(0)
-	if s.served {
-		has = s.cost
+	if s.Served() {
+		has = s.Cost()
 	}
 	if t.memory > 0 && t.clients.Load() > 1 && t.served.Load()+cost-has > t.memory {
 		return false
@@ -158,6 +181,9 @@ func (t *Table) Plentiful() bool { return !t.uses(1, 2, t.most) }
 
 // Short reports whether more than three quarters of the slots or of the memory are used.
 func (t *Table) Short() bool { return t.uses(3, 4, t.most) }
+
+// Exceeds reports whether n bytes are more than one in so many parts of the memory.
+func (t *Table) Exceeds(n, parts int64) bool { return t.memory > 0 && n > t.memory/parts }
 
 // uses reports whether more than p of q parts of the memory, or of most slots, are used. A bound of 0
 // is none.

@@ -7,18 +7,18 @@ import (
 
 func TestTheFirstClientAlwaysHasRoom(t *testing.T) {
 	table := New(0, 10)
-	one, ok := table.Take(100)
-	if !ok {
+	one := table.Take(100)
+	if one == nil {
 		t.Fatal("the first client got no slot")
 	}
-	if _, ok := table.Take(1); ok {
+	if table.Take(1) != nil {
 		t.Error("a second newcomer did")
 	}
-	if !table.TryCharge(&one, 200) {
+	if !table.TryCharge(one, 200) {
 		t.Error("the only client cannot be charged more")
 	}
-	table.Release(&one)
-	if _, ok := table.Take(10); !ok || !table.UnderPressure() {
+	table.Release(one)
+	if table.Take(10) == nil || !table.UnderPressure() {
 		t.Error("a slot was not released")
 	}
 }
@@ -28,15 +28,15 @@ func TestClientsAreChargedByStage(t *testing.T) {
 	table := New(0, 120)
 	take := func() (all []*Slot) {
 		for {
-			s, ok := table.Take(10)
-			if !ok {
+			s := table.Take(20)
+			if s == nil {
 				return all
 			}
-			all = append(all, &s)
+			all = append(all, s)
 		}
 	}
 	first := take()
-	if len(first) != 3 || !table.ShortOfMemory(10) {
+	if len(first) != 3 || !table.ShortOfMemory(20) {
 		t.Fatalf("%d newcomers", len(first))
 	}
 	for _, s := range first {
@@ -65,22 +65,22 @@ func TestClientsAreChargedByStage(t *testing.T) {
 
 func TestSlotsAreCounted(t *testing.T) {
 	table := New(4, 0)
-	var all []Slot
+	var all []*Slot
 	for range 4 {
-		s, ok := table.Take(0)
-		if !ok {
+		s := table.Take(0)
+		if s == nil {
 			t.Fatal("no slot")
 		}
 		all = append(all, s)
 	}
-	if _, ok := table.Take(0); ok || !table.Short() || table.Plentiful() || table.UnderPressure() {
+	if table.Take(0) != nil || !table.Short() || table.Plentiful() || table.UnderPressure() {
 		t.Error("wrong state of a full table")
 	}
-	table.Release(&all[0])
+	table.Release(all[0])
 	if table.Short() {
 		t.Error("three of four are short")
 	}
-	table.Release(&all[1])
+	table.Release(all[1])
 	if !table.Plentiful() {
 		t.Error("two of four are not plentiful")
 	}
@@ -109,12 +109,47 @@ func TestProgress(t *testing.T) {
 		{time.Second, 50, 500}, // as if over the shortest time
 		{2 * time.Second, 100, 100},
 		{11 * time.Second, 1000, 100},
-		{31 * time.Second, 3000, 100}, // measured anew from here
-		{32 * time.Second, 3001, 1},
-		{41 * time.Second, 3010, 1},
+		{31 * time.Second, 3000, 100}, // measured from 11 s after this
+		{32 * time.Second, 3100, 100},
+		{41 * time.Second, 4000, 100}, // and from 31 s after this
+		{51 * time.Second, 4000, 50},
+		{61 * time.Second, 4000, 0},
 	} {
-		if got := p.Rate(step.moved, step.at); got != step.want {
+		if got, _ := p.Rate(step.moved, step.at); got != step.want {
 			t.Errorf("after %v: %v bytes per second, want %v", step.at, got, step.want)
 		}
+	}
+}
+
+// A connection that has just come and moved nothing yet is not behind one that has had its time.
+func TestTheOldestOfThoseThatMoveNothingIsBehind(t *testing.T) {
+	var old, young, slow Progress
+	young.Begin(950 * time.Millisecond)
+	_, first := old.Rate(20, time.Second)
+	_, second := young.Rate(0, time.Second)
+	_, third := slow.Rate(2000, time.Second)
+	if first >= third || third >= second {
+		t.Errorf("%v, %v, %v", first, third, second)
+	}
+}
+
+// The room of a client that is leaving is free before it is gone, once.
+func TestWhoLeavesMakesRoomAtOnce(t *testing.T) {
+	table := New(0, 100)
+	old, young := table.Take(10), table.Take(10)
+	table.Charge(old, 80)
+	if table.TryCharge(young, 30) {
+		t.Fatal("charged beyond the memory")
+	}
+	if got := table.Leave(old); got != 80 || !table.TryCharge(young, 30) {
+		t.Errorf("%d bytes were freed", got)
+	}
+	if !table.TryCharge(old, 70) || table.TryCharge(young, 31) {
+		t.Error("one that stays after all is not charged again")
+	}
+	table.Release(old)
+	table.Charge(old, 10)
+	if table.Leave(old) != 0 || table.served.Load() != 30 || table.clients.Load() != 1 {
+		t.Error("a released slot is charged")
 	}
 }
