@@ -16,6 +16,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
 func TestRequestHeadersMustArriveInTime(t *testing.T) {
@@ -109,6 +110,31 @@ func TestABodyAtTheMinimumRateIsServed(t *testing.T) {
 		}
 		c.want(200, "ok")
 	})
+}
+
+// An upstream that reads nothing for a while is not the client's slowness.
+func TestAPauseOfTheUpstreamIsNotTheClients(t *testing.T) {
+	for name, framing := range map[string]string{"length": "Content-Length: 1000000", "chunked": "Transfer-Encoding: chunked"} {
+		t.Run(name, func(t *testing.T) {
+			handle := func(c *upConn) {
+				headers := c.head()
+				time.Sleep(request.BodyGrace + 20*time.Second)
+				discardBody(c, headers)
+				c.say(ok200)
+			}
+			inMemory(t, handle, func(c *Config) {
+				c.MinBodyRate, c.Default.RetryBufferBytes, c.Default.BodyIdleTimeout = 100_000, 1, time.Minute
+			}, func(t *testing.T, m *memory) {
+				c := m.client().send(requestText("POST / HTTP/1.1", "Host: a", framing))
+				body := strings.Repeat("x", 1_000_000)
+				if name == "chunked" {
+					body = chunks([]byte(body), 10_000)
+				}
+				go func() { _, _ = io.WriteString(c.Conn, body) }()
+				c.want(200, "ok")
+			})
+		})
+	}
 }
 
 func TestAClientThatReadsNothingIsCutOff(t *testing.T) {

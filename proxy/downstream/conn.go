@@ -246,6 +246,20 @@ func (c *Conn) ReadNow(p []byte) (int, error) {
 	return c.once.n, nil
 }
 
+// HasUnread reports whether bytes of the client wait in its socket. It returns false if that cannot be
+// known.
+func (c *Conn) HasUnread() (has bool) {
+	if c.Raw == nil {
+		return false
+	}
+	var b [1]byte
+	_ = c.Raw.Control(func(fd uintptr) {
+		n, _ := rawsocket.TryPeek(fd, b[:])
+		has = n > 0
+	})
+	return has
+}
+
 // readOnce is the state of one read without waiting.
 type readOnce struct {
 	p   []byte

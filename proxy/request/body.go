@@ -35,7 +35,8 @@ type Body struct {
 	Left    int64 // bytes of a body with a length that were not read from the client yet
 	Chunked http1.Chunked
 	Total   int64
-	Began   clock.Instant // when reading began, for the minimum rate
+	Began   clock.Instant // when reading began
+	waited  time.Duration // for bytes of the client, for the minimum rate
 
 	Started     bool          // a byte of it was read
 	Ended       bool          // all of it was read
@@ -52,7 +53,7 @@ type Body struct {
 
 // Reset begins a body. Close must have released the one before.
 func (b *Body) Reset(f http1.Framing) {
-	b.Framing, b.Left, b.Total, b.Cursor = f, f.Length, 0, 0
+	b.Framing, b.Left, b.Total, b.Cursor, b.waited = f, f.Length, 0, 0, 0
 	b.Started, b.Ended, b.Keeping = false, f.Kind == http1.BodyNone, true
 	why := policy.ReplayWhole
 	switch f.Kind {
@@ -242,9 +243,10 @@ func (b *Body) joinChunks(n int) ([]byte, error) {
 // minimum rate leave.
 func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 	c := b.Of.Conn
-	until, slack := b.ReadDeadline(b.Of.Process.Clock.Now()), time.Duration(0)
+	began := b.Of.Process.Clock.Now()
+	until, slack := b.ReadDeadline(began, began), time.Duration(0)
 	if wait > 0 {
-		until = b.Of.Process.Clock.Now().Add(wait)
+		until = began.Add(wait)
 	} else if b.Pump.Running {
 		slack = time.Second
 	}
@@ -256,6 +258,7 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 		return 0, ErrTurnedAway
 	}
 	n, err := c.NC.Read(p)
+	b.WaitedForClient(b.Of.Process.Clock.Now().Sub(began))
 	switch {
 	case n > 0:
 		return n, nil
@@ -280,14 +283,19 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 	return 0, attempt.ErrClientGone
 }
 
-// ReadDeadline returns when a client that sends nothing more counts as too slow.
-func (b *Body) ReadDeadline(now clock.Instant) clock.Instant {
+// WaitedForClient counts time in which the client could have sent bytes. An upstream that reads nothing
+// is not the client's slowness.
+func (b *Body) WaitedForClient(d time.Duration) { b.waited += d }
+
+// ReadDeadline returns when a client that sends nothing more counts as too slow. It has sent nothing
+// since heard.
+func (b *Body) ReadDeadline(heard, now clock.Instant) clock.Instant {
 	until := now.Add(365 * 24 * time.Hour)
 	if idle := b.Of.Time.BodyIdle(); idle > 0 {
-		until = now.Add(idle)
+		until = heard.Add(idle)
 	}
 	if rate := b.Of.Settings.MinBodyRate; rate > 0 && !b.Of.GRPC {
-		due := b.Began.Add(BodyGrace + time.Duration(float64(b.Total)/float64(rate)*float64(time.Second)))
+		due := now.Add(BodyGrace + time.Duration(float64(b.Total)/float64(rate)*float64(time.Second)) - b.waited)
 		if due.Before(until) {
 			until = due
 		}
@@ -304,7 +312,8 @@ func (b *Body) Finish(until clock.Instant) error {
 	for b.Started && !b.Ended && b.Keeping {
 		wait := time.Duration(0)
 		if !until.IsZero() {
-			if wait = min(b.timeToFinish(until), minRateSample, b.ReadDeadline(heard).Sub(b.Of.Process.Clock.Now())); wait <= 0 {
+			now := b.Of.Process.Clock.Now()
+			if wait = min(b.timeToFinish(until), minRateSample, b.ReadDeadline(heard, now).Sub(now)); wait <= 0 {
 				return nil
 			}
 		}

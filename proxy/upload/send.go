@@ -199,6 +199,9 @@ const (
 	// spliceTail is the end of a body, which is read and written. So it is known when its last
 	// bytes are here: the response may be whole before they are sent.
 	spliceTail = 4 << 10
+	// longPiece is how long a piece takes at least before it is checked who was slow. If bytes of the
+	// client wait then, it was the upstream.
+	longPiece = time.Second
 )
 
 // Splicer moves bytes between connections inside the kernel.
@@ -230,7 +233,8 @@ func (u *Upload) spliceBody() (more, watch bool) {
 		b.Started, b.Began = true, u.r.Time.Now()
 	}
 	for b.Left > spliceTail {
-		until := b.ReadDeadline(u.r.Time.Now())
+		began := u.r.Time.Now()
+		until := b.ReadDeadline(began, began)
 		c.SetRead(until, time.Second)
 		if u.Pump.Stopping.Load() {
 			return false, false
@@ -239,12 +243,15 @@ func (u *Upload) spliceBody() (more, watch bool) {
 			u.ClientFailed(request.ErrTurnedAway)
 			return false, false
 		}
-		u.att.ExtendWrite(u.r.Time.Now(), u.r.Time.BodyIdle())
+		u.att.ExtendWrite(began, u.r.Time.BodyIdle())
 		u.pieces.Add(1)
 		want := min(b.Left-spliceTail, SplicePiece)
 		n, err := u.Splicer.Move(u.att.Up.TCP(), c.TCP, want)
 		b.Total += n
 		b.Left -= n
+		if took := u.r.Time.Now().Sub(began); took < longPiece || !c.HasUnread() {
+			b.WaitedForClient(took)
+		}
 		if n < want {
 			if again, watch := u.spliceEnded(n, err, until); !again {
 				return false, watch
