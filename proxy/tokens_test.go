@@ -278,6 +278,39 @@ func TestARequestForMoreThanTheLimitTakesTheLimit(t *testing.T) {
 	p.dial().send(postJSON(`{"max_tokens":60}`)).want(200, usage)
 }
 
+// A limit that its headers say is renewed by now stops no request, in every form.
+func TestALearntLimitThatIsRenewedStopsNobody(t *testing.T) {
+	for name, headers := range map[string][]string{
+		"seconds":  {"RateLimit-Limit: 10", "RateLimit-Remaining: 0", "RateLimit-Reset: 0"},
+		"a list":   {`RateLimit-Policy: "d";q=10;w=60`, `RateLimit: "d";r=0;t=0`},
+		"draft 7":  {"RateLimit: limit=10, remaining=0, reset=0"},
+		"now":      {"X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1767225600", "Date: Thu, 01 Jan 2026 00:00:00 GMT"},
+		"past":     {"X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1767225000", "Date: Thu, 01 Jan 2026 00:00:00 GMT"},
+		"a bucket": {"X-RateLimit-Limit-Tokens: 1000", "X-RateLimit-Remaining-Tokens: 0", "X-RateLimit-Reset-Tokens: 0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := func(c *upConn) {
+				for head := c.head(); head != ""; head = c.head() {
+					discardBody(c, head)
+					c.say("%s", rawBody(200, "ok", headers...))
+				}
+			}
+			inMemory(t, up, func(c *Config) {
+				c.Default.RateLimit = admission.RateLimit{Learn: true, Probe: 2 * time.Minute, Wait: time.Minute}
+			}, func(t *testing.T, m *memory) {
+				c := m.client()
+				began := time.Now()
+				for range 30 {
+					c.send(postJSON(`{"model":"m","max_tokens":100}`)).want(200, "ok")
+				}
+				if took := time.Since(began); took > 30*time.Second {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
 // With a learnt limit, no request is refused that the upstream accepts: an image counts what the
 // upstream counts, as do a prompt that was cached and output that is allowed and not used.
 func TestALearntLimitRefusesNothingThatTheUpstreamAccepts(t *testing.T) {
