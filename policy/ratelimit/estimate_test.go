@@ -28,17 +28,17 @@ type counting struct {
 }
 
 type job struct {
-	n                int
-	e                Estimate
-	used             Cost
-	counted          float64
-	queued           Cost
-	cost             Cost
-	since            time.Duration
-	stamp            Stamp
-	back             time.Duration
-	reading          Reading
-	rejected, headed bool
+	n        int
+	e        Estimate
+	used     Cost
+	counted  float64
+	queued   Cost
+	cost     Cost
+	since    time.Duration
+	stamp    Stamp
+	back     time.Duration
+	reading  Reading
+	rejected bool
 }
 
 func (c *counting) advance(now time.Duration) {

@@ -32,29 +32,26 @@ const (
 // Bedrock "InferenceConfiguration".
 func requestNames(parent jsonscan.ID, key []byte) jsonscan.ID {
 	switch parent {
+	case jsonscan.Root:
+		switch string(key) {
+		case "generationConfig", "generation_config", "inferenceConfig":
+			return idConfig
+		case "model":
+			return idModel
+		case "max_tokens":
+			return idMaxTokens
+		case "max_completion_tokens":
+			return idMaxCompletionTokens
+		case "max_output_tokens":
+			return idMaxOutputTokens
+		case "stream":
+			return idStream
+		}
 	case idConfig:
 		switch string(key) {
 		case "maxOutputTokens", "max_output_tokens", "maxTokens":
 			return idMaxOutputTokens
 		}
-		return 0
-	default:
-		return 0
-	case jsonscan.Root:
-	}
-	switch string(key) {
-	case "generationConfig", "generation_config", "inferenceConfig":
-		return idConfig
-	case "model":
-		return idModel
-	case "max_tokens":
-		return idMaxTokens
-	case "max_completion_tokens":
-		return idMaxCompletionTokens
-	case "max_output_tokens":
-		return idMaxOutputTokens
-	case "stream":
-		return idStream
 	}
 	return 0
 }
