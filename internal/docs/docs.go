@@ -39,6 +39,7 @@ func everything() ([]generated, error) {
 		{path: "docs/reference/retry-after.md", part: "headers that tell a wait", content: WaitTable()},
 		{path: "docs/reference/retry-after.md", part: "waits in error bodies", content: WaitFormTable()},
 		{path: "docs/reference/retry-after.md", part: "signs of a spent account", content: SignTable(apierror.Entries())},
+		{path: "docs/reference/retry-after.md", part: "signs of a refused credential", content: SignTable(apierror.CredentialEntries())},
 		{path: "docs/reference/retry-after.md", part: "signs of a request that is too large", content: SignTable(apierror.TooLargeEntries())},
 		{path: "docs/reference/llm.md", part: "rate limits that are learnt", content: LimitTable()},
 		{path: "docs/reference/llm.md", part: "paths that name a model", content: PathTable()},

@@ -40,6 +40,10 @@ type Verdict struct {
 	// WaitForms, because then the upstream expects a retry.
 	Exhausted bool
 
+	// UsedUp means the same, whether or not the body asks for a wait: it is then when the account is
+	// renewed.
+	UsedUp bool
+
 	// TooLarge means that the request exceeds a limit by itself, so that no retry can succeed.
 	TooLarge bool
 }
@@ -107,6 +111,7 @@ type scanner struct {
 // verdict combines what was found.
 func (s *scanner) verdict() Verdict {
 	v := s.found
+	v.UsedUp = v.Exhausted
 	switch {
 	case v.TooLarge:
 		return Verdict{TooLarge: true}

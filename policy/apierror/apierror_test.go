@@ -86,12 +86,12 @@ func TestBodiesOfVendors(t *testing.T) {
 		if !json.Valid(body) && name != "gateway_html" {
 			t.Errorf("%s is no JSON", name)
 		}
-		if got := read(Usual(), body); got != want {
+		if got := read(Usual(), body); !sameVerdict(got, want) {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 		var compact bytes.Buffer
 		if json.Compact(&compact, body) == nil {
-			if got := read(Usual(), compact.Bytes()); got != want {
+			if got := read(Usual(), compact.Bytes()); !sameVerdict(got, want) {
 				t.Errorf("%s in one line: %+v, want %+v", name, got, want)
 			}
 		}
@@ -216,7 +216,11 @@ func TestStrangeBodies(t *testing.T) {
 		"beyond what is read":        {`{"a":"` + strings.Repeat("x", MaxBytes) + `",` + code + `}`, Verdict{}},
 		"at the end of what is read": {`{"a":"` + strings.Repeat("x", MaxBytes-8-len(code)) + `",` + code + `}`, Verdict{Exhausted: true}},
 	} {
-		if got := read(Usual(), []byte(tc.body)); got != tc.want {
+		got := read(Usual(), []byte(tc.body))
+		if got.Exhausted && !got.UsedUp {
+			t.Errorf("%s: exhausted and not used up", name)
+		}
+		if got.UsedUp = false; got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 	}
@@ -394,4 +398,38 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%s: %+v, by a parser %+v", body, v, m)
 		}
 	})
+}
+
+// The lists of refused credentials and of smaller requests find each of their signs, and only these.
+func TestSignsOfACredential(t *testing.T) {
+	for _, e := range CredentialEntries() {
+		key := "code"
+		if IsText(e.Sign) {
+			key = "message"
+		}
+		body := fmt.Appendf(nil, `{"error":{%q:%q}}`, key, strings.ToUpper(e.Sign))
+		if !Credentials().Read(body, nil, time.Time{}).UsedUp || Usual().Read(body, nil, time.Time{}).UsedUp || e.Vendor == "" || e.Source == "" {
+			t.Errorf("%s", body)
+		}
+	}
+	for body, want := range map[string]bool{
+		`{"error":{"message":"This request requires more credits, or fewer max_tokens."}}`: true,
+		`{"error":{"message":"Insufficient credits"}}`:                                     false,
+	} {
+		if got := Smaller().Read([]byte(body), nil, time.Time{}).UsedUp; got != want {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
+	if Credentials().Read([]byte(`{"error":{"code":"insufficient_quota"}}`), nil, time.Time{}).UsedUp {
+		t.Error("a spent account is no refused credential")
+	}
+}
+
+// sameVerdict compares two verdicts without UsedUp, which follows from Exhausted unless there is a wait.
+func sameVerdict(a, b Verdict) bool {
+	if a.Exhausted && !a.UsedUp {
+		return false
+	}
+	a.UsedUp, b.UsedUp = false, false
+	return a == b
 }

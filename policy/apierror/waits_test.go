@@ -128,7 +128,7 @@ func TestUnknownDurationsAreWaits(t *testing.T) {
 // A guess does not make an account that is used up one that waits.
 func TestAGuessIsNoReasonToWaitForASpentAccount(t *testing.T) {
 	body := []byte(`{"code":"insufficient_quota","message":"Your quota of 30 days is used up"}`)
-	if v := read(Usual(), body); v != (Verdict{Exhausted: true}) {
+	if v := read(Usual(), body); v != (Verdict{Exhausted: true, UsedUp: true}) {
 		t.Errorf("%+v", v)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/contentcoding"
+	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
 // bodyWait bounds how long the body of a failed response is read before a retry. Most error bodies
@@ -224,7 +225,7 @@ func (h *bufferedResponse) readError(a *policy.Attempt, began *heldStream) polic
 	if a.Cause != policy.CauseStatus || a.Status < 400 {
 		return policy.ReasonNone
 	}
-	v := h.errorVerdict(began)
+	v := h.errorVerdict(errorList(h.s.r.Route), began)
 	switch {
 	case v.TooLarge:
 		return policy.ReasonRequestTooLarge
@@ -243,27 +244,41 @@ func (h *bufferedResponse) readError(a *policy.Attempt, began *heldStream) polic
 }
 
 // errorVerdict reads the error in the body of the response, or at the beginning of an event stream.
-func (h *bufferedResponse) errorVerdict(began *heldStream) apierror.Verdict {
-	list := h.s.r.Route.ErrorCodes
-	if list == nil {
-		list = apierror.Usual()
-	}
-	read := func(r *http1.Response, text []byte) apierror.Verdict {
-		return list.Read(text, r.Get(http1.Date), time.Now())
-	}
+func (h *bufferedResponse) errorVerdict(list *apierror.List, began *heldStream) apierror.Verdict {
 	switch {
 	case began.failed && !h.full:
-		return read(&h.s.att.Resp, began.reader.Error(h.s.att.Body.Prefix))
+		return readVerdict(list, &h.s.att.Resp, began.reader.Error(h.s.att.Body.Prefix))
 	case began.failed:
-		return read(&h.resp, began.reader.Error(h.body))
-	case !h.full || !isErrorText(&h.resp):
+		return readVerdict(list, &h.resp, began.reader.Error(h.body))
+	case h.full:
+		return bodyVerdict(list, &h.resp, h.body)
+	}
+	return apierror.Verdict{}
+}
+
+// errorList returns the signs that a route looks for.
+func errorList(r *settings.RouteState) *apierror.List {
+	if r.ErrorCodes == nil {
+		return apierror.Usual()
+	}
+	return r.ErrorCodes
+}
+
+// bodyVerdict reads the error in the body of r, or in what has come of it.
+func bodyVerdict(list *apierror.List, r *http1.Response, body []byte) apierror.Verdict {
+	switch {
+	case len(body) == 0 || !isErrorText(r):
 		return apierror.Verdict{}
-	case isUncompressed(&h.resp):
-		return read(&h.resp, h.body)
+	case isUncompressed(r):
+		return readVerdict(list, r, body)
 	}
 	space := buffer.Get(apierror.MaxBytes)
 	defer buffer.Put(space)
-	return read(&h.resp, contentcoding.Decode(space[:0:apierror.MaxBytes], h.body, h.resp.Get(http1.ContentEncoding)))
+	return readVerdict(list, r, contentcoding.Decode(space[:0:apierror.MaxBytes], body, r.Get(http1.ContentEncoding)))
+}
+
+func readVerdict(list *apierror.List, r *http1.Response, text []byte) apierror.Verdict {
+	return list.Read(text, r.Get(http1.Date), time.Now())
 }
 
 // isErrorText reports whether the body of a response is JSON or plain text, by its type. Without a type

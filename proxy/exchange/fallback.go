@@ -43,7 +43,7 @@ func (x *Exchange) askFallbacks(a *policy.Attempt, reason string) (int, policy.O
 		switch {
 		case x.report.Exposed && !x.r.Safe:
 			return 0, 0, false
-		case x.r.WouldDropTLS(to.Upstream):
+		case x.r.WouldDropTLS(to.Upstream), x.r.AccountLeft(to, x.r.Time.Clock) > 0:
 			continue
 		case !prepared:
 			x.buffered.leave(a, &x.attempts.stream)
@@ -91,7 +91,8 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 		return code, o, true
 	}
 	x.finishFallbackAttempt(&res)
-	if !x.r.Good(&res) {
+	usedUp := res.Cause == policy.CauseStatus && !x.r.GRPC && account{at: &x.attempts}.isUsedUp(&res)
+	if usedUp || !x.r.Good(&res) {
 		x.sender.discard()
 		return x.fallbackFailed(last, noAttempt)
 	}

@@ -136,6 +136,9 @@ func (x *Exchange) judgeAttempt(a *policy.Attempt, d *policy.Decision) bool {
 	if stays && !x.r.IsPlainSuccess(a) {
 		*d = x.judge(a)
 	}
+	if stays {
+		account{&x.attempts, &x.buffered}.judge(a, d)
+	}
 	return stays
 }
 

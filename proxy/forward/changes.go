@@ -45,6 +45,19 @@ func (c HeaderChanges) Hiding(other HeaderChanges) HeaderChanges {
 	return c
 }
 
+// Sets reports whether the changes set a header of that name.
+func (c *HeaderChanges) Sets(name string) bool {
+	for line := range strings.Lines(c.lines) {
+		if set, _, _ := strings.Cut(line, ":"); strings.EqualFold(set, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Lines returns what is set, each as "Name: value" and CRLF. Values may be secret.
+func (c *HeaderChanges) Lines() string { return c.lines }
+
 // hides reports whether a header of that name is not forwarded. A name that some server takes for a
 // hidden one is hidden too: X_User for X-User.
 func (c *HeaderChanges) hides(name []byte) bool {

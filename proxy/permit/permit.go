@@ -68,6 +68,11 @@ func (ad *Admitter) Begin() { ad.state = state{} }
 // Admit takes the attempt through each stage of admission in turn. If it returns Admitted, the
 // attempt has a permit and must be sent now.
 func (ad *Admitter) Admit(a *attempt.Attempt, now clock.Instant) Result {
+	if len(ad.r.Route.Fallbacks) > 0 {
+		if left := ad.r.AccountLeft(ad.r.Route, now); left > 0 {
+			return ad.reject(429, policy.ReasonQuotaExhausted, policy.OutcomeGaveUpQuotaExhausted, "the account is used up", wholeSeconds(left))
+		}
+	}
 	if ad.r.Route.RateLimitPause.Kind != settings.RateLimitPauseNone {
 		in, later := ad.waitOutPause(now)
 		if in != Admitted {

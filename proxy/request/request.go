@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"sync/atomic"
 
+	"github.com/retryproxy/retryproxy/policy/account"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 	"github.com/retryproxy/retryproxy/policy/tokens"
@@ -285,6 +286,7 @@ type Process struct {
 	Attempts        attempt.Host
 	RetryBuffer     RetryBuffer
 	RateLimitPauses ratelimit.Pauses
+	Accounts        account.Accounts
 	withheld        atomic.Int32 // retries not made, in percent
 	Waiting         atomic.Int64 // requests that wait for a retry or a permit
 	Paused          atomic.Int64 // among them, requests that wait for the end of a shared rate-limit pause

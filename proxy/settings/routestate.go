@@ -30,6 +30,7 @@ type RouteState struct {
 	PlainRetryOn       bool          // a response below 300 is never a failure
 	RepeatsReset       bool          // a connection that ends without a response is a failure to retry
 	rateLimitPauseSeed [sha256.Size]byte
+	accounts           accounts
 	RateLimits         *admission.RateLimits // nil: none
 	LookFor            tokens.Want           // in the bodies of requests
 }

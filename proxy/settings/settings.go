@@ -125,6 +125,7 @@ func (n *Settings) add(r *Route, known map[upstreamKey]*UpstreamState) *RouteSta
 		n.LongestRateLimitPause = max(n.LongestRateLimitPause, r.RateLimitPause.Max)
 	}
 	state.UpstreamState = n.upstreamOf(r, known)
+	state.accounts = accountsOf(r)
 	state.Hedge = n.hedgeOf(state)
 	state.RateLimits = n.rateLimitOf(r)
 	state.LookFor = state.lookFor()
@@ -145,6 +146,7 @@ func (n *Settings) addFallbacks(state *RouteState, known map[upstreamKey]*Upstre
 		}
 		to := &RouteState{Route: fallbackRoute(state.Route, f), IsFallback: true, PlainRetryOn: state.PlainRetryOn}
 		to.UpstreamState = n.upstreamOf(to.Route, known)
+		to.accounts = accountsOf(to.Route)
 		state.FallbackRoutes = append(state.FallbackRoutes, to)
 	}
 	for i, to := range state.FallbackRoutes {

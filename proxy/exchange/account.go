@@ -1,0 +1,98 @@
+package exchange
+
+import (
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/apierror"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+)
+
+// If a route has a fallback, every failed response is searched for signs that its account is used up or
+// refused, whatever its status: another account can serve the request. The requests after it are not
+// sent there; see package account.
+
+// account looks for the signs in one response.
+type account struct {
+	at       *attempts
+	buffered *bufferedResponse // may have the response; nil: the running attempt has it
+}
+
+// judge looks for the signs in a response that is not retried, and sets d if there are any. The upstream
+// did not do the work then, so the fallback may get any request.
+func (c account) judge(a *policy.Attempt, d *policy.Decision) {
+	r := c.at.r
+	if len(r.Route.Fallbacks) == 0 || d.Retry || a.Cause != policy.CauseStatus || r.GRPC {
+		return
+	}
+	if c.isUsedUp(a) {
+		*d = policy.Decision{Class: policy.Rejected, Why: policy.ReasonQuotaExhausted}
+	}
+}
+
+// isUsedUp reports whether the account at the upstream that responded cannot serve the request, and
+// remembers whether it can serve others. a is the result of the attempt.
+func (c account) isUsedUp(a *policy.Attempt) bool {
+	r, to := c.at.r, c.at.r.Dest
+	if a.Status < 400 {
+		r.AccountWorks()
+		return false
+	}
+	v := c.verdict(errorList(to))
+	if v.HasWait && !v.Guessed && (!a.HasRetryAfter || v.Wait > a.RetryAfter) {
+		a.RetryAfter, a.HasRetryAfter = v.Wait, true
+	}
+	switch {
+	case v.UsedUp:
+	case to.OwnsAccount() && isRefusal(a.Status) && c.verdict(apierror.Credentials()).UsedUp:
+		// The client's own credential says nothing about the account of others.
+	case to.ModelAPI && a.Status == 402: // RFC 9110 section 15.5.3 leaves it open; these APIs mean this
+		if c.verdict(apierror.Smaller()).UsedUp {
+			return true
+		}
+	default:
+		// Without a sign, a 401 may be about what one client asked for.
+		return to.ModelAPI && to.OwnsAccount() && a.Status == 401
+	}
+	r.AccountUsedUp(a)
+	return true
+}
+
+// isRefusal reports whether a response with this status may refuse a credential. Google and Anthropic
+// send 400 for some.
+func isRefusal(status int) bool { return status == 400 || status == 401 || status == 403 }
+
+// verdict reads the error in the response.
+func (c account) verdict(list *apierror.List) apierror.Verdict {
+	if c.buffered != nil && c.buffered.full && c.buffered.keptOf(c.at.r.Attempts) {
+		return c.buffered.errorVerdict(list, &c.at.stream)
+	}
+	att := c.at.s.att
+	if c.at.stream.failed {
+		return readVerdict(list, &att.Resp, c.at.stream.reader.Error(att.Body.Prefix))
+	}
+	c.at.peekError()
+	return bodyVerdict(list, &att.Resp, att.Body.Prefix)
+}
+
+// peekError reads the beginning of the body of a failed response. The relay begins with it. It waits no
+// longer than bodyWait in all.
+func (at *attempts) peekError() {
+	b := &at.s.att.Body
+	if len(b.Prefix) > 0 || b.Ended || at.s.att.Up == nil || at.s.att.R > len(at.s.att.Up.Buf)-minBodyRoom || !isErrorText(&at.s.att.Resp) {
+		return
+	}
+	if f := b.Framing; f.Kind == http1.BodyLength && f.Length > at.r.Route.ResponseBufferBytes {
+		return // it could not be kept while a fallback is asked
+	}
+	b.KeepBelow = at.s.att.R // the headers stay where they are
+	defer b.MakeRoom()
+	until := at.r.Time.Now().Add(bodyWait)
+	for len(b.Prefix) < apierror.MaxBytes {
+		piece, err := b.NextBefore(until)
+		if err != nil || len(piece) == 0 {
+			break // the relay meets whatever ended it, usually the end of the body
+		}
+		b.Prefix = append(buffer.Grow(b.Prefix, len(piece)), piece...)
+	}
+	at.r.Time.Tick()
+}
