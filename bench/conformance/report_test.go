@@ -123,6 +123,8 @@ How to read the tables:
 - The rule is named as in the RFC. A *field* is a header or a trailer.
 - *Must be* follows from the RFC: *forward*, *refuse*, or *either* if it allows both. *Cut* means
   that the body of a response may begin, but must not look complete.
+- Up to eight empty lines before a request are dropped (RFC 9112 asks for at least one): they are not
+  forwarded and stand before any header, so no body gets another length.
 - A proxy's figure is the number of cases that it forwarded. A second figure is the number of them
   with two readings: with `+"`4, 1`"+` it forwarded four cases, one of them with two readings.
 `, strings.Join(names, " and "))
