@@ -113,13 +113,16 @@ func (c *http2Conn) whenSettled(do func()) {
 
 // noteUnprocessed is called for each stream that the upstream did not process because it ended the
 // connection. If it sent GOAWAY, the others are how many requests it takes on one connection, as
-// servers limit them (nginx's keepalive_requests). Streams beyond that would all be sent in vain.
+// servers limit them (nginx's keepalive_requests). Streams beyond that would all be sent in vain. A
+// connection of which it took none shows no such limit: the upstream refused it, or restarts.
 func (c *http2Conn) noteUnprocessed(goAway bool) {
 	if goAway {
 		c.goneAway.Store(true)
 	}
-	if n := c.uses.Load() - c.unprocessed.Add(1); n > 0 && c.goneAway.Load() {
-		c.pool.usesLimit.Store(n)
+	c.pool.mu.Lock() // so that the last of several streams has the last word
+	defer c.pool.mu.Unlock()
+	if n := c.uses.Load() - c.unprocessed.Add(1); c.goneAway.Load() {
+		c.pool.usesLimit.Store(max(n, 0))
 	}
 }
 
