@@ -15,6 +15,7 @@ type Profile struct {
 	Name           string
 	MaxRetries     int
 	RequestTimeout time.Duration // all attempts and waits
+	QueueTimeout   time.Duration // the longest wait at an open breaker; 0: by position
 	AttemptTimeout time.Duration // 0: none with a single endpoint; see hedge.SlowAttempt
 	Backoff        string        // in the syntax of backoff.New, with the strategy's own defaults
 	ThrottledBase  time.Duration
@@ -38,6 +39,7 @@ var profiles = []Profile{
 		Name:           "batch",
 		MaxRetries:     8,
 		RequestTimeout: 180 * time.Second,
+		QueueTimeout:   180 * time.Second,
 		Backoff:        "additive",
 		ThrottledBase:  time.Second,
 		Rejected:       "429",
@@ -48,6 +50,7 @@ var profiles = []Profile{
 		Name:           "llm",
 		MaxRetries:     8,
 		RequestTimeout: 10 * time.Minute,
+		QueueTimeout:   60 * time.Second,
 		Backoff:        "additive",
 		ThrottledBase:  time.Second,
 		Rejected:       "429,503,529",

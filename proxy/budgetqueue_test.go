@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
@@ -107,6 +108,36 @@ func TestNobodyWhoCanWaitIsLostToTheBudget(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The same with the circuit breaker, which opens in such an outage: the profile waits there for as
+// long as a request may take.
+func TestNobodyWhoCanWaitIsLostToTheBreaker(t *testing.T) {
+	up := &moody{says: func(since time.Duration) string {
+		if since < 20*time.Second {
+			return rawResponse(503)
+		}
+		return ok200
+	}}
+	inMemory(t, up.handle, func(c *Config) {
+		waitsForBudget(t, "batch")(c)
+		profile, err := policy.FindProfile("batch")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Default.Guard, c.Default.QueueTimeout = breaker.Options{}, profile.QueueTimeout
+	}, func(t *testing.T, m *memory) {
+		began := time.Now()
+		if seen := m.burst(20); seen["200 "] != 20 {
+			t.Errorf("%v, want 20 times 200", seen)
+		}
+		if g := m.Stats().Upstreams[0].Guard; g.Opened[breaker.OpenedByFailing] == 0 {
+			t.Errorf("the breaker did not open: %+v", g)
+		}
+		if took := time.Since(began); took > 60*time.Second {
+			t.Errorf("all had their responses after %v, want at most 60s", took)
+		}
+	})
 }
 
 // The budget holds as before: what an upstream gets that refuses everything.

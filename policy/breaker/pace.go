@@ -55,6 +55,14 @@ var rhythms = [numOpenedBy]rhythm{
 // it, and a late response to it counts.
 const activeHang = 60 * time.Second
 
+// leastWait replaces a shorter wait of Options.Backoff, such as 0: in this time the request that
+// failed is back at its place in the queue, so that it is the next probe.
+const leastWait = time.Millisecond
+
+// pacedHang is the least time of a probe with Options.Backoff: its waits are to set the pace, and
+// not how long a response takes. It is a quarter of the longest default time in the queue.
+const pacedHang = 5 * time.Second
+
 // shut begins the trickle. After a silence the last request that passed in doubt is the probe.
 // Without one, and after a loss, a probe is due at once: a false alarm then delays only the
 // requests that arrive while it is in flight.
@@ -78,7 +86,7 @@ func (c *pace) shut(now time.Duration, why OpenedBy, o *Options) {
 // waitFor sets the wait before the next probe.
 func (c *pace) waitFor(now time.Duration, o *Options) {
 	if o.Backoff != nil {
-		c.wait = o.Backoff.Wait(backoff.Step{Retry: c.failed, Previous: c.wait, Elapsed: now - c.since}, o.Rand)
+		c.wait = max(leastWait, o.Backoff.Wait(backoff.Step{Retry: c.failed, Previous: c.wait, Elapsed: now - c.since}, o.Rand))
 	} else {
 		r := &rhythms[c.why]
 		c.wait = equalJitter(backoff.Grow(r.fail, r.failMax, 2, c.failed), o.Rand)
@@ -117,7 +125,11 @@ func (c *pace) patience(o *Options) time.Duration {
 		return equalJitter(activeHang, o.Rand)
 	}
 	r := &rhythms[c.why]
-	return equalJitter(backoff.Grow(r.hang, r.hangMax, 2, c.hung), o.Rand)
+	hang := r.hang
+	if o.Backoff != nil {
+		hang = max(hang, min(pacedHang, r.hangMax))
+	}
+	return equalJitter(backoff.Grow(hang, r.hangMax, 2, c.hung), o.Rand)
 }
 
 // fail ends the probe in flight as a failure of the upstream.
