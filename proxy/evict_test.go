@@ -232,6 +232,24 @@ func TestAStreamsShareIsWhatIsLeft(t *testing.T) {
 	}
 }
 
+// Soon after a stream has given its slot back, to end it would panic in another stream.
+func TestAStreamThatHasEndedIsNotEndedForItsSlot(t *testing.T) {
+	l := newStreamSlots(2)
+	greedy, ends := &http2Conn{}, 0
+	for range 2 {
+		slot := &streamSlot{h: greedy, cancel: func() { ends++ }}
+		l.occupy(slot)
+		slot.since = time.Now().Add(-preemptAfter)
+	}
+	victim := l.victim(&http2Conn{})
+	victim.end()
+	l.give(victim)
+	victim.end()
+	if ends != 1 {
+		t.Errorf("ended %d times", ends)
+	}
+}
+
 const mib = 1 << 20
 
 // A connection with few streams is not reset for those of others, even if no stream of theirs can be refused instead.

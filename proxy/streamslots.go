@@ -49,10 +49,28 @@ type streamShare struct {
 
 // streamSlot is a slot that a stream holds.
 type streamSlot struct {
-	h      *http2Conn
-	cancel func() // ends the stream
-	since  time.Time
-	taken  bool // preempted: the stream is ending
+	h     *http2Conn
+	since time.Time
+	taken bool // preempted: the stream is ending
+
+	mu     sync.Mutex // guards cancel
+	cancel func()     // ends the stream; nil once it gives the slot back, since its http.ResponseWriter is invalid soon after
+}
+
+// end ends the stream, unless it has ended.
+func (s *streamSlot) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancel != nil {
+		s.cancel()
+	}
+}
+
+// over makes end do nothing from now on.
+func (s *streamSlot) over() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancel = nil
 }
 
 // slotWaiter is a stream that waits for a slot.
@@ -164,7 +182,7 @@ func (l *streamSlots) abandon(w *slotWaiter) bool {
 // continues.
 func (l *streamSlots) preempt(h *http2Conn) bool {
 	if victim := l.victim(h); victim != nil {
-		victim.cancel()
+		victim.end()
 	}
 	return true
 }
@@ -213,6 +231,7 @@ func (l *streamSlots) occupy(slot *streamSlot) {
 
 // give returns a slot, and passes it to a waiting stream of the connection that has the fewest.
 func (l *streamSlots) give(slot *streamSlot) {
+	slot.over()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.used--
