@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -122,6 +124,10 @@ func TestWhatIsHeldGoesOnInOrder(t *testing.T) {
 				t.Errorf("request %d: %d, want %d", i, res.StatusCode, want)
 			}
 		}
+	})
+	// Requests that are sent at the same moment may arrive in any order.
+	slices.SortStableFunc(up.seen, func(a, b numberedRequest) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.number, b.number))
 	})
 	last := 0
 	for _, r := range up.seen {

@@ -18,19 +18,24 @@ var examples = map[string]struct {
 	headers string
 	want    time.Duration
 }{
-	"Retry-After":                 {"Retry-After: 7.5", 7500 * time.Millisecond},
-	"Retry-After-Ms":              {"retry-after-ms: 7250", 7250 * time.Millisecond},
-	"X-Ms-Retry-After-Ms":         {"x-ms-retry-after-ms: 7250", 7250 * time.Millisecond},
-	"X-Amz-Retry-After":           {"x-amz-retry-after: 7250", 7250 * time.Millisecond},
-	"X-RateLimit-Retry-After":     {"X-RateLimit-Retry-After: 7", 7 * time.Second},
-	"RateLimit":                   {`RateLimit: "a";r=0;t=7`, 7 * time.Second},
-	"RateLimit-Reset":             {"RateLimit-Remaining: 0\nRateLimit-Reset: 7", 7 * time.Second},
-	"X-RateLimit-Reset":           {"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366407", 7 * time.Second},
-	"X-Rate-Limit-Reset":          {"x-rate-limit-remaining: 0\nx-rate-limit-reset: 1772366407", 7 * time.Second},
-	"X-RateLimit-Reset-After":     {"X-RateLimit-Remaining: 0\nX-RateLimit-Reset-After: 7.5", 7500 * time.Millisecond},
-	"X-RateLimit-Reset-*":         {"x-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 7.25s", 7250 * time.Millisecond},
-	"X-RateLimit-*-Reset":         {"X-RateLimit-Requests-Remaining: 0\nX-RateLimit-Requests-Reset: 1772366407500", 7500 * time.Millisecond},
-	"Anthropic-RateLimit-*-Reset": {"anthropic-ratelimit-tokens-remaining: 0\nanthropic-ratelimit-tokens-reset: 2026-03-01T12:00:07Z", 7 * time.Second},
+	"Retry-After":                         {"Retry-After: 7.5", 7500 * time.Millisecond},
+	"Retry-After-Ms":                      {"retry-after-ms: 7250", 7250 * time.Millisecond},
+	"X-Ms-Retry-After-Ms":                 {"x-ms-retry-after-ms: 7250", 7250 * time.Millisecond},
+	"X-Amz-Retry-After":                   {"x-amz-retry-after: 7250", 7250 * time.Millisecond},
+	"X-RateLimit-Retry-After":             {"X-RateLimit-Retry-After: 7", 7 * time.Second},
+	"*-Retry-After-Ms":                    {"llm_provider-retry-after-ms: 7250", 7250 * time.Millisecond},
+	"*-Retry-After":                       {"llm_provider-retry-after: 7", 7 * time.Second},
+	"Retry-After-Seconds":                 {"Retry-After-Seconds: 7", 7 * time.Second},
+	"RateLimit":                           {`RateLimit: "a";r=0;t=7`, 7 * time.Second},
+	"RateLimit-Reset":                     {"RateLimit-Remaining: 0\nRateLimit-Reset: 7", 7 * time.Second},
+	"X-RateLimit-Reset":                   {"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366407", 7 * time.Second},
+	"X-Rate-Limit-Reset":                  {"x-rate-limit-remaining: 0\nx-rate-limit-reset: 1772366407", 7 * time.Second},
+	"X-RateLimit-Reset-After":             {"X-RateLimit-Remaining: 0\nX-RateLimit-Reset-After: 7.5", 7500 * time.Millisecond},
+	"X-RateLimit-Reset-*":                 {"x-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 7.25s", 7250 * time.Millisecond},
+	"X-RateLimit-*-Reset":                 {"X-RateLimit-Requests-Remaining: 0\nX-RateLimit-Requests-Reset: 1772366407500", 7500 * time.Millisecond},
+	"Anthropic-RateLimit-Unified-Reset":   {"anthropic-ratelimit-unified-status: rejected\nanthropic-ratelimit-unified-reset: 1772366407", 7 * time.Second},
+	"Anthropic-RateLimit-Unified-*-Reset": {"anthropic-ratelimit-unified-5h-status: rejected\nanthropic-ratelimit-unified-5h-reset: 1772366407", 7 * time.Second},
+	"Anthropic-RateLimit-*-Reset":         {"anthropic-ratelimit-tokens-remaining: 0\nanthropic-ratelimit-tokens-reset: 2026-03-01T12:00:07Z", 7 * time.Second},
 }
 
 // A retry of a POST is sent when the upstream asks for it, in whatever header: not earlier, and

@@ -30,7 +30,7 @@ type history struct {
 	more      int // routes in use that are not kept
 }
 
-// routeHistory is what one route had counted at the last steps, about 27 KiB.
+// routeHistory is what one route had counted at the last steps, about 28 KiB.
 type routeHistory struct {
 	route *metrics.Route
 	steps [ring]metrics.Counts
