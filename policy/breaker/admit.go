@@ -264,7 +264,7 @@ func (g *core) nextEvent(now time.Duration) time.Duration {
 	case doubt:
 		at = min(at, max(g.silence.since()+downAfter(&g.baseline), now+refreshInterval(&g.baseline)))
 	case start:
-		at = min(at, w.blindAt(&g.baseline))
+		at = min(at, w.blindAt(g.counters, &g.baseline))
 	}
 	return at
 }

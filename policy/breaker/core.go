@@ -426,7 +426,7 @@ func (g *core) expire(now time.Duration) {
 	if w.phase == shut {
 		g.pace.expire(now)
 	}
-	w.growBlindly(now, &g.baseline)
+	w.growBlindly(now, g.counters, &g.baseline)
 	if w.phase == start || w.phase == seek {
 		if g.waiting.any() || w.full(g.counters) {
 			w.reachedAt = now

@@ -158,14 +158,18 @@ func TestFailuresShrinkASlowStart(t *testing.T) {
 }
 
 // Until the first response, slow start grows with time. Where responses are known to be quick, it
-// stops at five times what was usual.
-func TestWithoutAResponseSlowStartEndsAtItsTop(t *testing.T) {
+// grows slowly from five times what was usual, until all are sent to an upstream that became slower.
+func TestWithoutAResponseSlowStartIsSlowAtItsTop(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(30*time.Second, 25, 800*time.Millisecond)
 	d.refuseOnce(500)
 	d.advance(750 * time.Millisecond)
 	if n := len(d.out); n < 80 || n > 200 {
 		t.Errorf("%d sent, want about five times twenty", n)
+	}
+	d.advance(6 * time.Second)
+	if n := len(d.waiting); n != 0 {
+		t.Errorf("%d wait after 7 s without a response", n)
 	}
 }
 

@@ -77,8 +77,9 @@ const (
 	// the same.
 	startFactor = 5
 	// blindEvery is the time in which start doubles before the first response. So nobody waits
-	// as long as one response takes. Where responses are known to come within blindQuick, that
-	// ends at top.
+	// as long as one response takes. Where responses are known to come within blindQuick, it
+	// adds top in each blindQuick from there: an upstream that responds as quickly as before
+	// never gets more than top, and one that has become slower gets all that wait.
 	blindEvery = 50 * time.Millisecond
 	blindQuick = time.Second
 	// unreachedTime: a window that was not reached for so long ends. It is only a risk.
@@ -211,17 +212,32 @@ func (w *window) pass(sent, now, overdue time.Duration, c *counters) {
 	}
 }
 
-// blindAt returns when the window doubles next without a response, or Forever.
-func (w *window) blindAt(u *latency.Baseline) time.Duration {
-	if w.phase != start || !w.unproven || w.size >= maxFixed || w.size >= w.top && u.Known() && u.P90 <= blindQuick {
+// blindAt returns when the window grows next without a response, or Forever.
+func (w *window) blindAt(c *counters, u *latency.Baseline) time.Duration {
+	switch {
+	case w.phase != start || !w.unproven || w.size >= maxFixed:
 		return backoff.Forever
+	case !w.overTop(u):
+		return w.round.began + blindEvery
+	case w.full(c):
+		return w.round.began + blindQuick
 	}
-	return w.round.began + blindEvery
+	return backoff.Forever
 }
 
-// growBlindly doubles the window for each interval without a response.
-func (w *window) growBlindly(now time.Duration, u *latency.Baseline) {
-	for at := w.blindAt(u); now >= at; at = w.blindAt(u) {
+// overTop reports whether a quick upstream should have responded at this size.
+func (w *window) overTop(u *latency.Baseline) bool {
+	return w.size >= w.top && u.Known() && u.P90 <= blindQuick
+}
+
+// growBlindly grows the window for each interval without a response.
+func (w *window) growBlindly(now time.Duration, c *counters, u *latency.Baseline) {
+	for at := w.blindAt(c, u); now >= at; at = w.blindAt(c, u) {
+		if w.overTop(u) {
+			w.size = min(w.size+w.top, maxFixed)
+			w.newRound(now)
+			return
+		}
 		w.size = min(2*w.size, maxFixed)
 		w.newRound(at)
 	}
