@@ -192,7 +192,7 @@ func (d *document) writeDocs(page string) error {
 // table returns the table of all rows in Markdown. A cell has the figures of the arms in their order.
 func (d *document) table() string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "Measured in %.0f s: %d of %d goals met. ", d.Seconds, d.goals()-d.missed(), d.goals())
+	fmt.Fprintf(&b, "%d of %d goals are met. All rows took %.0f s. ", d.goals()-d.missed(), d.goals(), d.Seconds)
 	d.Head(&b)
 	fmt.Fprintf(&b, "\n| case | %s | goals |\n|---%s|---|\n", strings.Join(columns, " | "), strings.Repeat("|---", len(columns)))
 	for _, r := range d.Rows {

@@ -60,10 +60,11 @@ func Columns(w io.Writer, rows ...string) {
 	fmt.Fprintln(w)
 }
 
-// Describe returns system, kernel, processor and cores.
+// Describe returns system, version of the kernel, processor and cores.
 func Describe() string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	text := fmt.Sprintf("%s/%s %s, ", runtime.GOOS, runtime.GOARCH, bytes.TrimSpace(kernel))
+	kernel, _, _ = bytes.Cut(bytes.TrimSpace(kernel), []byte("-")) // without the distributor's suffix
+	text := fmt.Sprintf("%s/%s %s, ", runtime.GOOS, runtime.GOARCH, kernel)
 	cpu, _ := os.ReadFile("/proc/cpuinfo")
 	if _, rest, ok := strings.Cut(string(cpu), "model name"); ok {
 		model, _, _ := strings.Cut(rest, "\n")
