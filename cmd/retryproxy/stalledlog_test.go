@@ -8,10 +8,14 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/internal/serve"
 )
 
 // piped is a child whose standard error is a pipe that the test reads, or does not.
@@ -24,6 +28,12 @@ type piped struct {
 // spawnPiped starts a child and waits until it is ready. It reads nothing of the log.
 func spawnPiped(t *testing.T, environ ...string) *piped {
 	t.Helper()
+	return spawnPipedBy(t, nil, environ...)
+}
+
+// spawnPipedBy starts the child by a command before it, which may set other variables.
+func spawnPipedBy(t *testing.T, wrap []string, environ ...string) *piped {
+	t.Helper()
 	p := &piped{listen: freePort(t), admin: freePort(t)}
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -31,7 +41,7 @@ func spawnPiped(t *testing.T, environ ...string) *piped {
 	}
 	t.Cleanup(func() { _ = read.Close() })
 	p.log = read
-	p.child = spawnTo(t, write, nil, nil, append(environ, "LISTEN="+p.listen, "ADMIN_LISTEN="+p.admin)...)
+	p.child = spawnTo(t, write, nil, wrap, append(environ, "LISTEN="+p.listen, "ADMIN_LISTEN="+p.admin)...)
 	_ = write.Close()
 	for end := time.Now().Add(patience); p.status("/readyz") != 200; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -183,21 +193,37 @@ func asExit(err error, code **exec.ExitError) bool {
 	return is
 }
 
-// A collector, an engine or a browser that accepts and never reads or responds is not waited for.
-func TestPeersThatAcceptAndNeverReadStopNothing(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
+// silence listens, accepts, and never reads or responds. connected receives once, when somebody has
+// connected.
+func silence(t *testing.T) (addr string, connected <-chan struct{}) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close() //nolint:errcheck // only a test
-	go func() {
+	once := make(chan struct{}, 1)
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
 		for {
-			if _, err := silent.Accept(); err != nil {
+			nc, err := l.Accept()
+			if err != nil {
 				return
 			}
+			defer nc.Close() //nolint:errcheck // only a test
+			select {
+			case once <- struct{}{}:
+			default:
+			}
 		}
-	}()
-	p := spawnPiped(t, "UPSTREAM="+echo(t, 0), "SHARED=redis://"+silent.Addr().String(), "RATE_LIMIT=5000/s", "POSITION=outbound")
+	})
+	t.Cleanup(func() { _ = l.Close(); accepting.Wait() })
+	return l.Addr().String(), once
+}
+
+// An engine or a browser that accepts and never reads or responds is not waited for.
+func TestPeersThatAcceptAndNeverReadStopNothing(t *testing.T) {
+	engine, _ := silence(t)
+	p := spawnPiped(t, "UPSTREAM="+echo(t, 0), "SHARED=redis://"+engine, "RATE_LIMIT=5000/s", "POSITION=outbound")
 	for _, path := range []string{"/page/events", "/metrics", "/page/state.json", "/debug/pprof/trace?seconds=60"} {
 		nc, err := net.Dial("tcp", p.admin)
 		if err != nil {
@@ -214,4 +240,35 @@ func TestPeersThatAcceptAndNeverReadStopNothing(t *testing.T) {
 		t.Errorf("/readyz: %d", status)
 	}
 	p.end()
+}
+
+// A collector of traces that accepts and never reads or responds delays no request, and the end
+// only until the drain's time is over. The exporter's own limits are minutes here.
+func TestACollectorThatNeverReadsStopsNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds retryproxy-otel")
+	}
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-tags", "otel", "-o", filepath.Join(dir, serve.TracingProgram), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	collector, connected := silence(t)
+	p := spawnPipedBy(t, []string{"env", "PATH=" + dir, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + collector + "/v1/traces",
+		"OTEL_BSP_EXPORT_TIMEOUT=600000", "OTEL_EXPORTER_OTLP_TIMEOUT=600000"}, "UPSTREAM="+echo(t, 0), "DRAIN_TIMEOUT=1s")
+	p.post(beyondPipe) // 3000 spans; one batch of 512 is being sent, and 2048 wait
+	select {
+	case <-connected:
+	case <-time.After(patience):
+		t.Fatal("nothing is sent to the collector")
+	}
+	p.post(50)
+	if status := p.status("/readyz"); status != 200 {
+		t.Errorf("/readyz: %d", status)
+	}
+	p.end()
+	if log, err := io.ReadAll(p.log); err != nil || !strings.Contains(string(log), "not all spans could be sent") {
+		t.Errorf("the log (%v) does not report the spans that were lost:\n%s", err, log)
+	}
 }

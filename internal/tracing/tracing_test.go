@@ -296,6 +296,23 @@ func TestOddMethodsAndPathsAreSent(t *testing.T) {
 // A collector that accepts connections and never responds delays nobody, and the number of spans
 // that wait for it is limited.
 func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
+	// 1200 spans with a path of half a KiB each would be 600 KiB.
+	hangingCollector(t, 512<<10, "OTEL_BSP_EXPORT_TIMEOUT=100", "OTEL_EXPORTER_OTLP_TIMEOUT=100")
+}
+
+// The same if a batch is larger than what the kernel's buffers take (at most 4 MiB to send and 6 MiB
+// to receive by default), so that even its write blocks, and no limit of the exporter ends it. 37
+// batches would be 592 MiB.
+func TestACollectorThatNeverReadsHoldsNobodyUp(t *testing.T) {
+	const batch = 16 << 20
+	hangingCollector(t, 6*batch, "OTEL_RESOURCE_ATTRIBUTES=large="+strings.Repeat("x", batch),
+		"OTEL_BSP_EXPORT_TIMEOUT=600000", "OTEL_EXPORTER_OTLP_TIMEOUT=600000")
+}
+
+// hangingCollector sends 700 requests whose spans go to a collector that never reads. The heap may
+// grow by mostBytes after the first 100, which fill the queue.
+func hangingCollector(t *testing.T, mostBytes int64, environ ...string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody responds
 	if err != nil {
 		t.Fatal(err)
@@ -303,8 +320,7 @@ func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 	defer l.Close()
 	o := httptest.NewServer(status(200)) // it stores nothing
 	t.Cleanup(o.Close)
-	s := start(t, "http://"+l.Addr().String(), o.URL, false, nil,
-		"OTEL_BSP_MAX_QUEUE_SIZE=64", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=32", "OTEL_BSP_EXPORT_TIMEOUT=100", "OTEL_EXPORTER_OTLP_TIMEOUT=100")
+	s := start(t, "http://"+l.Addr().String(), o.URL, false, nil, append(environ, "OTEL_BSP_MAX_QUEUE_SIZE=64", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=32")...)
 	path := "/" + strings.Repeat("x", 4000)
 	ask := func(n int) {
 		for range n {
@@ -317,8 +333,7 @@ func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 	before := heap()
 	began := time.Now()
 	ask(600)
-	// 1200 spans with a path of half a KiB each would be 600 KiB.
-	if grown := heap() - before; grown > 512<<10 {
+	if grown := heap() - before; grown > mostBytes {
 		t.Errorf("%d bytes more after 600 requests in %v", grown, time.Since(began))
 	}
 	began = time.Now()
