@@ -9,13 +9,17 @@ import (
 // core holds the rules of a Guard: what moves the window. All its methods require Guard.mu.
 //
 //	open --silence--> doubt --confirmed--> shut --proof--> start --latency--> seek --nobody waits--> open
-//	 |                  |                   ^                |                 |
-//	 |<----response-----+                   |                |                 |
-//	 +------------------- failures ---------+<---------------+-----------------+
-//	 +-- more comes than is answered, slowly --------------------------------->seek
+//	 |                  |                   ^               ^ |                 |
+//	 |<----response-----+                   |               | |                 |
+//	 +-- failures ------+------------------>+<--------------|-+-- the same, ----+
+//	 |                                                      |     or silence    |
+//	 +-- more than ever went well comes, and ---------------+<- what is usual --+
+//	 |   clients leave                                         is learnt anew   |
+//	 +-- more comes than is answered, slowly ---------------------------------->+
 //
-// What the metrics call the state of the breaker is read off it: closed (open, doubt and seek),
-// open or half open (shut), slow start (start, and seek for a while after it).
+// What the metrics call the state of the breaker is read off it: closed (open, doubt, and start and
+// seek after overload), open or half open (shut), slow start (start after an outage, and seek for a
+// while after it).
 type core struct {
 	counters *counters // of the Guard
 	options  *Options
@@ -251,8 +255,8 @@ func (g *core) start(now time.Duration, proven bool) {
 }
 
 // endShut records the end of an attempt while the window is shut. What shut it is what opens
-// it again: after failed connections an accepted one, after silence any response, and after
-// failures a good response to a request sent since.
+// it again: after failed connections an accepted one, after silence any response that is no failure,
+// and after failures a good response to a request sent since.
 func (g *core) endShut(p Permit, now time.Duration, e AttemptEnd, fails bool) {
 	probe := g.isProbe(p)
 	switch {
