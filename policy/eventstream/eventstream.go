@@ -33,7 +33,7 @@ const maxRead = MaxHeld + 64<<10
 //
 // It reads each byte a fixed number of times, however the stream is split.
 type Reader struct {
-	event, line uint32 // start of the incomplete event and of its incomplete line
+	event, line uint32 // start of the incomplete event, after comments, and of its incomplete line
 	searched    uint32 // where the search for the end of that line continues
 	start, end  uint32 // the data of the failed event
 	status      uint16 // the status that the error stands for
@@ -97,21 +97,11 @@ func (r *Reader) begin(at uint32) { r.event, r.line, r.searched = at, at, at }
 // IsBetweenEvents reports whether the stream, as passed to Read, ends between two events or with a
 // comment. Nothing that it has shown so far can then become an error.
 func (r *Reader) IsBetweenEvents(stream []byte) bool {
-	if len(stream) > maxRead {
-		return false
-	}
-	for rest := stream[r.event:]; len(rest) > 0; {
-		_, size := cutLine(rest)
-		if size == 0 || rest[0] != ':' {
-			return false
-		}
-		rest = rest[size:]
-	}
-	return true
+	return int(r.event) == len(stream)
 }
 
 // findEnd moves r.line past the empty line that ends the event. It returns false if that is
-// missing.
+// missing. It also moves r.event past the comments before the event.
 func (r *Reader) findEnd(stream []byte) bool {
 	for {
 		r.skipLF(stream)
@@ -120,11 +110,14 @@ func (r *Reader) findEnd(stream []byte) bool {
 			r.searched += uint32(len(line))
 			return false
 		}
-		empty := r.searched == r.line && len(line) == 0
+		begin, empty := r.line, r.searched == r.line && len(line) == 0
 		r.searched += uint32(size)
 		r.line = r.searched
 		if empty {
 			return true
+		}
+		if r.event == begin && stream[begin] == ':' {
+			r.event = r.line
 		}
 	}
 }

@@ -304,3 +304,16 @@ func TestIsBetweenEvents(t *testing.T) {
 		}
 	}
 }
+
+// Comments before an event are not read again with each piece, whether they are long or many.
+func TestCommentsCostNoSecondPass(t *testing.T) {
+	for _, comment := range []string{":\n", ": a\r\n", ": " + strings.Repeat("x", 1000) + "\r"} {
+		stream := []byte(anthropicPing + strings.Repeat(comment, 100))
+		var r Reader
+		for n := len(anthropicPing); n <= len(stream); n += len(comment) {
+			if r.Read(stream[:n]) != Pending || !r.IsBetweenEvents(stream[:n]) || int(r.event) != n {
+				t.Fatalf("%.9q: the event begins at %d of %d", comment, r.event, n)
+			}
+		}
+	}
+}
