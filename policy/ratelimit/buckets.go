@@ -250,7 +250,7 @@ func (b *bucket) take(now time.Duration, cost float64) {
 		}
 	}
 	if b.fullAt > 0 && b.rate > 0 {
-		b.fullAt = max(b.fullAt, now) + time.Duration(cost/b.rate*float64(time.Second))
+		b.fullAt = min(max(b.fullAt, now)+seconds(cost/b.rate), now+maxReset)
 	}
 	b.level = max(0, b.level-cost)
 }

@@ -287,6 +287,23 @@ func TestALearnedLimitIsProbed(t *testing.T) {
 	}
 }
 
+// However slowly headers say that a bucket is refilled, it is full after the longest reset.
+func TestABucketIsFullAfterTheLongestReset(t *testing.T) {
+	var q Buckets
+	now := time.Second
+	s := q.Take(now, Cost{})
+	q.Learn(now, &s, Reading{Row: 1, Kind: Tokens, Model: Refilling, Limit: 1, Remaining: math.Nextafter(1, 0), Reset: maxReset}, false)
+	for range 5000 { // together more than a Duration can hold
+		q.Take(now, Cost{Output: 1})
+	}
+	if next := q.Next(now, Cost{Output: 1}); next != now+maxReset {
+		t.Errorf("the next attempt is at %v, want %v", next, now+maxReset)
+	}
+	if now += maxReset; !q.Ready(now, Cost{Output: 1}) {
+		t.Errorf("it is not full; the next attempt is at %v", q.Next(now, Cost{Output: 1}))
+	}
+}
+
 // A reset of 0 means that a limit is replenished by now: nobody waits for it, whatever else its
 // headers say, whatever was known before, and whether the response was a rejection.
 func TestALimitThatIsReplenishedByNowStopsNobody(t *testing.T) {
