@@ -257,6 +257,6 @@ func (c *conn) rate(now time.Duration, since clock.Instant) (rate, standing floa
 	if c.client.Raw == nil {
 		return 0, 0
 	}
-	moved, _ := rawsocket.Moved(c.client.Raw)
+	moved, _ := rawsocket.Moved(c.client.Raw) // 0: unknown
 	return c.slot.Progress.Rate(moved, now)
 }

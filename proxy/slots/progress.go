@@ -31,9 +31,11 @@ type Progress struct {
 // Begin begins to measure at now, the time since the start of the process. Nothing was moved yet.
 func (p *Progress) Begin(now time.Duration) { p.since.Store(int64(now)) }
 
-// Rate returns the bytes per second since Begin, or since a moment at least 10 s ago. moved is all bytes so far. standing is the same with a credit for what has just begun:
-// it orders connections.
+// Rate returns the bytes per second since Begin, or since a moment at least 10 s ago. moved is all bytes
+// so far; 0 if that is unknown, which counts as no progress. standing is the same with a credit for what
+// has just begun: it orders connections.
 func (p *Progress) Rate(moved uint64, now time.Duration) (rate, standing float64) {
+	moved = max(moved, p.moved)
 	took := now - time.Duration(p.since.Load())
 	since := float64(moved - p.moved)
 	rate = since / max(took, shortest).Seconds()

@@ -153,3 +153,18 @@ func TestWhoLeavesMakesRoomAtOnce(t *testing.T) {
 		t.Error("a released slot is charged")
 	}
 }
+
+// A moment at which nobody knows what a connection has moved counts as no progress, not as endless.
+func TestProgressThatIsUnknownIsNone(t *testing.T) {
+	var p Progress
+	p.Begin(0)
+	for at := 10 * time.Second; at <= 40*time.Second; at += 10 * time.Second {
+		p.Rate(uint64(at.Seconds())*1000, at)
+	}
+	if rate, standing := p.Rate(0, 41*time.Second); rate != 0 || standing > 1024 {
+		t.Errorf("%v bytes per second, standing %v", rate, standing)
+	}
+	if rate, _ := p.Rate(41_000, 41*time.Second); rate != 1000 {
+		t.Errorf("later %v bytes per second, want 1000", rate)
+	}
+}
