@@ -197,7 +197,7 @@ func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
 func (h *http2Conn) awaitSlot(w http.ResponseWriter, r *http.Request, cancel func()) *streamSlot {
 	s := h.c.server
 	if r.ContentLength != 0 && s.clients.streams.full() {
-		defer s.ahead.Backlog.Wait(int64(s.ahead.Window), cancel)()
+		defer s.ahead.Backlog.Wait(int64(s.ahead.Window), func() bool { cancel(); return true })()
 	}
 	return s.clients.streamSlot(w, r, h, cancel)
 }

@@ -48,7 +48,7 @@ func endAllUnread(t *testing.T, p *testProxy, n uint64) {
 	l := p.ahead.Backlog
 	eventually(t, "bodies wait", func() bool {
 		had := l.Ended()
-		l.Wait(1<<40, func() {})()
+		l.Wait(1<<40, func() bool { return true })()
 		return l.Ended()-had > n
 	})
 }

@@ -29,7 +29,7 @@ type Backlog struct {
 // slowBody is a body that waits for its reader.
 type slowBody struct {
 	held int64 // bytes, at most
-	end  func()
+	end  func() bool
 }
 
 // NewBacklog returns a Backlog of at most most bytes; 0 means any number.
@@ -49,25 +49,24 @@ func (l *Backlog) Ended() uint64 {
 }
 
 // Wait counts a body that waits for its reader and holds up to held bytes, until stop is called.
-// If that is too much, it ends the bodies that have waited longest by their end functions, which
-// must not block. The new body may be one of them.
-func (l *Backlog) Wait(held int64, end func()) (stop func()) {
+// If that is too much, it ends the bodies that have waited longest by their end functions. The new
+// body may be one of them. end reports false if the body does not wait any more; it then stays as it
+// is. It must neither block nor call methods of the Backlog, and is not called after stop.
+func (l *Backlog) Wait(held int64, end func() bool) (stop func()) {
 	if l == nil {
 		return func() {}
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.held += held
 	own := l.slow.PushBack(&slowBody{held, end})
-	var over []func()
-	for l.held > l.most {
-		longest := l.slow.Front()
-		over = append(over, longest.Value.(*slowBody).end)
-		l.remove(longest)
-	}
-	l.mu.Unlock()
-	for _, end := range over {
-		l.ended.Add(1)
-		end()
+	for longest := l.slow.Front(); longest != nil && l.held > l.most; {
+		next := longest.Next()
+		if longest.Value.(*slowBody).end() {
+			l.ended.Add(1)
+			l.remove(longest)
+		}
+		longest = next
 	}
 	return func() {
 		l.mu.Lock()
@@ -105,7 +104,7 @@ func (a ReadAhead) write(b *buffer, piece []byte) error {
 	if err != nil || n == len(piece) {
 		return err
 	}
-	defer a.Backlog.Wait(int64(a.Window+b.limit), func() { b.discard(ErrNotRead) })()
+	defer a.Backlog.Wait(int64(a.Window+b.limit), func() bool { return b.discardFull(ErrNotRead) })()
 	_, err = b.Write(piece[n:])
 	return err
 }

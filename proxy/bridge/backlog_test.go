@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"io"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -82,4 +84,58 @@ func TestABacklogWithoutABound(t *testing.T) {
 			t.Error(a.Backlog.Ended())
 		}
 	})
+}
+
+// A reader that has just caught up is not ended, although its writer does not know yet.
+func TestAReaderThatHasCaughtUpStays(t *testing.T) {
+	a := ReadAhead{Window: 64 << 10}
+	held := int64(a.Window + a.buffer())
+	a.Backlog = NewBacklog(held)
+	caughtUp, stuck := new(buffer), new(buffer)
+	stops := make([]func(), 2)
+	for i, b := range []*buffer{caughtUp, stuck} {
+		b.init(a.buffer())
+		if _, err := b.writeNow(make([]byte, b.limit)); err != nil {
+			t.Fatal(err)
+		}
+		stops[i] = a.Backlog.Wait(held, func() bool { return b.discardFull(ErrNotRead) })
+		if i == 0 {
+			_, _ = b.Read(make([]byte, 1))
+		}
+	}
+	if caughtUp.end != nil || stuck.end != ErrNotRead || a.Backlog.Ended() != 1 {
+		t.Errorf("ended as %v and %v, %d counted", caughtUp.end, stuck.end, a.Backlog.Ended())
+	}
+	if a.Backlog.held != held {
+		t.Errorf("%d bytes are counted, want %d", a.Backlog.held, held)
+	}
+	for _, stop := range stops {
+		stop()
+	}
+	if a.Backlog.held != 0 || a.Backlog.slow.Len() != 0 {
+		t.Errorf("%d bytes of %d bodies are counted", a.Backlog.held, a.Backlog.slow.Len())
+	}
+}
+
+// A body that stops waiting while another one ends is left alone from then on.
+func TestABodyThatStoppedIsNotEnded(t *testing.T) {
+	l := NewBacklog(2)
+	var stopped atomic.Bool
+	done := make(chan struct{})
+	var stop func()
+	l.Wait(1, func() bool {
+		go func() { stop(); stopped.Store(true); close(done) }()
+		for range 100 { // let it try
+			runtime.Gosched()
+		}
+		return true
+	})
+	stop = l.Wait(1, func() bool {
+		if stopped.Load() {
+			t.Error("it was ended after it had stopped")
+		}
+		return true
+	})
+	l.Wait(2, func() bool { return true })
+	<-done
 }

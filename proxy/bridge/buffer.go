@@ -131,6 +131,23 @@ func (b *buffer) close(err error) {
 func (b *buffer) discard(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.drop(err)
+}
+
+// discardFull is like discard, but does nothing and reports false if there is room: the reader has
+// taken something since the writer waits.
+func (b *buffer) discardFull(err error) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.data)-b.r < b.limit {
+		return false
+	}
+	b.drop(err)
+	return true
+}
+
+// drop is discard. It is called with mu held.
+func (b *buffer) drop(err error) {
 	if b.end == nil {
 		b.end = err
 	}
