@@ -79,7 +79,7 @@ type conn struct {
 	proxyAddr          *net.TCPAddr       // the client's address in that header; nil: use the connection's
 	peerSettings       *settings.Settings // the settings that peer was computed from
 
-	idleEnd  clock.Instant // of the wait that began before it was parked; zero: none
+	idleEnd  clock.Instant // of the wait for the next request, kept while it is parked; zero: it is not idle
 	idleFrom atomic.Int64  // instant; with phaseIdle and phaseHeaders
 	evicted  atomic.Bool   // it must end because others need its slot
 	slot     *slots.Slot   // its client slot; a stream has none

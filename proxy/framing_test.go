@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -247,6 +248,39 @@ func TestAnEmptyLineBetweenRequestsIsIgnored(t *testing.T) {
 			t.Errorf("%d requests counted, want 5", n)
 		}
 	})
+}
+
+// Empty lines begin no request, so they do not make the idle time longer.
+func TestEmptyLinesDoNotKeepAClient(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first string
+		idle  time.Duration
+	}{"before its first request": {"", firstRequestTime}, "after a request": {get("/"), 3 * time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, script(ok200), func(c *Config) { c.ClientIdleTimeout = 3 * time.Minute }, func(t *testing.T, m *memory) {
+				c, began := m.client(), time.Now()
+				if tc.first != "" {
+					c.send(tc.first).want(200, "ok")
+				}
+				ended := make(chan struct{})
+				go func() { _, _ = c.rest(); close(ended) }()
+				for time.Since(began) < 10*time.Minute {
+					select {
+					case <-ended:
+						if d := time.Since(began); d < tc.idle-idleSlack || d > tc.idle+idleSlack {
+							t.Errorf("it ended after %v, want %v", d, tc.idle)
+						}
+						return
+					case <-time.After(10 * time.Second):
+						_, _ = io.WriteString(c.Conn, "\r\n")
+					}
+				}
+				t.Error("it is still connected")
+				c.Close()
+				<-ended
+			})
+		})
+	}
 }
 
 func TestHTTP10Clients(t *testing.T) {

@@ -76,7 +76,7 @@ func (p *parked) Wake(why idlepoller.Reason) {
 	}
 	s.connected.goroutines.Go(func() {
 		if !s.clients.makeRoom(p.slot, s.clients.costs.newcomer, roomWithin) {
-			s.turnAway(acceptedConn{nc: p.nc})
+			s.turnAway(acceptedConn{nc: p.nc, tls: p.tls != nil})
 			s.gone(p.slot)
 			return
 		}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -15,7 +16,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
+	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
 // parksAtOnce parks whoever idles for a millisecond or two.
@@ -355,5 +358,47 @@ func TestAParkedClientKeepsTheAddressFromItsProxyHeader(t *testing.T) {
 		p.wantParked(1)
 		c.send(get("/")).want(200, "ok")
 		u.wantFrom(t, n, "192.0.2.1")
+	}
+}
+
+// Empty lines begin no request, so they do not make the idle time longer.
+func TestEmptyLinesDoNotKeepAParkedClient(t *testing.T) {
+	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.ClientIdleTimeout = 200 * time.Millisecond })
+	c := p.dial().send(get("/"))
+	c.want(200, "ok")
+	ended := make(chan struct{})
+	go func() { _, _ = c.rest(); close(ended) }()
+	for began := time.Now(); ; {
+		select {
+		case <-ended:
+			p.wantParked(0)
+			return
+		case <-time.After(20 * time.Millisecond):
+			_, _ = io.WriteString(c.Conn, "\r\n")
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("the client is still connected")
+		}
+	}
+}
+
+// A parked client over TLS that gets no memory when it wakes up is closed without plain text.
+func TestAParkedClientOverTLSIsTurnedAwayWithoutPlainText(t *testing.T) {
+	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.parked.Close()
+	table := slots.New(0, 1)
+	s.clients.slots, s.clients.costs.newcomer = table, 2
+	table.Force(0) // another client
+	far, near := tcpPair(t)
+	s.connected.ends.Add(1)
+	s.connected.count.Add(1)
+	p := &parked{server: s, nc: near, tls: tls.Server(near, &tls.Config{}), slot: table.Force(0)}
+	p.Wake(idlepoller.Readable)
+	s.connected.goroutines.Wait()
+	if got, err := io.ReadAll(far); len(got) > 0 || err != nil || s.Stats().EvictedQueued != 1 {
+		t.Errorf("%q, %v", got, err)
 	}
 }

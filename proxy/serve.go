@@ -98,6 +98,7 @@ func (c *conn) nextRequest() bool {
 			return false
 		}
 	}
+	c.idleEnd = 0
 	if !c.used.Load() {
 		c.used.Store(true)
 	}
@@ -119,7 +120,7 @@ func (c *conn) nextRequest() bool {
 }
 
 // onlyBlank drops an empty line with nothing after it. Some clients send one after a body (RFC
-// 9112 section 2.2); it begins no request.
+// 9112 section 2.2); it begins no request, and the connection stays idle.
 func (c *conn) onlyBlank() bool {
 	if c.client.W-c.client.R != 2 || c.client.In[c.client.R] != '\r' || c.client.In[c.client.R+1] != '\n' {
 		return false
@@ -147,6 +148,7 @@ func (c *conn) awaitRequest() bool {
 	c.idleFrom.Store(int64(now))
 	c.client.Phase.Store(downstream.PhaseIdle)
 	end, slack := c.idleDeadline(now)
+	c.idleEnd = end // whatever comes before the next request
 	after := c.server.clients.parkAfter(c.server.parkAfter)
 	for parks := c.parks && end.Sub(now) > 2*after; ; now = c.server.process.Clock.Now() {
 		if parks {
@@ -181,9 +183,8 @@ func (c *conn) awaitRequest() bool {
 // idleDeadline returns when a connection that is idle from now on is closed, and how much earlier
 // it may be closed.
 func (c *conn) idleDeadline(now clock.Instant) (end clock.Instant, slack time.Duration) {
-	if end = c.idleEnd; !end.IsZero() {
-		c.idleEnd = 0
-		return end, 0
+	if !c.idleEnd.IsZero() {
+		return c.idleEnd, 0
 	}
 	limit := c.server.settings.Load().ClientIdleTimeout
 	if !c.used.Load() {

@@ -45,8 +45,8 @@ type Request struct {
 
 // Parse parses one request header section from buf, which may contain more bytes after it.
 //
-// n is the length of the header section with its final empty line, and with the one empty
-// line that is tolerated before the request line (RFC 9112 section 2.2). n == 0 with err ==
+// n is the length of the header section with its final empty line, and with up to eight empty
+// lines that are tolerated before the request line (RFC 9112 section 2.2). n == 0 with err ==
 // nil means that more bytes are needed: call again with the same bytes and more after them,
 // in the same or another buffer. A header section that cannot become valid, or fit, is
 // refused as early as possible, at the latest when the number of bytes has doubled.
