@@ -92,6 +92,7 @@ func (c *conn) announced() bool {
 	why := c.readProxyHeader()
 	c.client.Phase.Store(downstream.PhaseBusy)
 	if why == proxyproto.None {
+		c.expectsProxyHeader = false
 		_ = c.client.NC.SetReadDeadline(time.Time{})
 		c.client.ReadAt = 0
 		c.startTLS(set)

@@ -80,7 +80,7 @@ func (c *conn) finish() {
 	case c.mustReset || c.x.MustReset():
 	case c.client.IsTurnedAway(), c.turnedAway && !c.evicted.Load():
 		c.client.CloseGently(slowFor) // it may send more of a body, but others wait for its slot
-	case c.evicted.Load() && !c.used.Load() && c.client.TLS == nil && c.client.Stream == nil:
+	case c.evicted.Load() && !c.used.Load() && c.client.TLS == nil && !c.expectsProxyHeader && c.client.Stream == nil:
 		c.server.sayNoRoom(rawsocket.Unwrap(c.client.Wire)) // its request may be on its way
 	case c.evicted.Load():
 		_ = c.client.NC.Close() // nothing is in flight, and another client may wait for the slot

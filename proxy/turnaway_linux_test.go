@@ -209,3 +209,23 @@ func TestManyHTTP2ConnectionsFit(t *testing.T) {
 		t.Errorf("%d connections, %d refused, %d evicted", s.Connections, s.EvictedQueued, s.EvictedSlow)
 	}
 }
+
+// A client that has to leave before its header ended gets no response: it may speak TLS after it.
+func TestAnEvictedClientWithoutItsHeaderGetsNoPlainText(t *testing.T) {
+	a := newAuthority(t)
+	conf := testConfig(t, "http://127.0.0.1:1", &recorder{})
+	announce(conf)
+	a.clientsOverTLS(t, conf, false)
+	s, err := New(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, near := tcpPair(t)
+	c := newConn(s, near, "")
+	c.evicted.Store(true)
+	s.drain.idleEnd.Store(true) // both at once
+	c.serve()
+	if got, err := io.ReadAll(far); len(got) > 0 || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
