@@ -322,7 +322,7 @@ func (p *proxies) waitEnded(c int32) {
 	x.guard.CancelWait(p.now, breaker.Request{Key: 1})
 	permit, ok := breaker.Permit{}, false
 	if t.atBreaker {
-		permit, ok = x.guard.TakeInSilence(p.now, breaker.Request{Key: 1})
+		permit, ok = x.guard.TakeLast(p.now, breaker.Request{Key: 1})
 	}
 	if ok {
 		t.permit = permit

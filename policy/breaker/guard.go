@@ -111,14 +111,15 @@ func (g *Guard) Next(now time.Duration, line Line) (Permit, Verdict) {
 	return p, v
 }
 
-// TakeInSilence takes a permit for a request whose time in the queue is over, if the only
-// evidence against the upstream is its silence. It may be slow, and a request that is sent may
-// be answered, while one that is refused is lost. But not if clients do not wait that long.
-func (g *Guard) TakeInSilence(now time.Duration, r Request) (Permit, bool) {
+// TakeLast takes a permit for a request whose time in the queue is over, if a place for it became
+// free at that moment, or if the only evidence against the upstream is its silence. It may be slow,
+// and a request that is sent may be answered, while one that is refused is lost. But not if clients
+// do not wait that long.
+func (g *Guard) TakeLast(now time.Duration, r Request) (Permit, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := &g.core
-	if !c.onlySilent() || c.atFixed(!r.Unfinished) {
+	if c.verdict(now, r, true) != VerdictGo && (!c.onlySilent() || c.atFixed(!r.Unfinished)) {
 		return Permit{}, false
 	}
 	return c.issue(now, VerdictGo, r), true

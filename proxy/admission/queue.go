@@ -176,10 +176,10 @@ func (d *Queue) CancelWait(w *Waiter, t queue.Ticket) int32 {
 	return w.Decision.Load()
 }
 
-// TakeInSilence takes a permit for a waiter that CancelWait removed because its time was over, if
-// the only evidence against the upstream is its silence.
-func (d *Queue) TakeInSilence(w *Waiter) bool {
-	permit, ok := d.Guard.TakeInSilence(d.elapsed(), w.Request)
+// TakeLast takes a permit for a waiter that CancelWait removed because its time was over, if a place
+// became free at that moment or the only evidence against the upstream is its silence.
+func (d *Queue) TakeLast(w *Waiter) bool {
+	permit, ok := d.Guard.TakeLast(d.elapsed(), w.Request)
 	if ok {
 		w.Permit = permit
 	}

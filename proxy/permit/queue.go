@@ -90,7 +90,7 @@ func (ad *Admitter) waitInQueue(q *admission.Queue, t queue.Ticket, began clock.
 	}
 	decision := q.CancelWait(&ad.waiter, t)
 	inTime := ad.r.Time.Deadline.IsZero() || ad.r.Time.Now().Before(ad.r.Time.Deadline)
-	if decision == admission.Wait && end == WaitedOut && v != breaker.VerdictAtLimit && inTime && q.TakeInSilence(&ad.waiter) {
+	if decision == admission.Wait && end == WaitedOut && v != breaker.VerdictAtLimit && inTime && q.TakeLast(&ad.waiter) {
 		decision = admission.Admit
 	}
 	return decision, end
