@@ -51,6 +51,7 @@ func TestAnEndpointThatFailsItsHealthChecksGetsNoRequests(t *testing.T) {
 		}
 		return at
 	}
+	eventually(t, "the addresses", func() bool { return len(p.addresses().Each) == 3 }) // a request before that has no turn
 	if at := serves(30); at != [3]int64{10, 10, 10} {
 		t.Errorf("in turn: %v", at)
 	}
