@@ -44,19 +44,34 @@ func (c *conn) serve() {
 // serveRequest serves the request whose headers were read, if there is room for it. It reports whether
 // the connection can serve another one.
 func (c *conn) serveRequest() bool {
-	t := &c.server.clients
 	if c.awaitsBody() {
-		if !t.admitUpload() {
+		if !c.admitBody() {
 			return c.turnAway()
 		}
-	}
-	if c.parent == nil && !t.makeRoom(c.slot, t.costs.serving(c.isSecure), roomWithin) {
+	} else if !c.makeRoom() {
 		return c.turnAway()
 	}
-	if c.awaitsBody() {
-		c.x.Upload().AwaitBody(c.server.process.Clock.Now())
-	}
 	return c.x.Serve()
+}
+
+// makeRoom reports whether there is memory to serve the request. It waits for it.
+func (c *conn) makeRoom() bool {
+	t := &c.server.clients
+	return c.parent != nil || t.makeRoom(c.slot, t.costs.serving(c.isSecure), roomWithin)
+}
+
+// admitBody reports whether there is room for a request whose body is to come.
+func (c *conn) admitBody() bool {
+	t := &c.server.clients
+	if !t.admitUpload() {
+		return false
+	}
+	defer t.uploads.coming.Add(-1)
+	if !c.makeRoom() {
+		return false
+	}
+	c.x.Upload().AwaitBody(c.server.process.Clock.Now())
+	return true
 }
 
 // turnAway responds with 503 to a request for which there is no room. It reports false.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 )
@@ -9,7 +10,8 @@ import (
 // uploadLimit bounds how many clients send bodies at once when slots are short, so that some are left for
 // requests that need no body. It is safe for concurrent use.
 type uploadLimit struct {
-	most int // clients; 0: any number
+	most   int          // clients; 0: any number
+	coming atomic.Int64 // admitted, but their bodies are not awaited yet: they wait for memory
 
 	mu      sync.Mutex // guards all below
 	seen    int        // bodies awaited when they were counted last, and those that have begun since
@@ -21,7 +23,7 @@ func (u *uploadLimit) begin(now clock.Instant, count func() int) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if now.Sub(u.counted) >= evictEvery {
-		u.seen, u.counted = count(), now
+		u.seen, u.counted = count()+int(u.coming.Load()), now
 	}
 	if u.most > 0 && u.seen >= u.most {
 		return false
@@ -30,13 +32,18 @@ func (u *uploadLimit) begin(now clock.Instant, count func() int) bool {
 	return true
 }
 
+// fewCome reports whether those that were admitted and are not charged yet are few, so that they do not
+// take what is left for others.
+func (u *uploadLimit) fewCome() bool { return u.most == 0 || int(u.coming.Load()) <= u.most/4 }
+
 // admitUpload reports whether the client may send its request's body. While slots are plentiful,
-// every client may.
+// every client may. If it may, uploads.coming counts it until the caller takes it back.
 func (t *clients) admitUpload() bool {
-	if t.slots.Plentiful() {
-		return true
+	may := t.slots.Plentiful() && t.uploads.fewCome() || t.uploads.begin(t.clock.Now(), t.bodiesAwaited) || t.evict((*victim).isUpload)
+	if may {
+		t.uploads.coming.Add(1)
 	}
-	return t.uploads.begin(t.clock.Now(), t.bodiesAwaited) || t.evict((*victim).isUpload)
+	return may
 }
 
 // bodiesAwaited counts the requests of which the proxy awaits a part of the body.
