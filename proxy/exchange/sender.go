@@ -28,7 +28,7 @@ type sender struct {
 	first         attempt.Attempt
 	avoid         string        // the address of the last attempt; the next one prefers another
 	waited        time.Duration // before the last retry
-	passed        uint64        // Group.Passed when the attempt began
+	passed        uint64        // Group.Passed when the first attempt began that was retried free, or else the last one
 	freeRetries   uint8         // at most 10, see policy.maxFreeRetries
 	askedWaitUsed bool          // one retry cost no budget token, because the upstream asked for the wait
 	lastAttempt   bool          // no retry is possible: the attempt has all the time that is left
@@ -58,7 +58,9 @@ const (
 // watched. If it returns CauseStatus, s.att has the connection.
 func (s *sender) connect(fresh bool) policy.Cause {
 	pool := s.r.Dest.UpstreamState.Pool
-	s.passed = pool.Passed()
+	if s.freeRetries == 0 {
+		s.passed = pool.Passed()
+	}
 	s.att.Unchecked = s.upload.IsBuffered()
 	if s.att.Fault.Breaks() {
 		s.use(attempt.FaultConn(pool, s.att.Fault.Fault))
