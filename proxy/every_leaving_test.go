@@ -91,9 +91,10 @@ func leaveInBody(n int64) func(*run) {
 	}
 }
 
-// untilStuck returns when the upload moves no more.
+// untilStuck returns when the upload has reached the upstream and moves no more.
 func (r *run) untilStuck() {
 	r.Helper()
+	r.untilSent(1)
 	last, still := int64(-1), 0
 	soon(r, "the upload being stuck", func() bool {
 		now := r.client.put.Load()
