@@ -102,6 +102,10 @@ instructions: ## user instructions a request, by function, which no other load d
 path: ## the files that one request with one retry passes through, and how often it enters each
 	go run ./tools/path 2>/dev/null
 
+.PHONY: ownership
+ownership: ## who writes whose fields, and that it is not more than before
+	cd tools/ownership && go run . ../.. && go test -count=1 .
+
 .PHONY: growth
 growth: build ## cost per request against connections, routes, bodies, failing answers, fields (needs haproxy and wrk)
 	go run -buildvcs=true ./bench/peers --growth connections,routes,response,request,failing,fields --rounds 3 --proxy $(BIN)/retryproxy --json $(BIN)/growth.json --png $(BIN)/growth.png

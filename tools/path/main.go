@@ -2,8 +2,9 @@
 // function record its file and its caller's, builds the proxy, and sends it one keep-alive GET that
 // gets a 503 and then a 200.
 //
-// An entry is a call into a file from another file. Calls by the standard library count as calls by
-// the module's function above it. An inlined function is no call.
+// An entry is a call into a file from another file, and a crossing one into a package from another.
+// Every function counts, also those that the compiler inlines in the program itself. Calls by the
+// standard library count as calls by the module's function above it.
 package main
 
 import (
@@ -80,9 +81,7 @@ func main() {
 	dir, err := os.MkdirTemp("", "path")
 	check(err)
 	defer os.RemoveAll(dir)
-	inlined, err := inlinable()
-	check(err)
-	check(copyModule(dir, inlined))
+	check(copyModule(dir))
 	report(request(dir))
 }
 
@@ -92,21 +91,9 @@ func check(err error) {
 	}
 }
 
-// inlinable returns the positions, as "file:line", of functions that the compiler inlines.
-func inlinable() (map[string]bool, error) {
-	said, err := exec.Command("go", "build", "-trimpath=false", "-o", os.DevNull, "-gcflags="+module+"...=-m", "./cmd/retryproxy").CombinedOutput()
-	lines := map[string]bool{}
-	for line := range strings.Lines(string(said)) {
-		if at, _, is := strings.Cut(line, ": can inline "); is {
-			lines[strings.TrimPrefix(at[:strings.LastIndex(at, ":")], "./")] = true
-		}
-	}
-	return lines, err
-}
-
 // copyModule copies the tracked files to dir, with recording in every function of the proxy.
-func copyModule(dir string, inlined map[string]bool) error {
-	names, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "go.mod", "go.sum", "cmd", "fleet", "internal", "metrics", "plot", "policy", "proxy", "sim").Output()
+func copyModule(dir string) error {
+	names, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "go.mod", "go.sum", "cmd/retryproxy", "ctl", "fleet", "internal", "metrics", "plot", "policy", "proxy", "sim").Output()
 	if err != nil {
 		return err
 	}
@@ -116,7 +103,7 @@ func copyModule(dir string, inlined map[string]bool) error {
 			continue // deleted, or not part of the program
 		}
 		if err == nil && strings.HasSuffix(name, ".go") {
-			text, err = instrument(name, text, inlined)
+			text, err = instrument(name, text)
 		}
 		if err != nil {
 			return err
@@ -135,8 +122,8 @@ func write(name string, text []byte) error {
 	return os.WriteFile(name, text, 0o600)
 }
 
-// instrument adds recording to every function in a file that is not inlined.
-func instrument(name string, text []byte, inlined map[string]bool) ([]byte, error) {
+// instrument adds recording to every function in a file.
+func instrument(name string, text []byte) ([]byte, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, text, parser.ParseComments)
 	if err != nil {
@@ -151,7 +138,7 @@ func instrument(name string, text []byte, inlined map[string]bool) ([]byte, erro
 	}
 	add(file.Name.End(), "; import noting \""+module+"internal/noting\"")
 	for _, d := range file.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil && !inlined[fmt.Sprintf("%s:%d", name, set.Position(f.Pos()).Line)] {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
 			add(f.Body.Lbrace+1, fmt.Sprintf(" noting.Enter(%q, %q); ", name, f.Name.Name))
 			notes++
 		}
@@ -231,13 +218,17 @@ func ask(c net.Conn) {
 
 // report prints how often each file was entered.
 func report(entries []byte) {
-	count := map[string]int{}
+	count, crossings := map[string]int{}, 0
 	lines := strings.Split(strings.TrimSpace(string(entries)), "\n")
 	for _, line := range lines {
-		count[strings.Fields(line)[1]]++
+		f := strings.Fields(line)
+		count[f[1]]++
+		if filepath.Dir(f[0]) != filepath.Dir(f[1]) {
+			crossings++
+		}
 	}
 	files := slices.SortedFunc(maps.Keys(count), func(a, b string) int { return cmp.Or(count[b]-count[a], cmp.Compare(a, b)) })
-	fmt.Printf("%d files, %d entries\n", len(files), len(lines))
+	fmt.Printf("%d files, %d entries, %d crossings of packages\n", len(files), len(lines), crossings)
 	for _, f := range files {
 		fmt.Printf("%4d  %s\n", count[f], f)
 	}

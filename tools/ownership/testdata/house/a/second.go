@@ -1,0 +1,3 @@
+package a
+
+func (t *T) second() { t.Shared = 2 }
