@@ -182,10 +182,10 @@ func TestWhatIsKeptAtTheEngine(t *testing.T) {
 	}
 }
 
-// leastRights returns the rights that docs/decisions/0016-fleet.md requires.
+// leastRights returns the rights that docs/how-to/fleet.md requires.
 func leastRights(t *testing.T) []any {
 	t.Helper()
-	note, err := os.ReadFile("../docs/decisions/0016-fleet.md")
+	note, err := os.ReadFile("../docs/how-to/fleet.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // The sidecar contains no code to draw pictures, edit manifests or make spans. The sizes are in
-// docs/decisions/0004-plots.md, 0015-inject.md and 0018-traces.md.
+// docs/decisions/0018-small-sidecar.md and 0015-inject.md.
 func TestNoDrawingNoKubernetesAndNoOpenTelemetryInTheProxy(t *testing.T) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || len(info.Deps) == 0 {

@@ -17,7 +17,7 @@ import (
 
 // TracingProgram is the name of the program with OpenTelemetry. That needs more memory even
 // without spans, so there are two programs: retryproxy, and retryproxy-otel, built from the
-// same files with the tag otel. See docs/decisions/0018-traces.md.
+// same files with the tag otel. See docs/decisions/0018-small-sidecar.md.
 const TracingProgram = "retryproxy-otel"
 
 // tracer is the result of startTracing.
@@ -62,7 +62,7 @@ func isEndpoint(text string) bool {
 // traceProblems returns what is wrong with the variables for traces. Most are warnings, because a
 // variable set for a whole Pod must not keep the proxy from starting. Traces that were asked for by
 // name (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) and cannot be made are an error. See
-// docs/decisions/0038-traces-that-cannot-be-made.md.
+// docs/decisions/0018-small-sidecar.md.
 func traceProblems(getenv func(string) string) (found config.Problems) {
 	name := tracesVariable(getenv)
 	if name == "" {

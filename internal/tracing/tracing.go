@@ -3,7 +3,7 @@
 //
 // Call Start; it returns a proxytrace.Tracer. Only the program retryproxy-otel contains
 // this package, since the SDK and the exporter use memory even if they are not used; see
-// docs/decisions/0018-traces.md.
+// docs/decisions/0018-small-sidecar.md.
 //
 // The SDK and the exporter read their OTEL_* variables from the process's environment.
 // Spans wait in the SDK's queue (OTEL_BSP_MAX_QUEUE_SIZE) for the SDK's goroutine that

@@ -2,7 +2,7 @@
 //
 // It is separate from package plot because the drawing library and its fonts take several
 // megabytes, which no serving process should contain. A test of cmd/retryproxy checks that. See
-// docs/decisions/0004-plots.md.
+// docs/decisions/0018-small-sidecar.md.
 //
 // The same figure yields the same bytes. Both functions are safe for concurrent use, also with the
 // same figure.
