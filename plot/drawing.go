@@ -11,7 +11,7 @@ import (
 // four.
 type drawing struct {
 	panel  *Panel
-	screen Screen
+	screen screen
 	box    box
 	x, y   Span
 
@@ -43,7 +43,7 @@ type legendEntry struct {
 	series       int
 }
 
-func newDrawing(p *Panel, s Screen, colours map[string]int) *drawing {
+func newDrawing(p *Panel, s screen, colours map[string]int) *drawing {
 	if len(p.Series) > 1 {
 		p = p.withoutBands()
 	}

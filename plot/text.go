@@ -4,32 +4,31 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/retryproxy/retryproxy/internal/terminal"
 )
 
-// Screen describes the output of Text.
-type Screen struct {
-	Width   int  // columns; below 40 counts as 40, above 400 as 400
-	Height  int  // rows between the axes of each panel; 0 = 16, otherwise limited to 4..200
-	Color   bool // ANSI colours, and with Unicode lines of Braille dots in them
-	Unicode bool // box drawing and Braille characters; else ASCII only
-}
+// screen is the output of Text, within its bounds.
+type screen struct{ terminal.Screen }
 
 const defaultHeight = 16
 
-func (s Screen) bounded() Screen {
+// bounded limits the width to 40..400 and the height to 4..200 rows between the axes of each panel. A
+// height of 0 means defaultHeight.
+func bounded(s terminal.Screen) screen {
 	if s.Height == 0 {
 		s.Height = defaultHeight
 	}
 	s.Width = min(max(s.Width, 40), 400)
 	s.Height = min(max(s.Height, 4), 200)
-	return s
+	return screen{s}
 }
 
 // Text draws a valid figure with characters, one panel below the other. Each line ends with \n, and
 // none is wider than the screen. With colours, these distinguish the lines. Without, each line has
 // its own character, and Braille dots are only used for a single line.
-func (f *Figure) Text(s Screen) string {
-	s = s.bounded()
+func (f *Figure) Text(on terminal.Screen) string {
+	s := bounded(on)
 	var b strings.Builder
 	if f.Title != "" {
 		fmt.Fprintf(&b, "%s\n\n", s.bold(cut(f.Title, s.Width)))
@@ -55,18 +54,9 @@ var ansi = []string{"36", "33", "35", "32", "34", "31", "96", "93", "95", "92", 
 // glyphs are the characters by series if there are no colours.
 const glyphs = "*o+x#@%&=~sn"
 
-// Paint returns text with a colour or weight (ECMA-48 SGR) if the screen has colours. An empty code
-// or text changes nothing.
-func (s Screen) Paint(code, text string) string {
-	if !s.Color || code == "" || text == "" {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
-}
+func (s screen) bold(text string) string { return s.Paint("1", text) }
 
-func (s Screen) bold(text string) string { return s.Paint("1", text) }
-
-func (s Screen) paint(text string, series int) string {
+func (s screen) paint(text string, series int) string {
 	if series < 0 {
 		return text
 	}
@@ -76,7 +66,7 @@ func (s Screen) paint(text string, series int) string {
 // box holds the characters of axes.
 type box struct{ left, leftTick, corner, bottom, bottomTick, mark, line string }
 
-func (s Screen) box() box {
+func (s screen) box() box {
 	if s.Unicode {
 		return box{"│", "┤", "└", "─", "┬", "┊", "──"}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/retryproxy/retryproxy/internal/terminal"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -39,16 +41,16 @@ func band() *Figure {
 }
 
 func TestTextGolden(t *testing.T) {
-	golden(t, "ascii.txt", waits().Text(Screen{Width: 80}))
-	golden(t, "colour.txt", waits().Text(Screen{Width: 90, Height: 12, Color: true, Unicode: true}))
-	golden(t, "nocolor.txt", waits().Text(Screen{Width: 70, Unicode: true}))
-	golden(t, "band.txt", band().Text(Screen{Width: 80, Height: 10}))
+	golden(t, "ascii.txt", waits().Text(terminal.Screen{Width: 80}))
+	golden(t, "colour.txt", waits().Text(terminal.Screen{Width: 90, Height: 12, Color: true, Unicode: true}))
+	golden(t, "nocolor.txt", waits().Text(terminal.Screen{Width: 70, Unicode: true}))
+	golden(t, "band.txt", band().Text(terminal.Screen{Width: 80, Height: 10}))
 }
 
 var escapes = regexp.MustCompile("\x1b\\[[0-9]+m")
 
 // checkText checks what Text promises for every screen.
-func checkText(t *testing.T, f *Figure, s Screen) {
+func checkText(t *testing.T, f *Figure, s terminal.Screen) {
 	t.Helper()
 	text := f.Text(s)
 	if !s.Color && strings.ContainsRune(text, 0x1b) {
@@ -96,7 +98,7 @@ func TestTextFitsEveryScreen(t *testing.T) {
 		for _, width := range []int{-1, 0, 39, 40, 41, 80, 137, 400, 1000} {
 			for _, height := range []int{-5, 1, 4, 30} {
 				for bits := range 4 {
-					checkText(t, f, Screen{Width: width, Height: height, Color: bits&1 > 0, Unicode: bits&2 > 0})
+					checkText(t, f, terminal.Screen{Width: width, Height: height, Color: bits&1 > 0, Unicode: bits&2 > 0})
 				}
 			}
 		}
@@ -105,7 +107,7 @@ func TestTextFitsEveryScreen(t *testing.T) {
 
 // Without colours, no two lines may look alike.
 func TestEveryLineHasItsOwnCharacterWithoutColours(t *testing.T) {
-	text := waits().Text(Screen{Width: 80, Unicode: true})
+	text := waits().Text(terminal.Screen{Width: 80, Unicode: true})
 	for _, want := range []string{"* doubling", "o fixed", "**", "ooo"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -117,7 +119,7 @@ func TestMarksStandWhereTheyAre(t *testing.T) {
 	f := waits()
 	columns := func(marks ...Mark) int {
 		f.Panels[0].Marks = marks
-		drawn, _, _ := strings.Cut(f.Text(Screen{Width: 80}), "   *") // without the legend
+		drawn, _, _ := strings.Cut(f.Text(terminal.Screen{Width: 80}), "   *") // without the legend
 		return strings.Count(drawn, ":")
 	}
 	none := columns()
@@ -143,6 +145,6 @@ func FuzzDecodeAndDraw(f *testing.F) {
 		if err != nil {
 			return
 		}
-		checkText(t, figure, Screen{Width: width, Color: width%2 == 0, Unicode: width%3 == 0})
+		checkText(t, figure, terminal.Screen{Width: width, Color: width%2 == 0, Unicode: width%3 == 0})
 	})
 }

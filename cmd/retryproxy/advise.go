@@ -55,6 +55,6 @@ func runAdvise(ctx context.Context, c *call) error {
 	if *asJSON {
 		return text.JSON(c.stdout, report)
 	}
-	report.Text(c.stdout, terminal.Screen(c.stdout, c.getenv))
+	report.Text(c.stdout, terminal.ScreenOf(c.stdout, c.getenv))
 	return nil
 }

@@ -131,7 +131,7 @@ func runPlan(_ context.Context, c *call) error {
 	plan := plan.Make(candidates, p.options)
 	switch {
 	case !p.json:
-		plan.Text(c.stdout, p.view(), terminal.Screen(c.stdout, c.getenv))
+		plan.Text(c.stdout, p.view(), terminal.ScreenOf(c.stdout, c.getenv))
 		return nil
 	case !plan.Drawable():
 		return errors.New("nothing to draw: there are no retries")

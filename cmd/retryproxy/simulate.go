@@ -140,7 +140,7 @@ func runSimulate(_ context.Context, c *call) error {
 	if s.json {
 		return text.JSON(c.stdout, plot.Document{Figure: done.Figure(s.view)})
 	}
-	done.Text(c.stdout, s.view, terminal.Screen(c.stdout, c.getenv))
+	done.Text(c.stdout, s.view, terminal.ScreenOf(c.stdout, c.getenv))
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/internal/config"
-	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/internal/terminal"
 )
 
 // edges are those of the proxy's duration histograms, in seconds.
@@ -391,8 +391,8 @@ func TestTheTextFitsItsScreen(t *testing.T) {
 		t.Fatal(err)
 	}
 	var plain, coloured strings.Builder
-	report.Text(&plain, plot.Screen{Width: 60})
-	report.Text(&coloured, plot.Screen{Width: 60, Color: true})
+	report.Text(&plain, terminal.Screen{Width: 60})
+	report.Text(&coloured, terminal.Screen{Width: 60, Color: true})
 	for _, want := range []string{
 		"route default: 10200 requests, 10200 attempts, 0 of them failed, since the start 1h ago\n",
 		"  100 retries recovered 80 requests (0.78 %): +0.99 % load;\n  0 requests still failed\n",

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
-	"github.com/retryproxy/retryproxy/plot"
 )
 
 // Text writes the report for people: per route a line about its traffic, a line about the results
 // and costs of retries, and a table of proposals with their reasons.
-func (r *Report) Text(w io.Writer, s plot.Screen) {
+func (r *Report) Text(w io.Writer, s terminal.Screen) {
 	p := &printer{w, text.PaintOf(s), s.Width}
 	for _, note := range r.Notes {
 		p.note("", note)

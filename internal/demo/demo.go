@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/internal/adminclient"
-	"github.com/retryproxy/retryproxy/internal/advise"
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/logwriter"
 	"github.com/retryproxy/retryproxy/internal/serve"
@@ -170,21 +169,21 @@ func freeAddress(address, usual string) string {
 
 // counts returns the counts of /metrics for each route, including all requests that were answered;
 // nil if the proxy has ended.
-func (p *proxyProcess) counts(answered int) map[string]*advise.Counts {
-	var last map[string]*advise.Counts
+func (p *proxyProcess) counts(answered int) map[string]*counts {
+	var last map[string]*counts
 	for range 100 { // a request is counted a moment after its response has arrived
 		_, text, err := p.ask(p.ended, http.MethodGet, "/metrics", "")
 		if err != nil {
 			return last
 		}
-		sample, err := advise.Parse(text)
+		now, err := parseCounts(text)
 		if err != nil {
 			return last
 		}
-		last = sample.Routes
+		last = now
 		n := 0.0
 		for _, c := range last {
-			n += c.Requests()
+			n += c.requests()
 		}
 		if int(n) >= answered {
 			return last

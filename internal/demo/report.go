@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/retryproxy/retryproxy/internal/advise"
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/policy"
 )
@@ -17,7 +16,7 @@ func (t *traffic) line(elapsed time.Duration) string {
 }
 
 // report returns the final report.
-func (t *traffic) report(elapsed time.Duration, up *flaky, routes map[string]*advise.Counts) string {
+func (t *traffic) report(elapsed time.Duration, up *flaky, routes map[string]*counts) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "What clients saw\n\n%-16s %8s %9s", fmt.Sprintf("%.1f s", elapsed.Seconds()), "requests", "success")
 	for _, k := range failures {
@@ -45,14 +44,14 @@ func (t *traffic) report(elapsed time.Duration, up *flaky, routes map[string]*ad
 var routeNames = []string{"search", "upload", "checkout", config.DefaultRoute}
 
 // breakdown has a column per route, and a row per outcome and reason that occurred.
-func breakdown(routes map[string]*advise.Counts) string {
+func breakdown(routes map[string]*counts) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-36s", "")
 	for _, name := range routeNames {
 		fmt.Fprintf(&b, " %9s", name)
 	}
 	b.WriteString("\n")
-	row := func(title string, always bool, count func(*advise.Counts) float64) {
+	row := func(title string, always bool, count func(*counts) float64) {
 		if !always && total(routes, count) == 0 {
 			return
 		}
@@ -66,18 +65,18 @@ func breakdown(routes map[string]*advise.Counts) string {
 		}
 		b.WriteString("\n")
 	}
-	row("requests", true, (*advise.Counts).Requests)
+	row("requests", true, (*counts).requests)
 	for _, o := range policy.AllOutcomes() {
-		row("  "+o.String(), false, func(c *advise.Counts) float64 { return c.Outcomes[o.String()] })
+		row("  "+o.String(), false, func(c *counts) float64 { return c.outcomes[o.String()] })
 	}
-	row("attempts", true, func(c *advise.Counts) float64 { return c.Attempts })
+	row("attempts", true, func(c *counts) float64 { return c.attempts })
 	for _, why := range policy.AllReasons() {
-		row("  retries because of "+why.String(), false, func(c *advise.Counts) float64 { return c.Retries[why.String()] })
+		row("  retries because of "+why.String(), false, func(c *counts) float64 { return c.retries[why.String()] })
 	}
 	return b.String()
 }
 
-func total(routes map[string]*advise.Counts, count func(*advise.Counts) float64) float64 {
+func total(routes map[string]*counts, count func(*counts) float64) float64 {
 	n := 0.0
 	for _, c := range routes {
 		n += count(c)
@@ -86,11 +85,11 @@ func total(routes map[string]*advise.Counts, count func(*advise.Counts) float64)
 }
 
 // whyNot explains each reason that prevented a retry.
-func whyNot(routes map[string]*advise.Counts) string {
+func whyNot(routes map[string]*counts) string {
 	text := ""
 	for _, why := range policy.AllReasons() {
 		label := policy.GaveUp(why).String()
-		if n := total(routes, func(c *advise.Counts) float64 { return c.Outcomes[label] }); why.WhyNot() && n > 0 {
+		if n := total(routes, func(c *counts) float64 { return c.outcomes[label] }); why.WhyNot() && n > 0 {
 			text += fmt.Sprintf("%5.0f  %s: %s\n", n, why, why.Explain())
 		}
 	}

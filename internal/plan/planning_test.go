@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
@@ -29,7 +30,7 @@ func parse(t *testing.T, w Wish) []Candidate {
 	return candidates
 }
 
-func render(t *testing.T, p *Plan, v View, s plot.Screen) string {
+func render(t *testing.T, p *Plan, v View, s terminal.Screen) string {
 	t.Helper()
 	var b strings.Builder
 	p.Text(&b, v, s)
@@ -55,13 +56,13 @@ func batch(t *testing.T) Candidate {
 
 func TestTextGolden(t *testing.T) {
 	log, both := View{Log: true}, View{Linear: true, Log: true, Total: true}
-	plain := plot.Screen{Width: 80}
+	plain := terminal.Screen{Width: 80}
 	for name, got := range map[string]string{
 		"default.txt":  render(t, Make(parse(t, Wish{Retries: 4}), Options{Seed: 1}), log, plain),
 		"ratio.txt":    render(t, Make(parse(t, Wish{Ratios: []string{"1,0.1"}, Retries: 5}), Options{Elapsed: 1000 * time.Second}), log, plain),
 		"compare.txt":  render(t, Make(parse(t, Wish{Backoffs: []string{"normal:base=1s:factor=1.5:max=5m,slots", "none"}, Retries: 6, RequestTimeout: 5 * time.Second}), Options{Attempt: 200 * time.Millisecond, Elapsed: 30 * time.Second, Seed: 7}), both, plain),
 		"route.txt":    render(t, Make([]Candidate{batch(t)}, Options{}), log, plain),
-		"terminal.txt": render(t, Make(parse(t, Wish{Backoffs: []string{"fixed,ratio"}, Retries: 3}), Options{}), log, plot.Screen{Width: 60, Height: 8, Color: true, Unicode: true}),
+		"terminal.txt": render(t, Make(parse(t, Wish{Backoffs: []string{"fixed,ratio"}, Retries: 3}), Options{}), log, terminal.Screen{Width: 60, Height: 8, Color: true, Unicode: true}),
 		"nothing.txt":  render(t, Make(parse(t, Wish{}), Options{}), log, plain),
 	} {
 		path := filepath.Join("testdata", name)
@@ -198,7 +199,7 @@ func TestMadeKnowsTheBudget(t *testing.T) {
 	if got := l.made(l.Rows[0]); got != withToken {
 		t.Errorf("with a budget: %s", got)
 	}
-	text := render(t, &Plan{Lines: []Line{l}}, View{Log: true}, plot.Screen{Width: 80})
+	text := render(t, &Plan{Lines: []Line{l}}, View{Log: true}, terminal.Screen{Width: 80})
 	if want := "made with a token of the retry budget, which all requests share: 3 at first, then 0.05 per request and 0.5 per second\n"; !strings.Contains(text, want) {
 		t.Errorf("%q is missing in\n%s", want, text)
 	}
@@ -207,7 +208,7 @@ func TestMadeKnowsTheBudget(t *testing.T) {
 	if got := l.made(l.Rows[0]); got != always {
 		t.Errorf("without a budget: %s", got)
 	}
-	if text = render(t, &Plan{Lines: []Line{l}}, View{Log: true}, plot.Screen{Width: 80}); strings.Contains(text, "token") {
+	if text = render(t, &Plan{Lines: []Line{l}}, View{Log: true}, terminal.Screen{Width: 80}); strings.Contains(text, "token") {
 		t.Errorf("no budget, but\n%s", text)
 	}
 }
@@ -278,14 +279,14 @@ func TestReachEnds(t *testing.T) {
 	if !p.Lines[0].Reach.Endless {
 		t.Error("retries without a wait come to an end")
 	}
-	if got := render(t, p, View{Log: true}, plot.Screen{Width: 80}); !strings.Contains(got, "over 100000") {
+	if got := render(t, p, View{Log: true}, terminal.Screen{Width: 80}); !strings.Contains(got, "over 100000") {
 		t.Error(got)
 	}
 }
 
 func TestClosedFormsSayWhatTheyLeaveOut(t *testing.T) {
 	for elapsed, want := range map[time.Duration]bool{time.Minute: false, 2 * time.Hour: true} {
-		got := render(t, Make(parse(t, Wish{Ratios: []string{"1"}}), Options{Elapsed: elapsed}), View{}, plot.Screen{})
+		got := render(t, Make(parse(t, Wish{Ratios: []string{"1"}}), Options{Elapsed: elapsed}), View{}, terminal.Screen{})
 		if strings.Contains(got, "no wait is longer than 1h") != want {
 			t.Errorf("%v: %s", elapsed, got)
 		}
@@ -294,7 +295,7 @@ func TestClosedFormsSayWhatTheyLeaveOut(t *testing.T) {
 
 func TestSameSeedSamePlan(t *testing.T) {
 	plan := func(seed uint64) string {
-		return render(t, Make(parse(t, Wish{Retries: 4}), Options{Seed: seed, Elapsed: time.Second}), View{Log: true}, plot.Screen{})
+		return render(t, Make(parse(t, Wish{Retries: 4}), Options{Seed: seed, Elapsed: time.Second}), View{Log: true}, terminal.Screen{})
 	}
 	first := plan(1)
 	if again := plan(1); again != first {
@@ -386,7 +387,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		if figure := p.Figure(View{Linear: true, Log: true}); figure.Validate() == nil {
-			render(t, p, View{Linear: true, Log: true}, plot.Screen{})
+			render(t, p, View{Linear: true, Log: true}, terminal.Screen{})
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/policy/backoff"
@@ -15,7 +16,7 @@ import (
 
 // Text writes the plan for people: a table per strategy, the plot, the worst cases and, if a time
 // was given, what happens until then.
-func (p *Plan) Text(w io.Writer, v View, s plot.Screen) {
+func (p *Plan) Text(w io.Writer, v View, s terminal.Screen) {
 	out := &printer{w, text.PaintOf(s)}
 	for i := range p.Lines {
 		out.line(&p.Lines[i])

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/sim"
@@ -103,7 +103,7 @@ func TestAShortAcceptQueueKeepsTheBacklogAway(t *testing.T) {
 			t.Errorf("queue %d: errors under 5 %% after %v, want %v", queue, d, ends)
 		}
 		var b bytes.Buffer
-		s.Text(&b, View{Good: true}, plot.Screen{Width: 80})
+		s.Text(&b, View{Good: true}, terminal.Screen{Width: 80})
 		if want := fmt.Sprintf("After 15s it is stopped, and its kernel queues up to %d connections for 40s; then", cmp.Or(queue, 4096)); !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, &b)
 		}
@@ -213,7 +213,7 @@ func TestNothingGoodIsToldToo(t *testing.T) {
 		w.Through, w.Clients, w.Patience = []string{"direct"}, 10, 50*time.Millisecond // a response takes 100 ms
 	})
 	var b bytes.Buffer
-	s.Text(&b, all, plot.Screen{Width: 80})
+	s.Text(&b, all, terminal.Screen{Width: 80})
 	if !strings.Contains(b.String(), "no good response") {
 		t.Error(&b)
 	}
@@ -222,7 +222,7 @@ func TestNothingGoodIsToldToo(t *testing.T) {
 func TestText(t *testing.T) {
 	s := play(t, func(w *Wish) { w.Outage, w.Through = "kill", []string{"direct", "retryproxy"} })
 	var b bytes.Buffer
-	s.Text(&b, View{Good: true}, plot.Screen{Width: 80})
+	s.Text(&b, View{Good: true}, terminal.Screen{Width: 80})
 	for _, want := range []string{
 		"1000 clients: a request each 10s on average, given up after 2s (seed 1)\n",
 		"The server answers after 100ms with up to 30 at once, and 1.05 times as long for each 15 more\n",
@@ -235,7 +235,7 @@ func TestText(t *testing.T) {
 	}
 	calm := play(t, func(w *Wish) { w.Outage, w.Through = "none", []string{"direct"} })
 	b.Reset()
-	calm.Text(&b, View{Good: true}, plot.Screen{Width: 80})
+	calm.Text(&b, View{Good: true}, terminal.Screen{Width: 80})
 	if strings.Contains(b.String(), "good again") {
 		t.Errorf("tells of an outage that is none\n%s", &b)
 	}

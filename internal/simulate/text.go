@@ -8,14 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
-	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/sim"
 )
 
 // Text writes the simulation for people: its description, a table with a row per run, and
 // the plot.
-func (s *Simulation) Text(w io.Writer, v View, screen plot.Screen) {
+func (s *Simulation) Text(w io.Writer, v View, screen terminal.Screen) {
 	fmt.Fprintln(w, s.players())
 	text.Columns(w, s.table(), true)
 	fmt.Fprint(w, "\n"+s.Figure(v).Text(screen))

@@ -8,9 +8,24 @@ import (
 	"strings"
 
 	"golang.org/x/term"
-
-	"github.com/retryproxy/retryproxy/plot"
 )
+
+// Screen describes the output of a command.
+type Screen struct {
+	Width   int  // columns
+	Height  int  // rows; 0 means as many as what is drawn needs
+	Color   bool // ANSI colours
+	Unicode bool // characters beyond ASCII, such as box drawing and Braille
+}
+
+// Paint returns text with a colour or weight (ECMA-48 SGR) if the screen has colours. An empty code
+// or text changes nothing.
+func (s Screen) Paint(code, text string) string {
+	if !s.Color || code == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
 
 // plainWidth is the width for pipes and files.
 const plainWidth = 80
@@ -39,20 +54,20 @@ func unwrap(w any) any {
 	return w
 }
 
-// Screen returns how to draw on w. If w is no terminal, that is plain ASCII in 80 columns.
+// ScreenOf returns how to draw on w. If w is no terminal, that is plain ASCII in 80 columns.
 // A terminal gets its width (or COLUMNS), Unicode if the locale is UTF-8, and colours
-// unless NO_COLOR is set (no-color.org) or TERM is dumb. The plot chooses the height.
-func Screen(w io.Writer, getenv func(string) string) plot.Screen {
+// unless NO_COLOR is set (no-color.org) or TERM is dumb. The height is 0: what is drawn chooses it.
+func ScreenOf(w io.Writer, getenv func(string) string) Screen {
 	if !Is(w) {
-		return plot.Screen{Width: plainWidth}
+		return Screen{Width: plainWidth}
 	}
 	columns, _ := Size(w)
 	return of(columns, getenv)
 }
 
-// of is Screen for a terminal of that width, 0 if it is unknown.
-func of(columns int, getenv func(string) string) plot.Screen {
-	s := plot.Screen{Width: columns, Color: getenv("NO_COLOR") == "", Unicode: isUTF8(getenv)}
+// of is ScreenOf for a terminal of that width, 0 if it is unknown.
+func of(columns int, getenv func(string) string) Screen {
+	s := Screen{Width: columns, Color: getenv("NO_COLOR") == "", Unicode: isUTF8(getenv)}
 	if given, err := strconv.Atoi(getenv("COLUMNS")); err == nil && given > 0 {
 		s.Width = given
 	}

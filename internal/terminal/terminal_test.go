@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/retryproxy/retryproxy/plot"
 )
 
 func TestScreenOfATerminal(t *testing.T) {
@@ -14,15 +12,15 @@ func TestScreenOfATerminal(t *testing.T) {
 	for name, c := range map[string]struct {
 		width int
 		env   map[string]string
-		want  plot.Screen
+		want  Screen
 	}{
-		"as it is":          {120, utf8, plot.Screen{Width: 120, Color: true, Unicode: true}},
-		"NO_COLOR":          {120, map[string]string{"LANG": "C.utf8", "NO_COLOR": "1"}, plot.Screen{Width: 120, Unicode: true}},
-		"dumb":              {120, map[string]string{"LANG": "C.UTF-8", "TERM": "dumb"}, plot.Screen{Width: 120}},
-		"COLUMNS":           {120, map[string]string{"LANG": "C.UTF-8", "COLUMNS": "66"}, plot.Screen{Width: 66, Color: true, Unicode: true}},
-		"COLUMNS of words":  {120, map[string]string{"COLUMNS": "wide"}, plot.Screen{Width: 120, Color: true}},
-		"unknown width":     {0, nil, plot.Screen{Width: 80, Color: true}},
-		"LC_ALL goes first": {90, map[string]string{"LC_ALL": "C", "LANG": "C.UTF-8"}, plot.Screen{Width: 90, Color: true}},
+		"as it is":          {120, utf8, Screen{Width: 120, Color: true, Unicode: true}},
+		"NO_COLOR":          {120, map[string]string{"LANG": "C.utf8", "NO_COLOR": "1"}, Screen{Width: 120, Unicode: true}},
+		"dumb":              {120, map[string]string{"LANG": "C.UTF-8", "TERM": "dumb"}, Screen{Width: 120}},
+		"COLUMNS":           {120, map[string]string{"LANG": "C.UTF-8", "COLUMNS": "66"}, Screen{Width: 66, Color: true, Unicode: true}},
+		"COLUMNS of words":  {120, map[string]string{"COLUMNS": "wide"}, Screen{Width: 120, Color: true}},
+		"unknown width":     {0, nil, Screen{Width: 80, Color: true}},
+		"LC_ALL goes first": {90, map[string]string{"LC_ALL": "C", "LANG": "C.UTF-8"}, Screen{Width: 90, Color: true}},
 	} {
 		if got := of(c.width, func(name string) string { return c.env[name] }); got != c.want {
 			t.Errorf("%s: %+v, expected %+v", name, got, c.want)
@@ -61,14 +59,14 @@ func TestWhatIsNoTerminalIsPlain(t *testing.T) {
 	}
 	defer read.Close()
 	defer write.Close()
-	plain := plot.Screen{Width: 80}
-	if got := Screen(file, rich); got != plain {
+	plain := Screen{Width: 80}
+	if got := ScreenOf(file, rich); got != plain {
 		t.Errorf("file: %+v", got)
 	}
-	if got := Screen(write, rich); got != plain {
+	if got := ScreenOf(write, rich); got != plain {
 		t.Errorf("pipe: %+v", got)
 	}
-	if got := Screen(&bytes.Buffer{}, rich); got != plain {
+	if got := ScreenOf(&bytes.Buffer{}, rich); got != plain {
 		t.Errorf("buffer: %+v", got)
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/terminal"
-	"github.com/retryproxy/retryproxy/plot"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
@@ -90,15 +89,15 @@ func Paragraph(text string, indent, width int) string {
 }
 
 // Paint colours words: only on a terminal, and not if NO_COLOR is set (no-color.org).
-type Paint struct{ screen plot.Screen }
+type Paint struct{ screen terminal.Screen }
 
 // PaintFor returns the Paint for w.
 func PaintFor(w io.Writer, getenv func(string) string) Paint {
-	return Paint{terminal.Screen(w, getenv)}
+	return Paint{terminal.ScreenOf(w, getenv)}
 }
 
 // PaintOf returns the Paint for a screen.
-func PaintOf(s plot.Screen) Paint { return Paint{s} }
+func PaintOf(s terminal.Screen) Paint { return Paint{s} }
 
 func (p Paint) Red(s string) string    { return p.screen.Paint("31", s) }
 func (p Paint) Yellow(s string) string { return p.screen.Paint("33", s) }

@@ -47,7 +47,7 @@ func (s Screen) draw(w io.Writer, body string, size Size) error {
 	if err := json.Unmarshal([]byte(body), &now); err != nil {
 		return fmt.Errorf("read the response: %w", err)
 	}
-	return Write(w, &now, terminal.Screen(s.Out, s.Getenv), size)
+	return Write(w, &now, terminal.ScreenOf(s.Out, s.Getenv), size)
 }
 
 // Control sequences (ECMA-48, and xterm's private modes): an alternate screen, so that the

@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/internal/terminal"
 )
 
 // cell is a text and its colour.
@@ -63,7 +63,7 @@ func (t *table) fitting(room int) int {
 	return len(t.rows[0])
 }
 
-func (t *table) text(row []cell, screen plot.Screen) string {
+func (t *table) text(row []cell, screen terminal.Screen) string {
 	var line strings.Builder
 	for i, c := range row {
 		pad := strings.Repeat(" ", t.width(i)-utf8.RuneCountInString(c.text))

@@ -12,8 +12,8 @@ import (
 	"unicode"
 
 	"github.com/retryproxy/retryproxy/internal/admin/page"
+	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
-	"github.com/retryproxy/retryproxy/plot"
 	safe "github.com/retryproxy/retryproxy/proxy/printable"
 )
 
@@ -26,7 +26,7 @@ type Size struct{ Columns, Rows int }
 // Write writes s as tables, with colours and block characters if the screen supports them.
 // In a narrow window, text is wrapped, and the last columns of tables, which matter least, are left out.
 // In a low one, the last lines are left out.
-func Write(w io.Writer, s *page.Snapshot, screen plot.Screen, size Size) error {
+func Write(w io.Writer, s *page.Snapshot, screen terminal.Screen, size Size) error {
 	d := drawing{screen: screen, size: size}
 	d.head(&s.State)
 	d.routes(&s.State)
@@ -38,7 +38,7 @@ func Write(w io.Writer, s *page.Snapshot, screen plot.Screen, size Size) error {
 }
 
 type drawing struct {
-	screen plot.Screen
+	screen terminal.Screen
 	size   Size
 	lines  []string
 	strip  bool // the history of a breaker is shown

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/retryproxy/retryproxy/internal/admin/page"
-	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/internal/terminal"
 )
 
 // bad is a snapshot with failures.
@@ -45,7 +45,7 @@ func bad() *page.Snapshot {
 	}
 }
 
-func written(t *testing.T, s *page.Snapshot, screen plot.Screen) string {
+func written(t *testing.T, s *page.Snapshot, screen terminal.Screen) string {
 	t.Helper()
 	zone := time.Local
 	time.Local = time.UTC
@@ -58,7 +58,7 @@ func written(t *testing.T, s *page.Snapshot, screen plot.Screen) string {
 }
 
 func TestPlainTables(t *testing.T) {
-	got := written(t, bad(), plot.Screen{Width: 80})
+	got := written(t, bad(), terminal.Screen{Width: 80})
 	want, err := os.ReadFile(filepath.Join("testdata", "plain.txt"))
 	if os.Getenv("UPDATE") != "" {
 		err = os.WriteFile(filepath.Join("testdata", "plain.txt"), []byte(got), 0o644)
@@ -72,11 +72,11 @@ func TestPlainTables(t *testing.T) {
 var escape = regexp.MustCompile("\x1b\\[[0-9]+m")
 
 func TestColourSaysNothingMore(t *testing.T) {
-	plain := written(t, bad(), plot.Screen{Width: 80, Unicode: true})
+	plain := written(t, bad(), terminal.Screen{Width: 80, Unicode: true})
 	if strings.Contains(plain, "\x1b") {
 		t.Error("an escape sequence without colours")
 	}
-	coloured := written(t, bad(), plot.Screen{Width: 1000, Unicode: true, Color: true})
+	coloured := written(t, bad(), terminal.Screen{Width: 1000, Unicode: true, Color: true})
 	if !strings.Contains(coloured, "\x1b[31mopen") {
 		t.Error("an open breaker is not red")
 	}
@@ -87,7 +87,7 @@ func TestColourSaysNothingMore(t *testing.T) {
 
 func TestNothingYet(t *testing.T) {
 	s := &page.Snapshot{State: page.State{Process: page.Process{RetryPercent: 100}}}
-	got := written(t, s, plot.Screen{Width: 80})
+	got := written(t, s, terminal.Screen{Width: 80})
 	if !strings.Contains(got, "no request has come yet") || strings.Contains(got, "failed last") || strings.Contains(got, "draining") || strings.Contains(got, "retry-percent") {
 		t.Error(got)
 	}
@@ -111,7 +111,7 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
 
 func TestWriteErrorIsTold(t *testing.T) {
-	if err := Write(full{}, bad(), plot.Screen{Width: 80}, Size{}); err == nil {
+	if err := Write(full{}, bad(), terminal.Screen{Width: 80}, Size{}); err == nil {
 		t.Error("no error")
 	}
 }
@@ -128,7 +128,7 @@ func TestANarrowWindowShowsWhatMattersMost(t *testing.T) {
 		s.State.Routes[1].Name = strings.Repeat("long-name-", 6)
 		s.State.Upstreams[0].LastFailure.Error = "connect: connection refused"
 		s.Requests.Failed[1].Path = "/世界/" + strings.Repeat("x", 300)
-		if err := Write(&b, s, plot.Screen{Unicode: true}, Size{Columns: columns}); err != nil {
+		if err := Write(&b, s, terminal.Screen{Unicode: true}, Size{Columns: columns}); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(b.String()) {
@@ -152,7 +152,7 @@ func TestANumberIsShownWholeOrNotAtAll(t *testing.T) {
 	for columns := 10; columns < 200; columns++ {
 		for _, color := range []bool{false, true} {
 			var b strings.Builder
-			if err := Write(&b, s, plot.Screen{Color: color}, Size{Columns: columns}); err != nil {
+			if err := Write(&b, s, terminal.Screen{Color: color}, Size{Columns: columns}); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(escape.ReplaceAllString(b.String(), "")) {
@@ -172,7 +172,7 @@ func TestAWindowShowsAsMuchOfAFailedRequestAsFits(t *testing.T) {
 		s.Requests.Failed[0].Path = path
 		s.Requests.Failed[0].Route = strings.Repeat("long-name-", 6)
 		var b strings.Builder
-		if err := Write(&b, s, plot.Screen{}, Size{Columns: columns}); err != nil {
+		if err := Write(&b, s, terminal.Screen{}, Size{Columns: columns}); err != nil {
 			t.Fatal(err)
 		}
 		begin := strings.Index(b.String(), want)
@@ -187,7 +187,7 @@ func TestAWindowShowsAsMuchOfAFailedRequestAsFits(t *testing.T) {
 }
 
 func TestTextIsWrappedAtWords(t *testing.T) {
-	d := drawing{size: Size{Columns: 11}, screen: plot.Screen{Color: true}}
+	d := drawing{size: Size{Columns: 11}, screen: terminal.Screen{Color: true}}
 	d.line(red, "one two three four")
 	if want := []string{"\x1b[31mone two\x1b[0m", "\x1b[31m  three\x1b[0m", "\x1b[31m  four\x1b[0m"}; !slices.Equal(d.lines, want) {
 		t.Errorf("%q, expected %q", d.lines, want)
@@ -195,13 +195,13 @@ func TestTextIsWrappedAtWords(t *testing.T) {
 }
 
 func TestALowWindowSaysHowMuchIsMissing(t *testing.T) {
-	all, legend, _ := strings.Cut(written(t, bad(), plot.Screen{}), "\n\nfirst attempt: ")
+	all, legend, _ := strings.Cut(written(t, bad(), terminal.Screen{}), "\n\nfirst attempt: ")
 	all += "\n"
 	if !strings.Contains(legend, "half-open") {
 		t.Errorf("no legend: %s", legend)
 	}
 	var b strings.Builder
-	if err := Write(&b, bad(), plot.Screen{}, Size{Rows: 10}); err != nil {
+	if err := Write(&b, bad(), terminal.Screen{}, Size{Rows: 10}); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
