@@ -229,9 +229,6 @@ var (
 	permitsInUse = define(Gauge, "permits_in_use", labels("upstream", "by"),
 		"Attempts that the upstream works on: awaited, or abandoned because the client left or the attempt timed out.",
 		"How many attempts does the upstream work on, and how many in vain?")
-	clientThrottlingRatio = define(Gauge, "client_throttling_ratio", labels("upstream"),
-		"Share of requests, 0 to 1, that are not sent because the upstream rejects nearly all. Present with RETRYPROXY_CLIENT_THROTTLING=on.",
-		"Are requests rejected here to spare the upstream?")
 	queuedRequests = define(Gauge, "queued_requests", labels("upstream"),
 		"Requests that wait for the circuit breaker or a permit.",
 		"How many clients wait for an upstream that is down or full?")

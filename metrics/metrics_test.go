@@ -38,7 +38,6 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 			Upstreams: []Upstream{
 				{Name: "http://api:80", Idle: 3, Active: calls, Dialing: 1, Dials: 20, Reuses: 70,
 					DialErrors: []uint64{0, 5, 6}, IdleCloses: 4, HasBudget: true, BudgetTokens: 9.5,
-					HasClientThrottling: true, ClientThrottling: 0.75,
 					HasProbe: true, Probed: [breaker.NumProbeResults]uint64{breaker.ProbeBack: 1, breaker.ProbeFailing: 8}},
 				{Name: "unix:/run/\xff", DialErrors: []uint64{1, 2, 3, 4, 5}},
 			},
@@ -83,8 +82,6 @@ func TestWhatTheProxyHoldsIsReadAtEachScrape(t *testing.T) {
 		`retryproxy_upstream_dial_errors_total{kind="timeout",upstream="http://api:80"}`:          "6",
 		`retryproxy_upstream_dial_errors_total{kind="timeout",upstream="unix:/run/` + "\uFFFD\"}": "3",
 		`retryproxy_budget_tokens{upstream="http://api:80"}`:                                      "9.5",
-		`retryproxy_client_throttling_ratio{upstream="http://api:80"}`:                            "0.75",
-		`retryproxy_client_throttling_ratio{upstream="unix:/run/` + "\uFFFD\"}":                   "",
 		`retryproxy_budget_tokens{upstream="unix:/run/` + "\uFFFD\"}":                             "",
 		`retryproxy_path_probes_total{result="failing",upstream="http://api:80"}`:                 "8",
 		`retryproxy_path_probes_total{result="back",upstream="unix:/run/` + "\uFFFD\"}":           "",
@@ -280,7 +277,7 @@ func full() *Metrics {
 		return Snapshot{
 			Shared: &Shared{}, HeaderFailures: map[string]uint64{"cut": 1},
 			RateLimits:   []RateLimit{{Upstream: "u", Rate: "1/s", Tokens: 1}},
-			Upstreams:    []Upstream{{Name: "u", DialErrors: []uint64{1}, HasBudget: true, HasClientThrottling: true, HasProbe: true, EachEndpoint: []Endpoint{{Name: "a"}}}},
+			Upstreams:    []Upstream{{Name: "u", DialErrors: []uint64{1}, HasBudget: true, HasProbe: true, EachEndpoint: []Endpoint{{Name: "a"}}}},
 			Certificates: []Certificate{{Kind: "client", Name: "c"}},
 		}
 	})

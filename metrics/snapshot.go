@@ -83,10 +83,8 @@ type Upstream struct {
 	Guard       breaker.GuardState // breaker and concurrency limit
 	LongestWait time.Duration      // of queued requests, so far, for the page; not exported
 
-	HasClientThrottling bool
-	ClientThrottling    float64                         // share of requests not sent
-	HasProbe            bool                            // RETRYPROXY_HEALTH_PATH is set
-	Probed              [breaker.NumProbeResults]uint64 // completed probes of that path, by result
+	HasProbe bool                            // RETRYPROXY_HEALTH_PATH is set
+	Probed   [breaker.NumProbeResults]uint64 // completed probes of that path, by result
 }
 
 // EndpointState is the state of an address of an upstream.
@@ -205,9 +203,6 @@ func (u *Upstream) collect(ch chan<- prometheus.Metric, dialErrorKinds []string)
 	}
 	u.collectEndpoints(ch, name)
 	u.collectGuard(ch, name)
-	if u.HasClientThrottling {
-		clientThrottlingRatio.emit(ch, u.ClientThrottling, name)
-	}
 	if u.HasBudget {
 		budgetTokens.emit(ch, u.BudgetTokens, name)
 	}

@@ -194,7 +194,6 @@ func ceilingAt(b backoff.Strategy, s *Situation) time.Duration {
 var givenElsewhere = map[Reason]bool{
 	ReasonResponseTooLarge: true,
 	ReasonRateLimitPause:   true,
-	ReasonClientThrottled:  true,
 	ReasonRateLimited:      true,
 	ReasonSwitchedOff:      true,
 	ReasonDryRun:           true,

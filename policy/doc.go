@@ -13,7 +13,6 @@
 //   - [RetryOn]: which responses and failures are retried at all.
 //   - [Class]: how certain it is that the upstream did nothing with the request.
 //   - [LayeredRetries]: how many retries a request gets that is itself a retry of another proxy.
-//   - [ClientThrottler]: rejecting requests locally while the upstream rejects nearly all.
 //   - [Plan] and [Worst]: what a policy will do, computed in advance.
 //
 // Each pattern is a package of its own below this one. Those packages do not import this
@@ -29,8 +28,8 @@
 //   - latency, queue, status: building blocks of the packages above.
 //
 // Many goroutines read a [Policy] at the same time, so it must not be changed after its
-// first use. Types with state document whether they are safe for concurrent use:
-// [ClientThrottler] here, and the types of budget, breaker, ratelimit and hedge.
+// first use. Types with state are in budget, breaker, ratelimit and hedge. They document whether
+// they are safe for concurrent use.
 //
 // An attempt is each send to the upstream. A retry is every attempt after the first. Retry
 // numbers in a backoff.Step count from 0, so 0 is the wait before the second attempt.

@@ -27,7 +27,6 @@ const (
 	OutcomeGaveUpLayered
 	OutcomeGaveUpNotInRetryOn
 	OutcomeGaveUpRateLimitPause
-	OutcomeGaveUpClientThrottled
 	OutcomeGaveUpRateLimited
 	OutcomeGaveUpSwitchedOff
 	OutcomeGaveUpDryRun
@@ -51,7 +50,6 @@ const (
 	OutcomeOverloaded
 	OutcomeFallback
 	OutcomeRateLimitPause
-	OutcomeClientThrottled
 	OutcomeRateLimited
 	numOutcomes
 )
@@ -71,14 +69,13 @@ var outcomeTexts = fillGaveUp([numOutcomes]labels.Text{
 	OutcomeRefused:        {Label: "refused", Explain: "The request broke the protocol or a limit and was refused; nothing was sent to the upstream."},
 	OutcomeUpgraded:       {Label: "upgraded", Explain: "The connection was upgraded and became a byte tunnel."},
 
-	OutcomeFailFast:        {Label: "fail_fast", Explain: "The circuit breaker was open, and the request was answered with 503 at once."},
-	OutcomeQueueDropped:    {Label: "queue_dropped", Explain: "The request was queued while the circuit breaker was open and was dropped for newer ones."},
-	OutcomeQueueTimeout:    {Label: "queue_timeout", Explain: "The request was queued while the circuit breaker was open, until its time in the queue ended."},
-	OutcomeOverloaded:      {Label: "overloaded", Explain: "The upstream had as many requests in flight as the concurrency limit allows, and the request was answered with 503."},
-	OutcomeFallback:        {Label: "fallback", Explain: "All attempts failed, and the configured fallback answered."},
-	OutcomeRateLimitPause:  {Label: "rate_limit_pause", Explain: "A rate-limit pause (429) was in force for this key, and it was longer than the time left for the request. It was answered with 429 without being sent."},
-	OutcomeRateLimited:     {Label: "rate_limited", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for the request within the time that it may wait. It was answered with 429 without being sent."},
-	OutcomeClientThrottled: {Label: "client_throttled", Explain: "The upstream rejects nearly all requests. The request was answered with 503 without being sent (RETRYPROXY_CLIENT_THROTTLING)."},
+	OutcomeFailFast:       {Label: "fail_fast", Explain: "The circuit breaker was open, and the request was answered with 503 at once."},
+	OutcomeQueueDropped:   {Label: "queue_dropped", Explain: "The request was queued while the circuit breaker was open and was dropped for newer ones."},
+	OutcomeQueueTimeout:   {Label: "queue_timeout", Explain: "The request was queued while the circuit breaker was open, until its time in the queue ended."},
+	OutcomeOverloaded:     {Label: "overloaded", Explain: "The upstream had as many requests in flight as the concurrency limit allows, and the request was answered with 503."},
+	OutcomeFallback:       {Label: "fallback", Explain: "All attempts failed, and the configured fallback answered."},
+	OutcomeRateLimitPause: {Label: "rate_limit_pause", Explain: "A rate-limit pause (429) was in force for this key, and it was longer than the time left for the request. It was answered with 429 without being sent."},
+	OutcomeRateLimited:    {Label: "rate_limited", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for the request within the time that it may wait. It was answered with 429 without being sent."},
 })
 
 // fillGaveUp derives the texts of the gave_up outcomes from the reasons.

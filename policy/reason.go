@@ -44,7 +44,6 @@ const (
 	ReasonLayered
 	ReasonNotInRetryOn
 	ReasonRateLimitPause
-	ReasonClientThrottled
 	ReasonRateLimited
 	ReasonSwitchedOff
 	ReasonDryRun
@@ -98,7 +97,6 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonLayered:              {Label: "layered", Explain: "The request was itself a retry of another proxy, and RETRYPROXY_LAYERED_RETRIES left it no retries."},
 	ReasonNotInRetryOn:         {Label: "not_in_retry_on", Explain: "RETRYPROXY_RETRY_ON does not list this kind of failure, such as a 501."},
 	ReasonRateLimitPause:       {Label: "rate_limit_pause", Explain: "A rate-limit pause (429) was in force for this key, and it was longer than the time left for the request."},
-	ReasonClientThrottled:      {Label: "client_throttled", Explain: "The upstream rejects nearly all requests, and this one was not sent again (RETRYPROXY_CLIENT_THROTTLING)."},
 	ReasonRateLimited:          {Label: "rate_limited", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for a retry within the time that it may wait."},
 	ReasonSwitchedOff:          {Label: "switched_off", Explain: "Retries are switched off, all or a share of them, by retryproxy retry-percent."},
 	ReasonDryRun:               {Label: "dry_run", Explain: "The route makes no retries (RETRYPROXY_DRY_RUN=true); otherwise the request would have been retried."},

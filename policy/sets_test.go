@@ -72,12 +72,12 @@ func TestLabelsStayAsPublished(t *testing.T) {
 			"status_429 status_500 status_502 status_503 status_504 status_other header grpc_status asked_to_retry " +
 			"not_idempotent retries_exhausted retries_off budget_exhausted deadline retry_after_too_long " +
 			"body_too_large retry_buffer_full body_unfinished response_too_large draining upstream_gave_up layered " +
-			"not_in_retry_on rate_limit_pause client_throttled rate_limited switched_off dry_run no_descriptors asked_not_to_retry quota_exhausted request_too_large untrusted_certificate none",
+			"not_in_retry_on rate_limit_pause rate_limited switched_off dry_run no_descriptors asked_not_to_retry quota_exhausted request_too_large untrusted_certificate none",
 		"outcome": "success recovered gave_up_not_idempotent gave_up_retries_exhausted gave_up_retries_off " +
 			"gave_up_budget_exhausted gave_up_deadline gave_up_retry_after_too_long gave_up_body_too_large " +
 			"gave_up_retry_buffer_full gave_up_body_unfinished gave_up_response_too_large gave_up_draining " +
-			"gave_up_upstream_gave_up gave_up_layered gave_up_not_in_retry_on gave_up_rate_limit_pause gave_up_client_throttled gave_up_rate_limited gave_up_switched_off gave_up_dry_run gave_up_no_descriptors gave_up_asked_not_to_retry gave_up_quota_exhausted gave_up_request_too_large gave_up_untrusted_certificate client_gone request_broken " +
-			"request_timeout response_broken stream_cut refused upgraded fail_fast queue_dropped queue_timeout overloaded fallback rate_limit_pause client_throttled rate_limited",
+			"gave_up_upstream_gave_up gave_up_layered gave_up_not_in_retry_on gave_up_rate_limit_pause gave_up_rate_limited gave_up_switched_off gave_up_dry_run gave_up_no_descriptors gave_up_asked_not_to_retry gave_up_quota_exhausted gave_up_request_too_large gave_up_untrusted_certificate client_gone request_broken " +
+			"request_timeout response_broken stream_cut refused upgraded fail_fast queue_dropped queue_timeout overloaded fallback rate_limit_pause rate_limited",
 		"layered": "halve allow deny",
 		"fault":   "status reset delay",
 	} {

@@ -18,8 +18,8 @@
 //  3. Exchange.Serve (package exchange) finds the route. Request.Prepare (package request) fixes what
 //     the retry rules need to know.
 //  4. Exchange.run (loop.go) is the retry loop. Each turn begins with Admitter.Admit (package permit):
-//     rate-limit pause, client-side throttling, rate limit, and the queue of the upstream
-//     (package admission), which gives a permit.
+//     rate-limit pause, rate limit, and the queue of the upstream (package admission), which gives
+//     a permit.
 //  5. attempts.make (attempts.go) gets a connection and sends the request (sender.go). A body that is
 //     large or slow is sent by a second goroutine (package upload).
 //  6. Package attempt reads the headers of the response (response.go). A hedge (hedge.go,

@@ -220,11 +220,6 @@ func TestNoHedge(t *testing.T) {
 		{name: "below the limit", change: func(c *Config) {
 			c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 2}
 		}, sends: 2},
-		{name: "client_throttled", change: throttled, then: func(m *memory) {
-			for range 1_000_000 {
-				m.settings.Load().DefaultRoute.UpstreamState.Throttler.Done(false)
-			}
-		}, sends: 1},
 		{name: "cool-down", change: func(c *Config) {
 			c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
 		}, then: func(m *memory) {

@@ -139,11 +139,10 @@ func TestADryRunHasNoConcurrencyLimit(t *testing.T) {
 
 func at[T any](_ T, t time.Time) time.Time { return t }
 
-// Rate-limit pauses and client-side throttling only reject requests if retries are made.
+// Rate-limit pauses only reject requests if retries are made.
 func TestADryRunRejectsNoRequest(t *testing.T) {
 	inMemory(t, script("HTTP/1.1 429 Slow\r\nRetry-After: 50\r\nContent-Length: 4\r\n\r\nslow"), func(c *Config) {
 		observing(c)
-		throttled(c)
 		c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
 	}, func(t *testing.T, m *memory) {
 		c := m.client()

@@ -36,10 +36,8 @@ type UpstreamStats struct {
 	BudgetTokens float64
 	HasBudget    bool
 	Guard        breaker.GuardState
-	LongestWait  time.Duration          // longest wait so far of a queued request; 0: none is queued
-	LastFailure  *admission.DialFailure // the last failed connection; nil: none failed yet
-	HasThrottle  bool
-	Throttle     float64                         // share of requests that client-side throttling does not send, in [0, 1]
+	LongestWait  time.Duration                   // longest wait so far of a queued request; 0: none is queued
+	LastFailure  *admission.DialFailure          // the last failed connection; nil: none failed yet
 	HasProbe     bool                            // the upstream is probed by GET
 	Probed       [breaker.NumProbeResults]uint64 // results of these probes
 }
@@ -62,9 +60,6 @@ func (s *Server) Stats() Stats {
 		us := UpstreamStats{
 			Name: u.Pool.Target().String(), Pool: u.Pool.Stats(), Addresses: u.Pool.Endpoints(), BudgetTokens: u.RetryBudget.Tokens(now), HasBudget: n.Budgeted[u], LastFailure: u.DialFailures.Last.Load(),
 			Guard: u.Admission.Guard.State(), LongestWait: u.Admission.LongestWait(), HasProbe: u.Admission.HasProbe(), Probed: u.Admission.ProbeStats.Read(),
-		}
-		if u.Throttler != nil {
-			us.HasThrottle, us.Throttle = true, u.Throttler.Probability(now)
 		}
 		st.Upstreams = append(st.Upstreams, us)
 	}

@@ -12,7 +12,7 @@ const (
 // failed are the outcomes that a client would call a failure of ours; those
 // that are the client's own doing are not asked about. As in the rules.
 const (
-	failed  = `outcome=~"gave_up_.*|fail_fast|queue_dropped|queue_timeout|overloaded|client_throttled|rate_limit_pause|rate_limited|response_broken|stream_cut"`
+	failed  = `outcome=~"gave_up_.*|fail_fast|queue_dropped|queue_timeout|overloaded|rate_limit_pause|rate_limited|response_broken|stream_cut"`
 	counted = `outcome!~"client_gone|request_broken|request_timeout|refused"`
 )
 

@@ -14,7 +14,7 @@ func TestTheSchemaOfTheConfigurationFile(t *testing.T) {
 	schema := configSchema(t)
 	converted, err := retryproxy(t, []string{
 		"RETRYPROXY_UPSTREAM=http://app:3000", "RETRYPROXY_MAX_RETRIES=5", "RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_BUDGET_RATIO=0.2",
-		"RETRYPROXY_CLIENT_THROTTLING=on", "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a,/b/*", "RETRYPROXY_ROUTE_A_RETRY_ON=5xx,429",
+		"RETRYPROXY_RATE_LIMIT=100/s", "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a,/b/*", "RETRYPROXY_ROUTE_A_RETRY_ON=5xx,429",
 	}, "convert")
 	if err != nil {
 		t.Fatal(err)

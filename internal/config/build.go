@@ -96,7 +96,6 @@ func (b *builder) route(r *Route) proxy.Route {
 		Eject:               eject(r),
 		HealthCheck:         healthCheck(r),
 		Balance:             r.Balance.proxy(),
-		ClientThrottling:    r.ClientThrottling == "on",
 		Fallbacks:           b.fallbacks(r),
 		ModelAPI:            r.Profile == "llm",
 		DryRun:              r.DryRun,

@@ -174,7 +174,6 @@ type BreakerSettings struct {
 	QueueOrder       string           `env:"QUEUE_ORDER" envDefault:"newest" unit:"word" oneof:"newest,oldest" about:"Which queued request is served first. newest: the latest, which has the most time left. oldest: in the order in which requests arrived; one that was sent and failed gets its place again."`
 	ConcurrencyLimit ConcurrencyLimit `env:"CONCURRENCY_LIMIT" envDefault:"adaptive" llm:"off" unit:"limit" about:"Maximum number of requests in flight to one upstream. adaptive: the limit is learned, and binds only while the upstream is overloaded. A number: a fixed limit. An attempt that timed out, or whose client left, does not count for it, except with BREAKER=off. Requests whose body is still arriving take at most half of the number, rounded up. off: no limit."`
 	Fallback         Fallback         `env:"FALLBACK" envDefault:"none" unit:"fallback" about:"What responds if all attempts fail: a fixed status code with a body, another upstream, or with route:NAME the upstream of another route, with its certificates and headers, such as another API key. Up to 4 of them, separated by commas, are asked in turn; a fixed response is the last. Each upstream gets one attempt, and only if the request can be sent again. A route that is only a fallback needs no matcher."`
-	ClientThrottling string           `env:"CLIENT_THROTTLING" envDefault:"off" unit:"word" oneof:"on,off" about:"Client-side throttling: answer requests with 503 without sending them while the upstream rejects nearly all (429, 502, 503, 504 or no response)."`
 }
 
 // RateLimitSettings are for an upstream that limits the rate of requests.
@@ -198,7 +197,7 @@ type HeaderSettings struct {
 
 // TrialSettings try out rules and failures.
 type TrialSettings struct {
-	DryRun         bool           `env:"DRY_RUN" envDefault:"false" unit:"bool" about:"true: send every request once, return its response unchanged, and only count the retries that would have been made, by reason. Circuit breaker, limits, pauses, throttling and fallback are off. Timeouts still apply."`
+	DryRun         bool           `env:"DRY_RUN" envDefault:"false" unit:"bool" about:"true: send every request once, return its response unchanged, and only count the retries that would have been made, by reason. Circuit breaker, limits, pauses and fallback are off. Timeouts still apply."`
 	FaultInjection FaultInjection `env:"FAULT_INJECTION" envDefault:"off" unit:"fault" about:"Faults injected into attempts, for tests only: a status, a lost connection or a delay, each with its percentage of attempts. Every start, reload and check warns about them. A route with faults shares no circuit breaker, limit, budget or connections with other routes."`
 }
 

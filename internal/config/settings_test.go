@@ -121,7 +121,6 @@ var otherValues = map[string]string{
 	"BREAKER_ON":    "5xx,reset", "BREAKER_AFTER": "1", "BREAKER_BACKOFF": "slots:base=10ms:slots=10", "QUEUE_ORDER": "oldest",
 	"CONCURRENCY_LIMIT":    "23",
 	"FALLBACK":             "503:busy: later",
-	"CLIENT_THROTTLING":    "on",
 	"HEDGE_AFTER":          "p90",
 	"RATE_LIMIT_PAUSE_KEY": "header:X-Api-Key",
 	"RATE_LIMIT_PAUSE_MAX": "2m",

@@ -53,7 +53,6 @@ type Attempt struct {
 	NotReusable    bool
 	RespondedEarly bool          // part of the response came before the request was sent whole
 	Spliced        bool          // the kernel has moved some of the request body
-	Throttled      bool          // client-side throttling admitted it and expects its result
 	Number         int32         // among the request's attempts, from 1
 	Progress       atomic.Int32  // of sending the request
 	ReadBy         clock.Instant // read deadline now set on Up

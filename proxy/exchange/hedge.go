@@ -88,9 +88,8 @@ func (ra *race) send() {
 	if ra.s.att.R < ra.s.att.W || !ra.s.r.Body.Ended || !ra.mayHedge(&situation, nil) {
 		return
 	}
-	asked, pass := ra.s.admit.HedgeAllowed(ra.s.r.Time.Clock)
 	budget := ra.s.r.Route.RetryBudget()
-	if !pass || !ra.mayHedge(&situation, budget) {
+	if !ra.s.admit.HedgeAllowed(ra.s.r.Time.Clock) || !ra.mayHedge(&situation, budget) {
 		return
 	}
 	permit, ok := ra.s.r.Route.HedgePermit(ra.s.r.HTTP, ra.s.r.Tokens.Model(), ra.s.r.Process.Clock.Since(ra.s.r.Time.Clock))
@@ -101,7 +100,7 @@ func (ra *race) send() {
 		return
 	}
 	ra.sent = true
-	ra.running = hedging.New(ra.s.r, ra.s.att.Up, permit, asked, budget)
+	ra.running = hedging.New(ra.s.r, ra.s.att.Up, permit, budget)
 	a := &ra.running.Att
 	a.Span = ra.report.AttemptSpan(a, true)
 	parts := ra.wholeRequest(a)
@@ -177,7 +176,6 @@ func (ra *race) takeOver(res *policy.Attempt, from attempt.Reader) bool {
 		return false
 	}
 	ra.s.r.Time.Tick()
-	ra.s.att.Throttled = false // client-side throttling does not count its result
 	if ra.s.r.Route.HedgeAfter.Slow() {
 		// The endpoint counts it like an attempt timeout, in whose place it comes.
 		ra.s.reportToEndpoint(ra.s.att, &policy.Attempt{Cause: policy.CauseAttemptTimeout})
@@ -273,7 +271,7 @@ func (ra *race) drop(res *policy.Attempt) {
 	class := ra.s.r.Route.Policy.Classify(&h.Result)
 	if !ended && h.Cause != policy.CauseStatus {
 		h.ReleasePermit(ra.s.r, breaker.Abandoned)
-		h.Att.Throttled, class = false, policy.Overtaken
+		class = policy.Overtaken
 		if !ra.s.r.ClientStaysOn() {
 			class = policy.Unknown
 		}

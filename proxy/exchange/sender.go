@@ -38,7 +38,7 @@ type sender struct {
 func (s *sender) begin() {
 	s.avoid, s.waited, s.freeRetries, s.askedWaitUsed, s.lastAttempt = "", 0, 0, false, false
 	s.att = &s.first
-	s.att.Throttled, s.att.Spliced, s.att.Began = false, false, 0
+	s.att.Spliced, s.att.Began = false, 0
 	s.upload.Serve(s.att)
 }
 
@@ -274,7 +274,7 @@ func (s *sender) setAside() *attempt.Attempt {
 	s.endRequest()
 	s.upload.Stop()
 	left := s.att
-	s.att = &attempt.Attempt{Host: left.Host, Buffers: left.Buffers, Throttled: left.Throttled}
+	s.att = &attempt.Attempt{Host: left.Host, Buffers: left.Buffers}
 	s.upload.Serve(s.att)
 	return left
 }

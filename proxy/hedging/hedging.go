@@ -54,15 +54,15 @@ type Attempt struct {
 }
 
 // New returns a hedge of the request r beside the attempt on first. It counts as an attempt after
-// it was sent. throttled means that client-side throttling expects its result.
-func New(r *request.Request, first *upstream.Conn, permit breaker.Permit, throttled bool, b *budget.Budget) *Attempt {
+// it was sent.
+func New(r *request.Request, first *upstream.Conn, permit breaker.Permit, b *budget.Budget) *Attempt {
 	h := &Attempt{
 		beside: first, pool: r.Route.UpstreamState.Pool, dialing: r.Route.DialTimeout, method: r.HTTP.Method, limits: r.Settings.Limits,
 		addHost: r.Out.LacksHost, Budget: b, onFault: r.Process.OnFault, Done: make(chan struct{}),
 	}
 	a := &h.Att
 	a.Host, a.Buffers = &r.Process.Attempts, &h.buffers
-	a.Number, a.Permit, a.Throttled, a.Began = int32(r.Attempts+1), permit, throttled, r.Time.Clock
+	a.Number, a.Permit, a.Began = int32(r.Attempts+1), permit, r.Time.Clock
 	h.until = r.Time.Deadline
 	if t := r.Time.AttemptTimeout(); t > 0 {
 		h.until = request.Earliest(r.Time.Deadline, r.Time.Clock.Add(t))

@@ -1,13 +1,12 @@
 // Package permit gets the next attempt of a request admitted. It consults the rate-limit pause,
-// client-side throttling, the rate limit and the queue of the upstream in turn, and waits on the
-// client's own connection if one of them requires it. It returns the permit of an attempt with the
+// the rate limit and the queue of the upstream in turn, and waits on the client's own connection if
+// one of them requires it. It returns the permit of an attempt with the
 // evidence that the attempt gives about the upstream. Package admission has the queues; this
 // package takes one request through them.
 package permit
 
 import (
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
@@ -80,9 +79,6 @@ func (ad *Admitter) Admit(a *attempt.Attempt, now clock.Instant) Result {
 		}
 		now = later
 	}
-	if ad.r.Attempts == 0 && ad.r.Route.UpstreamState.Throttler != nil && !ad.throttlerAllows(a, now) { // retries are checked before their wait
-		return ad.reject(503, policy.ReasonClientThrottled, policy.OutcomeClientThrottled, "the upstream rejects nearly all requests", 1)
-	}
 	if q := ad.r.Route.RateLimits; q != nil {
 		in, later := ad.awaitRateLimit(q, now)
 		if in != Admitted {
@@ -91,24 +87,6 @@ func (ad *Admitter) Admit(a *attempt.Attempt, now clock.Instant) Result {
 		now = later
 	}
 	return ad.Acquire(a, now)
-}
-
-// throttlerAllows reports whether client-side throttling admits the next attempt.
-func (ad *Admitter) throttlerAllows(a *attempt.Attempt, now clock.Instant) bool {
-	var pass bool
-	a.Throttled, pass = ad.checkThrottler(now)
-	return pass
-}
-
-// checkThrottler consults the upstream's throttler, if it has one. While the breaker is not
-// closed, the breaker alone decides and nothing counts. If asked is set, the throttler expects the
-// result of an attempt that it admits.
-func (ad *Admitter) checkThrottler(now clock.Instant) (asked, pass bool) {
-	u := ad.r.Route.UpstreamState
-	if u.Throttler == nil || !u.Admission.Guard.BreakerClosed() {
-		return false, true
-	}
-	return true, u.Throttler.Allow(ad.r.Process.Clock.Since(now), backoff.Shared().Float64())
 }
 
 // NoteSent reports to the Guard that the attempt's request was sent whole, if it was.

@@ -72,21 +72,14 @@ func (ad *Admitter) RetryBlockedBy(a *attempt.Attempt, res *policy.Attempt) poli
 	if !ad.r.Process.MakesRetry() {
 		return policy.ReasonSwitchedOff
 	}
-	if !ad.throttlerAllows(a, now) {
-		return policy.ReasonClientThrottled
-	}
 	return policy.ReasonNone
 }
 
 // HedgeAllowed checks what RetryBlockedBy checks, and two conditions for hedges alone: the breaker
-// is closed, and no rate-limit pause is running. If asked is set, the throttler expects the
-// result.
-func (ad *Admitter) HedgeAllowed(now clock.Instant) (asked, pass bool) {
+// is closed, and no rate-limit pause is running.
+func (ad *Admitter) HedgeAllowed(now clock.Instant) bool {
 	u := ad.r.Route.UpstreamState
-	if !u.Admission.Guard.BreakerClosed() || ad.r.PauseLeft(now) > 0 || !ad.r.Process.MakesRetry() {
-		return false, false
-	}
-	return ad.checkThrottler(now)
+	return u.Admission.Guard.BreakerClosed() && ad.r.PauseLeft(now) <= 0 && ad.r.Process.MakesRetry()
 }
 
 // DryRun counts the retry that again would make, once per request, and makes none. If again has no

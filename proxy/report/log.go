@@ -32,7 +32,7 @@ func (p *Report) logDone(code int, o policy.Outcome, took time.Duration) {
 func worthALine(o policy.Outcome) bool {
 	switch o {
 	case policy.OutcomeResponseBroken, policy.OutcomeStreamCut, policy.OutcomeFailFast, policy.OutcomeQueueDropped, policy.OutcomeQueueTimeout, policy.OutcomeOverloaded,
-		policy.OutcomeRateLimitPause, policy.OutcomeClientThrottled, policy.OutcomeRateLimited, policy.OutcomeFallback:
+		policy.OutcomeRateLimitPause, policy.OutcomeRateLimited, policy.OutcomeFallback:
 		return true
 	}
 	return o.GaveUp()

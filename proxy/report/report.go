@@ -86,25 +86,15 @@ func (p *Report) AttemptDone(a *attempt.Attempt, res *policy.Attempt, class poli
 		p.FirstEnd = p.Request.Time.Clock
 	}
 	p.LastEnd = p.Request.Time.Clock
-	if !p.Request.ClientStaysOn() || p.Request.CutDialShort(a) {
-		a.Throttled = false // it shows nothing about the upstream
-	}
 	p.Failed = p.Failed || class != policy.ClassNone && class != policy.Overtaken
 	p.Record(a, res, class)
 }
 
-// Record reports an attempt that ended with the result res to the observer, client-side
-// throttling, the log and the trace.
+// Record reports an attempt that ended with the result res to the observer, the log and the trace.
 func (p *Report) Record(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {
 	code := 0
 	if res.Cause == policy.CauseStatus {
 		code = res.Status
-	}
-	if a.Throttled {
-		a.Throttled = false
-		if accepted, known := res.UpstreamAccepted(); known {
-			p.Request.Dest.UpstreamState.Throttler.Done(accepted)
-		}
 	}
 	if class == policy.ClassNone && code >= 500 {
 		class = policy.Unknown // no retry, since RETRYPROXY_RETRY_ON does not list it, but no success either

@@ -40,7 +40,6 @@ type Route struct {
 	RateLimitPause    RateLimitPause        // who shares the pause that a 429 asks for
 	RateLimit         admission.RateLimit   // attempts and tokens that the upstream gets in a time
 	CountTokens       bool                  // read how many tokens responses of a language model's API used
-	ClientThrottling  bool                  // reject requests while the upstream rejects nearly all; routes with equal upstreams share it
 	Fallbacks         []Fallback            // what responds if everything else failed, in order; a response of ours can only be the last
 	ModelAPI          bool                  // the upstream is the API of a language model: clients expect its error bodies, and an account may be used up
 	DryRun            bool                  // forward once and count the retries that would be made: no buffering, retry, rejection or added response header

@@ -72,7 +72,7 @@ func observed(r *Route) *Route {
 	}
 	o := *r
 	o.Guard = breaker.Options{NoBreaker: true, ConcurrencyLimit: breaker.ConcurrencyLimitOff}
-	o.Probe, o.RateLimitPause, o.RateLimit, o.ClientThrottling, o.Fallbacks = admission.Probe{}, RateLimitPause{}, admission.RateLimit{}, false, nil
+	o.Probe, o.RateLimitPause, o.RateLimit, o.Fallbacks = admission.Probe{}, RateLimitPause{}, admission.RateLimit{}, nil
 	o.HedgeAfter = hedge.After{}
 	return &o
 }
@@ -91,7 +91,7 @@ func fallbackRoute(r *Route, f *Fallback) *Route {
 	to := *r
 	to.Upstream, to.Forward, to.Fallbacks = f.Upstream, f.Forward, nil
 	to.HealthCheck, to.Balance = upstream.HealthCheck{}, Balance{} // these are for the route's own upstream
-	to.NoBudget, to.ClientThrottling, to.RateLimitPause, to.Breaker, to.Probe, to.FaultInjection = true, false, RateLimitPause{}, BreakerFailFast, admission.Probe{}, nil
+	to.NoBudget, to.RateLimitPause, to.Breaker, to.Probe, to.FaultInjection = true, RateLimitPause{}, BreakerFailFast, admission.Probe{}, nil
 	to.HedgeAfter, to.RateLimit = hedge.After{}, admission.RateLimit{}
 	if to.AttemptTimeout == 0 && to.RequestTimeout == 0 {
 		to.AttemptTimeout = fallbackTimeout

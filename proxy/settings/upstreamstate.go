@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/proxy/admission"
@@ -27,8 +26,6 @@ type UpstreamState struct {
 	DialFailures *admission.DialFailures
 
 	BudgetKey uint64 // the same in all processes of a fleet
-
-	Throttler *policy.ClientThrottler // nil: off
 }
 
 // Close closes the connections and ends the probes of the upstream.
@@ -40,24 +37,23 @@ func (u *UpstreamState) Close() {
 // upstreamKey is what routes must have in common to share an upstream's pool, breaker, limit and
 // budget, and what must not change for these to survive a reload.
 type upstreamKey struct {
-	target     string
-	budget     budget.Config
-	guard      breaker.Options
-	queueMax   int
-	oldest     bool
-	throttling bool
-	probe      admission.Probe
-	faults     string
-	dryRun     bool
-	eject      Eject
-	health     upstream.HealthCheck
+	target   string
+	budget   budget.Config
+	guard    breaker.Options
+	queueMax int
+	oldest   bool
+	probe    admission.Probe
+	faults   string
+	dryRun   bool
+	eject    Eject
+	health   upstream.HealthCheck
 }
 
 // keyOf returns the key of the upstream of r.
 func keyOf(r *Route) upstreamKey {
 	return upstreamKey{
 		target: r.Upstream.Key(), budget: r.Budget, guard: r.Guard, queueMax: r.QueueMax, oldest: r.QueueOldest,
-		throttling: r.ClientThrottling, probe: r.Probe, faults: r.FaultInjection.String(), dryRun: r.DryRun, eject: r.Eject, health: r.HealthCheck,
+		probe: r.Probe, faults: r.FaultInjection.String(), dryRun: r.DryRun, eject: r.Eject, health: r.HealthCheck,
 	}
 }
 
@@ -82,9 +78,6 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 				Clock: n.process.Clock, Draining: n.process.Draining, Log: n.Log, Failures: failures,
 			}),
 			DialFailures: failures,
-		}
-		if r.ClientThrottling {
-			known[key].Throttler = policy.NewClientThrottler()
 		}
 	}
 	return known[key]

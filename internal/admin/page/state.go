@@ -83,9 +83,7 @@ type Upstream struct {
 	LongestMS   int64           `json:"longest_wait_ms"` // longest wait so far of those waiting
 	HasBudget   bool            `json:"has_budget"`
 	Budget      float64         `json:"budget"` // retries left
-	HasThrottle bool            `json:"has_client_throttling"`
-	Throttle    float64         `json:"client_throttling"` // share of requests not sent
-	Active      int             `json:"active"`            // connections
+	Active      int             `json:"active"` // connections
 	Idle        int             `json:"idle"`
 	Dialing     int             `json:"dialing"`
 	DialErrors  uint64          `json:"dial_errors"`            // since the start
@@ -189,7 +187,7 @@ func (h *history) upstreamState(u *metrics.Upstream, now time.Time) Upstream {
 	g := &u.Guard
 	out := Upstream{
 		Name: u.Name, Breaker: g.Breaker.String(), BreakerWhy: g.Breaker.Explain(), Limit: g.ConcurrencyLimit, InFlight: g.InFlight, Abandoned: g.Abandoned, Waiting: g.Queued, LongestMS: u.LongestWait.Milliseconds(),
-		HasBudget: u.HasBudget, Budget: u.BudgetTokens, HasThrottle: u.HasClientThrottling, Throttle: u.ClientThrottling, Active: u.Active, Idle: u.Idle, Dialing: u.Dialing,
+		HasBudget: u.HasBudget, Budget: u.BudgetTokens, Active: u.Active, Idle: u.Idle, Dialing: u.Dialing,
 	}
 	if g.Breaker != breaker.Closed {
 		out.OpenedBy = g.OpenedBy.Explain()

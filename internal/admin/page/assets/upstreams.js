@@ -36,10 +36,9 @@ function make(name) {
     const seen = (row, none) => (row || []).map((v, i) => states[i] && v !== none ? v : null);
     flight.show([seen(h.concurrency_limit, 0), seen(h.in_flight)], `at most ${Math.max(0, ...(h.in_flight || []))} in flight in the last 5 minutes`);
     budget.show([seen(h.budget)], `between ${Math.round(Math.min(...(h.budget || [0])))} and ${Math.round(Math.max(...(h.budget || [0])))} retries left`);
-    const throttle = u.has_client_throttling && u.client_throttling > 0 ? `, ${text.share(u.client_throttling, 1)} throttled` : '';
     setText(cells[0], text.count(u.in_flight) + (u.abandoned ? ` (${u.abandoned} abandoned)` : ''));
     setText(cells[1], u.concurrency_limit ? text.count(u.concurrency_limit) : 'none');
-    setWords(cells[2], text.count(u.waiting) + throttle, u.waiting ? text.longest(u.longest_wait_ms) : '');
+    setWords(cells[2], text.count(u.waiting), u.waiting ? text.longest(u.longest_wait_ms) : '');
     setText(cells[3], u.has_budget ? text.count(Math.floor(u.budget)) : 'no budget');
     setText(cells[4], `${u.active} busy, ${u.idle} idle`);
     setAttribute(cells[1], 'class', u.concurrency_limit ? 'recovered' : 'zero');
