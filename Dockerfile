@@ -1,4 +1,4 @@
-# The sidecar's image: one static binary, CA certificates, nothing else; no shell, no root. See docs/reference/image.md.
+# The sidecar's image: one static binary, CA certificates, nothing else; no shell, no root. See docs/how-to/image.md.
 # Works with BuildKit and with the classic builder. All files have the time SOURCE_DATE_EPOCH, so equal sources give equal layers.
 ARG GO_IMAGE=golang:1.26
 ARG BASE=scratch

@@ -9,7 +9,7 @@ import (
 )
 
 // sizeAsDocumented compares an image's size in bytes with the megabytes that
-// docs/reference/image.md tells.
+// docs/how-to/image.md tells.
 func sizeAsDocumented(t *testing.T, size string) {
 	t.Helper()
 	bytes, err := strconv.ParseFloat(size, 64)
@@ -17,19 +17,19 @@ func sizeAsDocumented(t *testing.T, size string) {
 		t.Fatal(err)
 	}
 	if mb := bytes / 1e6; math.Abs(mb-documentedSize(t)) > 0.3 {
-		t.Errorf("the image has %.1f MB, docs/reference/image.md says %.1f", mb, documentedSize(t))
+		t.Errorf("the image has %.1f MB, docs/how-to/image.md says %.1f", mb, documentedSize(t))
 	}
 }
 
 func documentedSize(t *testing.T) float64 {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/reference/image.md")
+	text, err := os.ReadFile("../../../docs/how-to/image.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	said := regexp.MustCompile(`The image has ([0-9]+\.[0-9]) MB`).FindSubmatch(text)
 	if said == nil {
-		t.Fatal("docs/reference/image.md does not tell the size")
+		t.Fatal("docs/how-to/image.md does not tell the size")
 	}
 	mb, _ := strconv.ParseFloat(string(said[1]), 64)
 	return mb
@@ -37,6 +37,6 @@ func documentedSize(t *testing.T) float64 {
 
 func TestTheDocumentedSizeIsWithinTheBound(t *testing.T) {
 	if mb := documentedSize(t); mb*1e6 > maxBytes || mb < 5 {
-		t.Errorf("docs/reference/image.md says %.1f MB, the bound is %d bytes", mb, maxBytes)
+		t.Errorf("docs/how-to/image.md says %.1f MB, the bound is %d bytes", mb, maxBytes)
 	}
 }
