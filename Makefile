@@ -39,7 +39,7 @@ quick: ## the loop: build, vet and test what changed since HEAD (SINCE=main: sin
 test: lint vuln race ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck
 
 # Code and tests of one goroutine that compute a lot: the race detector finds nothing there, and makes them ten times slower.
-ONE_GOROUTINE := ./sim ./plot/... ./policy/backoff ./policy/retryafter ./internal/gatewayapi ./internal/inject
+ONE_GOROUTINE := ./sim ./plot/... ./policy/backoff ./policy/retryafter ./internal/inject
 
 .PHONY: race
 race: $(BIN)/gotestsum-$(GOTESTSUM)

@@ -232,6 +232,38 @@ func TestRetryAfterIsSpreadWhateverTheStrategy(t *testing.T) {
 	}
 }
 
+// A fixed backoff is the least wait, also after a shorter Retry-After or a shorter Throttled. No other
+// strategy keeps an upstream's shorter time waiting.
+func TestAFixedBackoffIsTheLeastWait(t *testing.T) {
+	const least = 300 * time.Millisecond
+	extra, err := backoff.New("fixed", backoff.Options{Base: least, Extra: least})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, s, r := testPolicy(t), fresh(), seeded(3)
+	p.Throttled = backoff.FullJitter{Base: time.Millisecond, Max: time.Millisecond, Factor: 2}
+	for _, b := range []backoff.Strategy{backoff.Fixed{Base: least}, extra, backoff.FullJitter{Base: least, Max: least, Factor: 2}} {
+		p.Backoff = b
+		shorter := false
+		for _, a := range []Attempt{
+			{Status: 503}, {Status: 429},
+			{Status: 503, HasRetryAfter: true}, {Status: 429, HasRetryAfter: true},
+			{Status: 503, HasRetryAfter: true, RetryAfter: 10 * time.Millisecond},
+		} {
+			for range 200 {
+				d := p.Decide(&a, &s, nil, 0, r)
+				if !d.Retry {
+					t.Fatalf("%v, %+v: %v", b, a, d.Why)
+				}
+				shorter = shorter || d.Wait < least
+			}
+		}
+		if _, jitter := b.(backoff.FullJitter); shorter != jitter {
+			t.Errorf("%v: a wait shorter than %v: %v, want %v", b, least, shorter, jitter)
+		}
+	}
+}
+
 // Whether a Retry-After fits must not depend on the draw.
 func TestRetryAfterThatFitsIsAlwaysKept(t *testing.T) {
 	p, s, r := testPolicy(t), fresh(), seeded(3)

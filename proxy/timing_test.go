@@ -312,6 +312,30 @@ func TestDrainTimeoutCutsOffWhatIsLeft(t *testing.T) {
 	})
 }
 
+// No retry begins before a fixed backoff has passed: not after 429, and not if the upstream asks for a
+// shorter wait.
+func TestAFixedBackoffIsTheLeastWait(t *testing.T) {
+	const least = 300 * time.Millisecond
+	for _, status := range []int{503, 429} {
+		for _, asked := range []string{"X-Nothing: 1", "Retry-After: 0", "Retry-After: 0.01", "Retry-After: Fri, 01 Jan 1999 00:00:00 GMT"} {
+			up := &timed{first: []string{rawResponse(status, asked), rawResponse(status, asked)}}
+			inMemory(t, up.handle, func(c *Config) {
+				c.Default.Policy.Backoff, _ = backoff.New("fixed", backoff.Options{Base: least})
+			}, func(t *testing.T, m *memory) {
+				m.client().send(get("/")).want(200, "ok")
+			})
+			if len(up.at) != 3 {
+				t.Fatalf("%d, %s: %d attempts, want 3", status, asked, len(up.at))
+			}
+			for i := 1; i < len(up.at); i++ {
+				if d := up.at[i].Sub(up.at[i-1]); d < least || d > 2*least {
+					t.Errorf("%d, %s: retry %d came after %v, want %v to %v", status, asked, i, d, least, 2*least)
+				}
+			}
+		}
+	}
+}
+
 func TestBudgetIsCheckedBeforeTheWait(t *testing.T) {
 	inMemory(t, script(bad503), func(c *Config) {
 		c.Default.NoBudget = false

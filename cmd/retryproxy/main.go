@@ -19,7 +19,6 @@ func main() {
 	os.Exit(run(context.Background(), &outside{
 		args:       os.Args[1:],
 		env:        environ,
-		stdin:      os.Stdin,
 		stdout:     os.Stdout,
 		stderr:     os.Stderr,
 		signals:    listen,

@@ -22,7 +22,6 @@ import (
 type outside struct {
 	args           []string
 	env            []string // as os.Environ
-	stdin          io.Reader
 	stdout, stderr io.Writer
 	// signals starts to receive SIGTERM, SIGINT and SIGHUP. It is nil in tests, which end a
 	// command through its context.

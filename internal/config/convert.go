@@ -17,7 +17,6 @@ func YAML(environ []string) ([]byte, Problems) { return read(environ).yaml() }
 
 func (in *input) yaml() ([]byte, Problems) {
 	delete(in.vars, Prefix+"CONFIG_FILE")
-	delete(in.vars, Prefix+"HTTPROUTE_FILE")
 	for _, name := range slices.Sorted(maps.Keys(in.vars)) {
 		if !utf8.ValidString(in.vars[name]) {
 			in.problems.errorf(name, "", "is not UTF-8, and YAML holds nothing else")

@@ -116,7 +116,6 @@ func (s *Settings) Files() []string {
 		}
 	}
 	add(s.ConfigFile)
-	add(s.HTTPRouteFile)
 	addCert := func(cert string) {
 		add(cert)
 		if cert != "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config/configfile"
 )
 
-// Load reads every RETRYPROXY_* variable of environ (in the form of os.Environ), of the file named
-// by RETRYPROXY_CONFIG_FILE, and those for the routes of RETRYPROXY_HTTPROUTE_FILE.
+// Load reads every RETRYPROXY_* variable of environ (in the form of os.Environ) and of the file named
+// by RETRYPROXY_CONFIG_FILE.
 //
 // The Settings are never nil. They contain the default for every invalid value, so that a caller
 // may look for further problems. They may only be used if Problems.Err is nil. Load reads no other
@@ -31,7 +31,6 @@ func read(environ []string) *input {
 	in := &input{vars: variables{}}
 	in.addEnvironment(environ)
 	in.addFile()
-	in.addHTTPRouteFile()
 	return in
 }
 

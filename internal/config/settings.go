@@ -8,8 +8,8 @@
 // configuration and docs/reference/settings.md all read them from there. To add a setting, add a
 // field. The other files, in the order of their work:
 //
-//   - load.go collects the variables, origins.go remembers which file sets them, and httproute.go
-//     adds those of HTTPRoutes. unknown.go explains unknown names, some by hints.go.
+//   - load.go collects the variables, and origins.go remembers which file sets them. unknown.go
+//     explains unknown names, some by hints.go.
 //   - parse.go parses values. Their types are in units.go, values.go, addresses.go, lists.go,
 //     headers.go and fallback.go.
 //   - inherit.go is what a route takes from profiles and global settings. derive.go has the defaults
@@ -94,7 +94,6 @@ type ClientSettings struct {
 type ProcessSettings struct {
 	Routes                RouteNames    `env:"ROUTES" example:"search,upload" shown:"none" unit:"routes" about:"Names of the routes. Each route needs at least one matcher, unless it is the FALLBACK of another. A request that matches no route uses the route default."`
 	ConfigFile            string        `env:"CONFIG_FILE" shown:"none" unit:"path" live:"no" about:"File with more settings: YAML if its name ends in .yaml or .yml, else one NAME=VALUE per line. It is read again when it changes and on SIGHUP."`
-	HTTPRouteFile         string        `env:"HTTPROUTE_FILE" shown:"none" unit:"path" live:"no" about:"File with HTTPRoutes of the Kubernetes Gateway API. Their rules become routes; what a rule leaves open follows the other settings. What has no equivalent is an error. It is read again when it changes and on SIGHUP."`
 	RetryBufferTotalBytes Size          `env:"RETRY_BUFFER_TOTAL_BYTES" envDefault:"64MiB" unit:"size" max:"64GiB" live:"no" about:"Size of the retry buffer: the memory for request bodies and responses kept for retries. When it is full, requests are still forwarded, but cannot be retried. If the process has a memory limit, the retry buffer is at most a quarter of it."`
 	SharedEngine          engine.Engine `env:"SHARED" shown:"none" unit:"engine" live:"no" about:"Redis or Valkey server through which processes with the same upstream share rate-limit pauses, RATE_LIMIT and the retry budget. If it does not respond, each process continues on its own. Options follow a question mark. scope=NAME: only processes with the same scope share; their routes must have the same name and upstream. password_file=FILE. With rediss, ca=FILE has the authorities for the server's certificate, and cert=FILE the client certificate with its key."`
 	DrainDelay            time.Duration `env:"DRAIN_DELAY" envDefault:"0s" unit:"duration" max:"1h" about:"How long requests are still served as usual after SIGTERM, so that load balancers notice the failing readiness probe."`

@@ -135,7 +135,7 @@ var otherValues = map[string]string{
 
 func TestEverySettingIsRead(t *testing.T) {
 	for _, setting := range Reference() {
-		if setting.Key == "CONFIG_FILE" || setting.Key == "HTTPROUTE_FILE" || setting.Scope == ScopeMatcher {
+		if setting.Key == "CONFIG_FILE" || setting.Scope == ScopeMatcher {
 			continue // they have their own tests
 		}
 		value, known := otherValues[setting.Key]

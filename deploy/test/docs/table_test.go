@@ -80,7 +80,6 @@ var pages = []page{
 	{path: "docs/how-to/fleet.md", blocks: []how{{kind: settings}}},
 	{path: "docs/how-to/hedging.md", blocks: []how{{settings, reports}}},
 	{path: "docs/how-to/rate-limit.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}, {kind: settings}, {kind: settings}}},
-	{path: "docs/how-to/gateway-api.md", blocks: []how{{kind: runs}, {kind: serves}}},
 	{path: "docs/how-to/image.md", blocks: all(2, how{belongs, "deploy/test/image/page_test.go"})},
 	{path: "docs/how-to/llm.md", given: "echo 'X-Api-Key: a' | tee first.txt second.txt >both.txt\n",
 		blocks: []how{{kind: serves}, {kind: runs}, {settings, "RETRYPROXY_PROFILE=llm"}, {settings, "RETRYPROXY_PROFILE=llm"}}},
