@@ -17,7 +17,7 @@ import (
 
 // BenchmarkHedging asks an upstream that answers within 2 to 8 ms, but for two
 // in a hundred answers that take 200 ms, for what hedging makes of it and what
-// it costs. docs/explanation/hedging.md has the figures.
+// it costs. docs/how-to/hedging.md has the figures.
 func BenchmarkHedging(b *testing.B) {
 	for _, after := range []string{"off", "p90", "p95", "p99", "20ms"} {
 		b.Run(after, func(b *testing.B) {

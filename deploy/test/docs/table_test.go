@@ -78,7 +78,7 @@ var pages = []page{
 	{path: "docs/how-to/backoff.md", tree: true, given: running, blocks: []how{{kind: runs}, {kind: runs}, {settings, reports}, {kind: runs}, {kind: settings}}},
 	{path: "docs/how-to/fallback.md", blocks: []how{{kind: serves}, {kind: prints}}},
 	{path: "docs/how-to/fleet.md", blocks: []how{{kind: settings}}},
-	{path: "docs/how-to/hedging.md", blocks: []how{{settings, reports}}},
+	{path: "docs/how-to/hedging.md", blocks: []how{{settings, reports}, {kind: measures}}},
 	{path: "docs/how-to/rate-limit.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}, {kind: settings}, {kind: settings}}},
 	{path: "docs/how-to/image.md", blocks: all(2, how{belongs, "deploy/test/image/page_test.go"})},
 	{path: "docs/how-to/llm.md", given: "echo 'X-Api-Key: a' | tee first.txt second.txt >both.txt\n",
@@ -88,8 +88,6 @@ var pages = []page{
 	{path: "docs/how-to/traces.md", given: upstream, blocks: []how{{kind: serves}, {kind: prints}}},
 	{path: "docs/how-to/try-out.md", given: running, blocks: []how{{settings, reports}, {kind: runs}, {settings, reports}}},
 	{path: "docs/explanation/backoff.md", tree: true, blocks: append(all(8, how{belongs, pictures}), how{kind: prints})},
-	{path: "docs/explanation/fleet.md", blocks: []how{{kind: measures}, {kind: measures}, {kind: measures}}},
-	{path: "docs/explanation/hedging.md", blocks: []how{{kind: measures}}},
 	{path: "docs/explanation/storm.md", tree: true, blocks: []how{{kind: measures}, {kind: measures}, {belongs, pictures}, {kind: prints}}},
 	{path: "docs/reference/queries.md", given: prometheus, blocks: []how{{kind: runs}}},
 }
