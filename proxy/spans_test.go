@@ -11,13 +11,13 @@ import (
 )
 
 // without are fields whose buffers no parsed head points into.
-var without = []string{"x.r.Out.Headers", "s.r.Out.Headers", "w.buf", "h.body", "b.Prefix", "b.scratch"}
+var without = []string{"x.r.Out.Headers", "s.r.Out.Headers", "w.buf", "k.body", "b.held", "b.scratch"}
 
 // detaching are the methods that return a buffer with parsed headers, after they detach its spans.
 var detaching = []string{
 	"Attempt.GiveUpBuffer", "Attempt.growBuffer", "Attempt.replaceBuffer",
 	"Conn.PutIn", "Conn.ReplaceIn", "Conn.GrowIn",
-	"Exchange.putHead", "bufferedResponse.releaseHeaders",
+	"Exchange.putHead", "Kept.Release",
 }
 
 // Only the methods above return a buffer that parsed headers point into. Other functions may only

@@ -176,7 +176,7 @@ func (d *Queue) awaitResponse(up *upstream.Conn, request []byte) breaker.Attempt
 	default:
 		return breaker.AttemptEnd{Kind: breaker.Reset}
 	}
-	return breaker.AttemptEnd{Kind: breaker.Responded, Status: a.Resp.Status}
+	return breaker.AttemptEnd{Kind: breaker.Responded, Status: a.Response().Status}
 }
 
 // lookUpEvery is how often the upstream's name is resolved while a probe hangs.

@@ -13,6 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/trace"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -59,11 +60,11 @@ type Attempt struct {
 	WriteBy        clock.Instant // write deadline now set on Up
 
 	R, W        int   // Up.Buf[R:W] is read and not yet used
-	HeaderStart int32 // Up.Buf[HeaderStart:HeaderEnd] holds the headers in Resp until more of the response is read
-	HeaderEnd   int32
-	EarlyErr    error // a read error that came before the response was due
-	Resp        http1.Response
-	Body        Body
+	headerStart int32 // Up.Buf[headerStart:headerEnd] holds the headers in resp until more of the response is read
+	headerEnd   int32
+	earlyErr    error // a read error that came before the response was due
+	resp        http1.Response
+	body        Body
 }
 
 // SendEnd is how far sending a request got.
@@ -89,8 +90,8 @@ func (a *Attempt) Use(up *upstream.Conn) {
 	a.Addr, a.DialErr = up.Addr, nil
 	a.GotBytes = false
 	a.ReadBy, a.WriteBy = clock.Instant(up.ReadBy), clock.Instant(up.WriteBy)
-	a.R, a.W, a.EarlyErr = 0, 0, nil
-	a.Resp.Restart()
+	a.R, a.W, a.earlyErr = 0, 0, nil
+	a.resp.Restart()
 	a.Progress.Store(Sending)
 }
 
@@ -119,8 +120,11 @@ func (a *Attempt) SentSome() bool {
 }
 
 // SentWhole records that the whole request was sent.
-func (a *Attempt) SentWhole() {
-	a.SentAt = a.Host.Clock.Now()
+func (a *Attempt) SentWhole() { a.SentWholeAt(a.Host.Clock.Now()) }
+
+// SentWholeAt records that the whole request was sent, or is being sent, at now.
+func (a *Attempt) SentWholeAt(now clock.Instant) {
+	a.SentAt = now
 	a.Progress.Store(Sent)
 }
 
@@ -138,9 +142,45 @@ func (a *Attempt) NoteEarly() {
 	a.RespondedEarly = a.Up.CanSendChecked() && !a.Up.StillOpen()
 }
 
-// SendLate sends a request if the wait for its response ended before anything was sent, because
+// SendChecked sends a complete request, if the connection is still open, and waits until its read
+// deadline for the first bytes of the response. waits reports whether none came. Reading the headers
+// finds an error that came after the request was sent.
+func (a *Attempt) SendChecked(parts [][]byte) (end SendEnd, waits bool) {
+	a.NeedBuffer()
+	n, got, err := a.Up.SendChecked(parts, a.Up.Buf)
+	a.W, a.GotBytes = got, n > 0
+	left := length(parts)
+	switch {
+	case err == nil && left == 0: // reading continues with the bytes that arrived
+	case err == upstream.ErrStale:
+		return Stale, false
+	case n == 0 && rawsocket.IsTimeout(err):
+		return a.sendLate(parts), false
+	case n == 0 && err != nil:
+		return NotTaken, false
+	case left > 0: // the upstream took a part: what it took is cut off
+		if _, err := a.Up.Writev(parts); err != nil {
+			a.Progress.Store(WriteFailed)
+		}
+	case rawsocket.IsTimeout(err):
+		return Taken, true
+	default:
+		a.earlyErr = err
+	}
+	return Taken, false
+}
+
+func length(parts [][]byte) int {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	return n
+}
+
+// sendLate sends a request if the wait for its response ended before anything was sent, because
 // the process did not run for that long.
-func (a *Attempt) SendLate(parts [][]byte) SendEnd {
+func (a *Attempt) sendLate(parts [][]byte) SendEnd {
 	if a.Reused && !a.Up.StillOpen() {
 		return Stale
 	}
@@ -162,6 +202,16 @@ func (a *Attempt) TakePermit() breaker.Permit {
 	return permit
 }
 
+// Response returns the response, whose headers are valid until the connection is given up or the body is
+// read after HeadersSent.
+func (a *Attempt) Response() *http1.Response { return &a.resp }
+
+// ResponseMemory returns the capacity of the buffers that hold the response.
+func (a *Attempt) ResponseMemory() int { return cap(a.Up.Buf) + cap(a.body.held) }
+
+// Unread returns what was read behind the headers, for a protocol that follows them.
+func (a *Attempt) Unread() []byte { return a.Up.Buf[a.R:a.W] }
+
 // Take transfers the connection to the caller, without its read buffer. It returns nil if there is
 // none.
 func (a *Attempt) Take() *upstream.Conn {
@@ -182,14 +232,14 @@ func (a *Attempt) Abort() {
 
 // Release returns the connection to the pool after its response was read to the end.
 func (a *Attempt) Release(now clock.Instant) {
-	reusable := a.Progress.Load() == Sent && !a.NotReusable && !a.RespondedEarly && !a.Resp.Close && a.R == a.W && !a.Body.UntilClose()
+	reusable := a.Progress.Load() == Sent && !a.NotReusable && !a.RespondedEarly && !a.resp.Close && a.R == a.W && !a.body.UntilClose()
 	up := a.Take()
 	if !reusable {
 		closeWithoutWaiting(up)
 		return
 	}
 	up.ReadBy, up.WriteBy = time.Duration(a.ReadBy), time.Duration(a.WriteBy)
-	up.ReleaseAt(time.Duration(now), a.Resp.KeepAliveTimeout)
+	up.ReleaseAt(time.Duration(now), a.resp.KeepAliveTimeout)
 }
 
 // closeWithoutWaiting closes a connection whose response was read whole. It skips TLS's

@@ -4,7 +4,6 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/apierror"
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
 // If a route has a fallback, every failed response is searched for signs that its account is used up or
@@ -68,31 +67,27 @@ func (c account) verdict(list *apierror.List) apierror.Verdict {
 	}
 	att := c.at.s.att
 	if c.at.stream.failed {
-		return readVerdict(list, &att.Resp, c.at.stream.reader.Error(att.Body.Prefix))
+		return readVerdict(list, att.Response(), c.at.stream.reader.Error(att.Body().Held()))
 	}
 	c.at.peekError()
-	return bodyVerdict(list, &att.Resp, att.Body.Prefix)
+	return bodyVerdict(list, att.Response(), att.Body().Held())
 }
 
 // peekError reads the beginning of the body of a failed response. The relay begins with it. It waits no
 // longer than bodyWait in all.
 func (at *attempts) peekError() {
-	b := &at.s.att.Body
-	if len(b.Prefix) > 0 || b.Ended || at.s.att.Up == nil || at.s.att.R > len(at.s.att.Up.Buf)-minBodyRoom || !isErrorText(&at.s.att.Resp) {
+	b := at.s.att.Body()
+	if len(b.Held()) > 0 || b.Ended() || !b.HasRoom() || !isErrorText(at.s.att.Response()) {
 		return
 	}
-	if f := b.Framing; f.Kind == http1.BodyLength && f.Length > at.r.Route.ResponseBufferBytes {
+	if f := b.Framing(); f.Kind == http1.BodyLength && f.Length > at.r.Route.ResponseBufferBytes {
 		return // it could not be kept while a fallback is asked
 	}
-	b.KeepBelow = at.s.att.R // the headers stay where they are
-	defer b.MakeRoom()
 	until := at.r.Time.Now().Add(bodyWait)
-	for len(b.Prefix) < apierror.MaxBytes {
-		piece, err := b.NextBefore(until)
-		if err != nil || len(piece) == 0 {
+	for len(b.Held()) < apierror.MaxBytes {
+		if _, err := b.ReadAhead(until); err != nil {
 			break // the relay meets whatever ended it, usually the end of the body
 		}
-		b.Prefix = append(buffer.Grow(b.Prefix, len(piece)), piece...)
 	}
 	at.r.Time.Tick()
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/report"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/response"
-	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // attempts makes the attempts of a request one by one: it sends the request and reads the
@@ -110,34 +109,17 @@ func (at *attempts) sendRequest() attempt.SendEnd {
 }
 
 // sendChecked sends a complete request and waits a short while for the first bytes of the
-// response. receive finds any error in EarlyErr.
+// response.
 func (at *attempts) sendChecked(parts [][]byte) attempt.SendEnd {
-	at.s.att.NeedBuffer()
-	at.s.att.ExtendWrite(at.r.Time.Clock, at.r.Time.BodyIdle())
-	at.s.att.SentAt = at.r.Time.Clock
-	at.s.att.Progress.Store(attempt.Sent)
-	at.setRead(at.hedge.untilDue(at.readUntil(at.s.att.SentAt, 0, attempt.Sent)), at.r.Time.Clock)
-	n, got, err := at.s.att.Up.SendChecked(parts, at.s.att.Up.Buf)
-	at.s.att.W, at.s.att.GotBytes = got, n > 0
-	switch {
-	case err == nil && length(parts) == 0: // receive continues with the bytes that arrived
-	case err == upstream.ErrStale:
-		return attempt.Stale
-	case n == 0 && rawsocket.IsTimeout(err):
-		return at.s.att.SendLate(parts)
-	case n == 0 && err != nil:
-		return attempt.NotTaken
-	case length(parts) > 0: // the upstream took a part: what it took is cut off
-		if _, err := at.s.att.Up.Writev(parts); err != nil {
-			at.s.att.Progress.Store(attempt.WriteFailed)
-		}
-	case rawsocket.IsTimeout(err) && at.hedge.due(): // receive sends the hedge
-	case rawsocket.IsTimeout(err):
+	a, now := at.s.att, at.r.Time.Clock
+	a.ExtendWrite(now, at.r.Time.BodyIdle())
+	a.SentWholeAt(now)
+	at.setRead(at.hedge.untilDue(at.readUntil(now, 0, attempt.Sent)), now)
+	end, waits := a.SendChecked(parts)
+	if waits && !at.hedge.due() { // otherwise receive sends the hedge
 		at.s.upload.StartWatch(nil)
-	default:
-		at.s.att.EarlyErr = err
 	}
-	return attempt.Taken
+	return end
 }
 
 // receive waits for the final response headers. It drops the connection unless it gets a status or
@@ -155,7 +137,7 @@ func (at *attempts) receive(a *policy.Attempt) {
 func (at *attempts) received(a *policy.Attempt, cause policy.Cause) {
 	switch cause {
 	case policy.CauseStatus:
-		if at.r.IsIdleTimeout408(&at.s.att.Resp, at.s.att.Reused) {
+		if at.r.IsIdleTimeout408(at.s.att.Response(), at.s.att.Reused) {
 			at.s.drop()
 			*a = policy.Attempt{Cause: policy.CauseIdleClose}
 			return
@@ -163,8 +145,8 @@ func (at *attempts) received(a *policy.Attempt, cause policy.Cause) {
 		if at.s.upload.Pump.Running {
 			at.s.upload.AwaitLastWrite()
 		}
-		at.s.att.Body.Reset(at.s.att, at, at.r.Settings.Limits)
-		at.r.StatusOf(a, &at.s.att.Resp)
+		at.s.att.ReadBody(at, at.r.Settings.Limits)
+		at.r.StatusOf(a, at.s.att.Response())
 		at.learnLimits(a)
 		switch {
 		case at.r.GRPC && !at.peekGRPCStatus(a):
@@ -184,7 +166,7 @@ func (at *attempts) received(a *policy.Attempt, cause policy.Cause) {
 // learnLimits reads what the headers of a response say about the rate limits of the route's upstream.
 func (at *attempts) learnLimits(a *policy.Attempt) {
 	if at.r.Tokens != nil && at.r.Dest == at.r.Route {
-		at.r.Tokens.Learn(&at.s.att.Resp, a.Status)
+		at.r.Tokens.Learn(at.s.att.Response(), a.Status)
 	}
 }
 
@@ -222,7 +204,7 @@ const lateResponse = time.Second
 // Fill implements attempt.Reader with one read. See read.
 func (at *attempts) Fill(a *attempt.Attempt, idle time.Duration) error {
 	err := at.read(idle)
-	if err == io.EOF && idle > 0 && a.Body.UntilClose() && at.resetWhileSplicing() {
+	if err == io.EOF && idle > 0 && a.Body().UntilClose() && at.resetWhileSplicing() {
 		return attempt.ErrCut
 	}
 	return err
@@ -244,22 +226,23 @@ func (at *attempts) resetWhileSplicing() bool {
 // would look like the rest of the body.
 func (at *attempts) AcceptsUpgrade(a *attempt.Attempt) bool {
 	at.s.upload.Stop()
-	return at.r.HTTP.Upgrade != nil && a.Resp.Upgrade != nil && a.Progress.Load() == attempt.Sent
+	return at.r.HTTP.Upgrade != nil && a.Response().Upgrade != nil && a.Progress.Load() == attempt.Sent
 }
 
 // Inform forwards a 1xx response at once. It forwards a 100 only once and only to a client that
 // expects it, and nothing to HTTP/1.0.
 func (at *attempts) Inform(a *attempt.Attempt) {
-	if a.Resp.Status == 100 {
+	is100 := a.Response().Status == 100
+	if is100 {
 		a.NotReusable = at.s.mayGoUnread() // the upstream reads the body that it asked for
 	}
-	if at.r.HTTP.Minor == 0 || a.Resp.Status == 100 && !at.r.ExpectsContinue {
+	if at.r.HTTP.Minor == 0 || is100 && !at.r.ExpectsContinue {
 		return
 	}
-	if a.Resp.Status == 100 {
+	if is100 {
 		at.r.ExpectsContinue = false
 	}
-	if at.w.Inform(&a.Resp) != nil {
+	if at.w.Inform(a.Response()) != nil {
 		at.r.ClientEnd.Store(request.ClientGone)
 	}
 }

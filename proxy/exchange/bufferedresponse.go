@@ -21,36 +21,26 @@ import (
 // and the body can ask for a wait. The retry does not wait for the rest of a slower body.
 const bodyWait = 250 * time.Millisecond
 
-// minBodyRoom is the least room, in bytes, behind buffered headers for reading the body.
-const minBodyRoom = 512
-
 // bufferedResponse keeps the last failed response while a retry seeks a better one: whole, or, if
 // its body is slow, what has come of it with the attempt that can read the rest. Its bytes are charged
 // to the retry buffer.
 type bufferedResponse struct {
-	s           *sender // made the attempt
-	resp        http1.Response
-	headerBuf   []byte // the buffer that resp's spans point into
-	headerStart int32  // where the headers in it begin
-	headerEnd   int32
-	received    clock.Instant // when its headers came
-	attempt     int32         // the number of the attempt with this response
-	full        bool
-	compacted   bool // moved into exact-size buffers during a wait
-	cut         bool // the upstream cut it off, so it is cut off for the client too
-	failed      bool // it is an event stream that began with an error
-	body        []byte
-	chunked     http1.Chunked
-	charged     int
+	s        *sender       // made the attempt
+	received clock.Instant // when its headers came
+	attempt  int32         // the number of the attempt with this response
+	full     bool          // kept has it
+	failed   bool          // it is an event stream that began with an error
+	charged  int
 
+	kept attempt.Kept
 	rest *attempt.Attempt // set aside with a response that was not read to its end; nil: none
 }
 
-// kept reports whether there is a response for the client that no running attempt has.
-func (h *bufferedResponse) kept() bool { return h.full || h.rest != nil }
+// holds reports whether there is a response for the client that no running attempt has.
+func (h *bufferedResponse) holds() bool { return h.full || h.rest != nil }
 
 // keptOf reports whether that response is the one of the n-th attempt.
-func (h *bufferedResponse) keptOf(n int) bool { return h.kept() && h.attempt == int32(n) }
+func (h *bufferedResponse) keptOf(n int) bool { return h.holds() && h.attempt == int32(n) }
 
 // read buffers the response of the attempt that just ended, in place of an older one. A response
 // that does not end within bodyWait stays in its attempt, with what has come of it; see leave. If
@@ -59,27 +49,25 @@ func (h *bufferedResponse) keptOf(n int) bool { return h.kept() && h.attempt == 
 func (h *bufferedResponse) read() policy.Reason {
 	h.drop()
 	h.received = h.s.r.Time.Clock
-	limit := h.s.r.Route.ResponseBufferBytes + int64(len(h.s.att.Body.Prefix)) // what was held back is in memory already
-	if f := h.s.att.Body.Framing; f.Kind == http1.BodyLength && f.Length > limit {
+	b := h.s.att.Body()
+	limit := h.s.r.Route.ResponseBufferBytes + int64(len(b.Held())) // what was held back is in memory already
+	if f := b.Framing(); f.Kind == http1.BodyLength && f.Length > limit {
 		return policy.ReasonResponseTooLarge
 	}
-	if h.s.att.R > len(h.s.att.Up.Buf)-minBodyRoom {
+	if !b.HasRoom() {
 		return policy.ReasonResponseTooLarge // its headers alone fill the buffer
 	}
-	if !h.charge(cap(h.s.att.Up.Buf) + cap(h.s.att.Body.Prefix)) {
+	if !h.charge(h.s.att.ResponseMemory()) {
 		return policy.ReasonRetryBufferFull
 	}
-	h.body, h.s.att.Body.Prefix = h.s.att.Body.Prefix, nil // read already, to find out the status
-	ended, why := h.readBody(limit)
-	if ended {
-		h.keep()
-		return policy.ReasonNone
-	}
-	h.s.att.Body.Prefix, h.body = h.body, nil
-	if why != policy.ReasonNone {
+	switch err, why := h.readBody(b, limit); {
+	case err == io.EOF, err == attempt.ErrCut:
+		h.keep(err == attempt.ErrCut)
+	case why != policy.ReasonNone:
 		h.releaseCharge()
+		return why
 	}
-	return why
+	return policy.ReasonNone // if it has not ended, no time is left for it, or the client left
 }
 
 // readLast buffers the response of the last attempt until the fallback has a better one. res is
@@ -92,38 +80,21 @@ func (h *bufferedResponse) readLast(res *policy.Attempt) bool {
 	return h.read() == policy.ReasonNone
 }
 
-// readBody reads the body into h.body, at most limit bytes. It reports whether the body ended; a
-// reason says that it cannot be buffered.
-func (h *bufferedResponse) readBody(limit int64) (ended bool, why policy.Reason) {
-	h.s.att.Body.KeepBelow = h.s.att.R // the headers stay where they are
+// readBody reads the body ahead, at most limit bytes. It returns what ended it; a reason says that it
+// cannot be buffered.
+func (h *bufferedResponse) readBody(b *attempt.Body, limit int64) (error, policy.Reason) {
 	until := h.s.r.Time.Now().Add(bodyWait)
 	for {
-		piece, err := h.s.att.Body.NextBefore(until)
+		grew, err := b.ReadAhead(until)
 		switch {
-		case err == io.EOF:
-			return true, policy.ReasonNone
-		case err == attempt.ErrCut:
-			h.cut = true
-			return true, policy.ReasonNone
-		case err != nil: // no time is left, or the client left
-			return false, policy.ReasonNone
-		}
-		if !h.appendBody(piece) {
-			return false, policy.ReasonRetryBufferFull
-		}
-		if int64(len(h.body)) > limit {
-			return false, policy.ReasonResponseTooLarge
+		case err != nil:
+			return err, policy.ReasonNone
+		case !h.charge(grew):
+			return nil, policy.ReasonRetryBufferFull
+		case int64(len(b.Held())) > limit:
+			return nil, policy.ReasonResponseTooLarge
 		}
 	}
-}
-
-// appendBody appends a piece and charges the growth of the buffer. It reports false if the retry
-// buffer is full.
-func (h *bufferedResponse) appendBody(piece []byte) bool {
-	before := cap(h.body)
-	h.body = buffer.Grow(h.body, len(piece))
-	h.body = append(h.body, piece...)
-	return h.charge(cap(h.body) - before)
 }
 
 func (h *bufferedResponse) charge(n int) bool {
@@ -139,17 +110,11 @@ func (h *bufferedResponse) releaseCharge() {
 	h.charged = 0
 }
 
-// keep takes the buffer with the headers from the connection and returns the connection to the
-// pool.
-func (h *bufferedResponse) keep() {
+// keep takes the response from its attempt and returns the connection to the pool. If cut is set, the
+// response is cut off for the client too.
+func (h *bufferedResponse) keep(cut bool) {
 	h.full, h.attempt = true, int32(h.s.r.Attempts)
-	h.resp, h.s.att.Resp = h.s.att.Resp, h.resp
-	h.headerBuf, h.s.att.Up.Buf = h.s.att.Up.Buf, nil
-	h.headerStart, h.headerEnd, h.compacted = h.s.att.HeaderStart, h.s.att.HeaderEnd, false
-	h.s.att.Resp.Close, h.s.att.Resp.KeepAliveTimeout = h.resp.Close || h.cut, h.resp.KeepAliveTimeout
-	if h.resp.Body.Kind == http1.BodyChunked {
-		h.chunked, h.s.att.Body.Chunked = h.s.att.Body.Chunked, h.chunked
-	}
+	h.s.att.Keep(&h.kept, cut)
 	h.s.endRequest()
 	h.s.upload.Stop()
 	h.s.att.Release(h.s.r.Time.Tick())
@@ -184,37 +149,21 @@ func (h *bufferedResponse) drop() {
 
 func (h *bufferedResponse) forget() {
 	h.releaseCharge()
-	h.releaseHeaders()
-	h.full, h.cut = false, false
+	h.kept.Release(h.s.r.Conn.Spans)
+	h.full = false
 	if h.rest != nil {
 		h.rest.Abort()
-		h.rest.Body.Release()
+		h.rest.Body().Release()
 		h.rest = nil
 	}
 }
 
-// compact moves the response out of the buffers that it was read into. Its headers are parsed
-// again when they are needed.
+// compact moves the response out of the buffers that it was read into.
 func (h *bufferedResponse) compact() {
-	if !h.full || h.compacted {
-		return
-	}
-	h.compacted = true
-	before := cap(h.headerBuf) + cap(h.body)
-	headers := bytes.Clone(h.headerBuf[h.headerStart:h.headerEnd])
-	body := bytes.Clone(h.body)
-	h.releaseHeaders()
-	h.resp.Reset()
-	h.headerBuf, h.body = headers, body
-	saved := before - cap(headers) - cap(body)
-	h.s.r.Process.RetryBuffer.Give(saved)
-	h.charged -= saved
-}
-
-// restoreHeaders parses the headers again after compact.
-func (h *bufferedResponse) restoreHeaders() {
-	if h.compacted {
-		_, _ = h.resp.Parse(h.headerBuf, h.s.r.Settings.Limits, h.s.r.HTTP.Method)
+	if h.full {
+		saved := h.kept.Compact(h.s.r.Conn.Spans)
+		h.s.r.Process.RetryBuffer.Give(saved)
+		h.charged -= saved
 	}
 }
 
@@ -247,11 +196,11 @@ func (h *bufferedResponse) readError(a *policy.Attempt, began *heldStream) polic
 func (h *bufferedResponse) errorVerdict(list *apierror.List, began *heldStream) apierror.Verdict {
 	switch {
 	case began.failed && !h.full:
-		return readVerdict(list, &h.s.att.Resp, began.reader.Error(h.s.att.Body.Prefix))
+		return readVerdict(list, h.s.att.Response(), began.reader.Error(h.s.att.Body().Held()))
 	case began.failed:
-		return readVerdict(list, &h.resp, began.reader.Error(h.body))
+		return readVerdict(list, h.kept.Response(), began.reader.Error(h.kept.Body()))
 	case h.full:
-		return bodyVerdict(list, &h.resp, h.body)
+		return bodyVerdict(list, h.kept.Response(), h.kept.Body())
 	}
 	return apierror.Verdict{}
 }

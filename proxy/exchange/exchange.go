@@ -95,9 +95,8 @@ func (x *Exchange) EndAfterFault() bool {
 func (x *Exchange) end() {
 	x.upload.BodyCame()
 	x.r.Body.Close()
-	x.sender.att.Resp.Detach() // its spans may point into the buffered response
 	x.buffered.drop()
-	x.sender.att.Body.Release()
+	x.sender.att.Body().Release()
 	x.putHead()
 	if x.r.Out.Headers != nil {
 		x.r.Conn.Buffers.Put(x.r.Out.Headers)

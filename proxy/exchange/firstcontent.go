@@ -9,14 +9,13 @@ import (
 	"github.com/retryproxy/retryproxy/policy/eventstream"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
 // heldStream is the beginning of an event stream that is held back until its first content. The
-// bytes read so far are in the Prefix of the attempt's body.
+// bytes read so far are held by the attempt's body.
 type heldStream struct {
 	reader eventstream.Reader
 	failed bool // it began with an error
@@ -24,9 +23,9 @@ type heldStream struct {
 
 // holdsStream reports whether the response is an event stream to be held back.
 func (at *attempts) holdsStream(a *policy.Attempt) bool {
-	return at.r.Dest.FirstContentTimeout > 0 && a.Status == 200 && !at.r.Route.DryRun && !at.s.att.Body.Ended &&
-		at.s.att.Progress.Load() == attempt.Sent && at.s.att.R <= len(at.s.att.Up.Buf)-minBodyRoom &&
-		isEventStream(&at.s.att.Resp) && isUncompressed(&at.s.att.Resp)
+	return at.r.Dest.FirstContentTimeout > 0 && a.Status == 200 && !at.r.Route.DryRun && !at.s.att.Body().Ended() &&
+		at.s.att.Progress.Load() == attempt.Sent && at.s.att.Body().HasRoom() &&
+		isEventStream(at.s.att.Response()) && isUncompressed(at.s.att.Response())
 }
 
 // awaitFirstContent holds an event stream back until its first content. If the stream brings
@@ -41,7 +40,7 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 	case verdict == eventstream.Failed:
 		at.stream.failed = true
 		at.loseHeld()
-		at.r.StatusAs(a, &at.s.att.Resp, at.stream.reader.Status())
+		at.r.StatusAs(a, at.s.att.Response(), at.stream.reader.Status())
 		at.learnLimits(a)
 	}
 }
@@ -49,7 +48,7 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 // loseHeld reads what an event stream that failed before its content says that it used.
 func (at *attempts) loseHeld() {
 	if at.r.Route.CountTokens && at.r.Dest == at.r.Route {
-		at.r.NeedTokens().LoseUsage(at.s.att.Body.Prefix)
+		at.r.NeedTokens().LoseUsage(at.s.att.Body().Held())
 	}
 }
 
@@ -75,34 +74,30 @@ func (at *attempts) heldUntil() clock.Instant {
 // ping after keepAliveAfter. The stream then counts as one with content: a silent one may be attached
 // to a job that runs or wait for a notification, and another attempt would be as silent.
 func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
-	b, memory := &at.s.att.Body, &at.r.Process.RetryBuffer
-	b.KeepBelow = at.s.att.R // the headers stay where they are
-	defer b.MakeRoom()
+	b, memory := at.s.att.Body(), &at.r.Process.RetryBuffer
 	charged := 0
 	defer func() { memory.Give(charged) }()
 	until := at.heldUntil()
-	for len(b.Prefix) < eventstream.MaxHeld {
-		piece, err := b.NextBefore(until)
+	for len(b.Held()) < eventstream.MaxHeld {
+		grew, err := b.ReadAhead(until)
 		switch {
 		case err == io.EOF:
-			return at.stream.reader.ReadEnd(b.Prefix), nil
+			return at.stream.reader.ReadEnd(b.Held()), nil
 		case rawsocket.IsTimeout(err):
 			return eventstream.Content, nil
 		case err != nil:
 			return eventstream.Pending, err
 		}
-		before := cap(b.Prefix)
-		b.Prefix = append(buffer.Grow(b.Prefix, len(piece)), piece...)
-		if n := cap(b.Prefix) - before; n > 0 {
-			if !memory.Take(n) {
+		if grew > 0 {
+			if !memory.Take(grew) {
 				return eventstream.Content, nil
 			}
-			charged += n
+			charged += grew
 		}
-		if verdict := at.stream.reader.Read(b.Prefix); verdict != eventstream.Pending {
+		if verdict := at.stream.reader.Read(b.Held()); verdict != eventstream.Pending {
 			return verdict, nil
 		}
-		if at.r.Time.Now().Sub(at.s.att.SentAt) >= keepAliveAfter && at.stream.reader.IsBetweenEvents(b.Prefix) {
+		if at.r.Time.Now().Sub(at.s.att.SentAt) >= keepAliveAfter && at.stream.reader.IsBetweenEvents(b.Held()) {
 			return eventstream.Content, nil
 		}
 	}
@@ -131,7 +126,7 @@ func (at *attempts) peekGRPCStatus(a *policy.Attempt) bool {
 		return true
 	}
 	whole := true
-	if _, inHeader := at.s.att.Resp.Lookup("grpc-status"); !inHeader {
+	if _, inHeader := at.s.att.Response().Lookup("grpc-status"); !inHeader {
 		whole = peekBody(at.s.att)
 	}
 	if status, ok := at.s.att.HeaderOrTrailer("grpc-status"); ok {
@@ -144,17 +139,13 @@ func (at *attempts) peekGRPCStatus(a *policy.Attempt) bool {
 // peekBody reads the first piece of the response body, or its end. The relay begins with that
 // piece. It reports false if the body was cut off.
 func peekBody(a *attempt.Attempt) bool {
-	b := &a.Body
-	if b.Ended || a.R > len(a.Up.Buf)-minBodyRoom {
+	b := a.Body()
+	if b.Ended() || !b.HasRoom() {
 		return true // no body, or the headers leave no room to read one
 	}
-	b.KeepBelow = a.R // the headers stay where they are
-	piece, err := b.Next(GRPCEndWait)
+	_, err := b.ReadAheadWithin(GRPCEndWait)
 	if rawsocket.IsTimeout(err) && a.Progress.Load() == attempt.Sent {
-		piece, err = b.Next(GRPCStatusWait)
-	}
-	if len(piece) > 0 {
-		b.Prefix = append(buffer.Grow(b.Prefix, len(piece)), piece...)
+		_, err = b.ReadAheadWithin(GRPCStatusWait)
 	}
 	return err == nil || err == io.EOF || !errors.Is(err, attempt.ErrCut)
 }

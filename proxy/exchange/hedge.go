@@ -239,12 +239,12 @@ func (ra *race) adopt(res *policy.Attempt, class policy.Class, from attempt.Read
 	if ra.s.r.ClientStaysOn() && ra.s.r.Good(&h.Result) {
 		ra.report.Observer.HedgeWon()
 	}
-	ra.s.att.Resp.Detach()
+	ra.s.att.Response().Detach()
 	ra.s.att = &h.Att
 	ra.s.att.Buffers, ra.s.avoid = &ra.s.r.Conn.Buffers, ra.s.att.Addr
 	ra.s.att.ReadBy, ra.s.att.WriteBy = 0, 0 // the hedge has set deadlines of its own
 	ra.s.upload.Serve(ra.s.att)
-	ra.s.att.Body.Reset(ra.s.att, from, ra.s.r.Settings.Limits)
+	ra.s.att.ReadBody(from, ra.s.r.Settings.Limits)
 	*res = h.Result
 }
 

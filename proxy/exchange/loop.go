@@ -176,7 +176,7 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 		return policy.Decision{Class: d.Class, Why: policy.ReasonBodyUnfinished}
 	}
 	if a.Header != nil && x.buffered.full {
-		a.Header = &x.buffered.resp // the headers moved there with the response
+		a.Header = x.buffered.kept.Response() // the headers moved there with the response
 	}
 	if why := x.buffered.readError(a, &x.attempts.stream); why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
@@ -287,7 +287,7 @@ func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 		x.report.Reason = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status
 	}
 	switch {
-	case x.buffered.keptOf(x.r.Attempts), x.buffered.kept() && a.Cause != policy.CauseStatus:
+	case x.buffered.keptOf(x.r.Attempts), x.buffered.holds() && a.Cause != policy.CauseStatus:
 		x.sender.drop()
 		return x.relay.buffered(&x.buffered, outcome, reasonOf(d.Why))
 	case a.Cause == policy.CauseStatus:
@@ -348,7 +348,7 @@ func (x *Exchange) concludeUnsent(in permit.Result) (int, policy.Outcome) {
 // reject sends the client the last real response, or one of our own if there was none.
 func (x *Exchange) reject(t permit.Rejection) (int, policy.Outcome) {
 	x.report.Reason = t.Reason
-	if x.buffered.kept() {
+	if x.buffered.holds() {
 		return x.relay.buffered(&x.buffered, t.Outcome, t.Reason)
 	}
 	x.relay.endIfUnread()

@@ -23,7 +23,7 @@ func (x *Exchange) Compact() {
 	}
 	x.buffered.compact()
 	if x.sender.att.Up == nil {
-		x.sender.att.Resp.Reset()
+		x.sender.att.Response().Reset()
 	}
 	x.compactRequest()
 	x.r.Process.OnWait()
@@ -84,7 +84,7 @@ func (x *Exchange) CheckDetached(b []byte) {
 	x.w.CheckDetached(b)
 	x.r.Conn.Request.Spans(func(span []byte) { attempt.MustNotPointInto(b, "the request", span) })
 	x.sender.att.CheckDetached(b)
-	x.buffered.resp.Spans(func(span []byte) { attempt.MustNotPointInto(b, "the response held", span) })
+	x.buffered.kept.CheckDetached(b)
 	if x.upload.Pump.Running {
 		return // the pump owns the vector and the body
 	}
@@ -92,14 +92,4 @@ func (x *Exchange) CheckDetached(b []byte) {
 	for _, piece := range x.r.Body.Kept {
 		attempt.MustNotPointInto(b, "the body", piece)
 	}
-}
-
-// releaseHeaders returns the buffers of the buffered response.
-func (h *bufferedResponse) releaseHeaders() {
-	h.resp.Detach()
-	h.s.r.Conn.Spans.CheckDetached(h.headerBuf)
-	h.s.r.Conn.Spans.CheckDetached(h.body)
-	buffer.Put(h.headerBuf)
-	buffer.Put(h.body)
-	h.headerBuf, h.body = nil, nil
 }

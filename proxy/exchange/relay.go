@@ -11,7 +11,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/request"
-	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
 // relay sends an upstream's response to the client.
@@ -28,20 +27,21 @@ func (re *relay) response(o policy.Outcome, reason string) (int, policy.Outcome)
 
 // rest sends the response of the running attempt, whose headers were received at received.
 func (re *relay) rest(received clock.Instant, o policy.Outcome, reason string) (int, policy.Outcome) {
-	status := re.at.s.att.Resp.Status
+	resp, body := re.at.s.att.Response(), re.at.s.att.Body()
+	status := resp.Status
 	if status == 101 {
 		return re.tunnel()
 	}
-	if re.at.w.NotGRPC(&re.at.s.att.Resp) {
+	if re.at.w.NotGRPC(resp) {
 		re.at.s.discard()
-		return re.at.w.InPlaceOf(&re.at.s.att.Resp, o)
+		return re.at.w.InPlaceOf(resp, o)
 	}
 	re.endIfUnread()
-	framing := re.at.w.Framing(re.at.s.att.Body.Framing)
-	events := framing.Kind != http1.BodyLength && isEventStream(&re.at.s.att.Resp)
+	framing := re.at.w.Framing(body.Framing())
+	events := framing.Kind != http1.BodyLength && isEventStream(resp)
 	re.at.w.TakeHeadersBuffer()
-	re.at.w.Headers(&re.at.s.att.Resp, framing, received, reason)
-	re.at.s.att.Body.KeepBelow = 0 // the spans of the headers are not needed any more
+	re.at.w.Headers(resp, framing, received, reason)
+	body.HeadersSent()
 	reads := re.readsUsage()
 	err := re.copyBody(framing)
 	if reads {
@@ -89,19 +89,19 @@ func (re *relay) endIfUnread() {
 
 // copyBody sends the headers, which are in w, and then the body.
 func (re *relay) copyBody(f http1.Framing) error {
-	b := &re.at.s.att.Body
-	if b.Ended {
+	b := re.at.s.att.Body()
+	if b.Ended() {
 		re.at.s.endRequest()
 	}
-	if len(b.Prefix) > 0 {
-		re.at.r.Tokens.ReadUsage(b.Prefix)
-		if err := re.at.w.WritePiece(f, b.Prefix); err != nil {
+	if held := b.Held(); len(held) > 0 {
+		re.at.r.Tokens.ReadUsage(held)
+		if err := re.at.w.WritePiece(f, held); err != nil {
 			return err
 		}
 	}
-	for !b.Ended {
+	for !b.Ended() {
 		piece, err := b.Buffered()
-		if err == nil && len(piece) == 0 && !b.Ended {
+		if err == nil && len(piece) == 0 && !b.Ended() {
 			if err := re.at.w.Flush(); err != nil {
 				return err
 			}
@@ -116,7 +116,7 @@ func (re *relay) copyBody(f http1.Framing) error {
 			_ = re.at.w.Flush()
 			return err
 		}
-		if b.Ended {
+		if b.Ended() {
 			re.at.s.endRequest()
 		}
 		re.at.r.Tokens.ReadUsage(piece)
@@ -125,7 +125,7 @@ func (re *relay) copyBody(f http1.Framing) error {
 		}
 	}
 	re.at.s.endRequest()
-	return re.at.w.EndBody(f, re.at.s.att.Body.Trailers())
+	return re.at.w.EndBody(f, b.Trailers())
 }
 
 // finishUpstream ends an attempt whose response was relayed whole. It stops sending a request
@@ -144,37 +144,33 @@ func (re *relay) finishUpstream() {
 // canSpliceDown reports whether the rest of the response has a length and can move inside the
 // kernel.
 func (re *relay) canSpliceDown(f http1.Framing) bool {
-	return f.Kind == http1.BodyLength && re.at.s.att.Body.Left >= upload.SpliceFrom && !re.at.r.Tokens.ReadsUsage() && re.at.s.att.R == re.at.s.att.W && !re.at.s.upload.HasBody() &&
-		re.at.r.Conn.TCP != nil && re.at.s.att.Up.TCP() != nil && rawsocket.CanSplice()
+	return f.Kind == http1.BodyLength && !re.at.r.Tokens.ReadsUsage() && re.at.r.Conn.TCP != nil && !re.at.s.upload.HasBody() && re.at.s.att.Body().CanSplice()
 }
 
 // spliceDown moves the rest of the response body to the client.
 func (re *relay) spliceDown() error {
-	b := &re.at.s.att.Body
+	b := re.at.s.att.Body()
 	until := re.at.r.Time.Now().Add(re.at.r.Time.IdleOrForever())
-	for b.Left > 0 {
+	for !b.Ended() {
 		now := re.at.r.Time.Tick()
 		re.at.r.Conn.ExtendWrite(now)
 		re.at.setRead(until, now)
 		if re.at.r.ClientEnd.Load() != request.ClientPresent {
 			return attempt.ErrClientGone
 		}
-		want := min(b.Left, upload.SplicePiece)
 		re.at.r.Conn.Writing.Store(int64(now))
-		n, err := re.at.s.upload.Splicer.Move(re.at.r.Conn.TCP, re.at.s.att.Up.TCP(), want)
+		n, whole, err := b.SpliceTo(re.at.r.Conn.TCP)
 		re.at.r.Conn.Writing.Store(0)
-		b.Left -= n
 		re.at.r.BodyBytesSent += n
 		if n > 0 {
 			until = re.at.r.Time.Now().Add(re.at.r.Time.IdleOrForever())
 		}
-		if n < want {
+		if !whole {
 			if err := re.spliceDownEnded(err, until); err != nil {
 				return err
 			}
 		}
 	}
-	b.Ended = true
 	return nil
 }
 
@@ -202,34 +198,33 @@ func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) 
 		re.at.stream = h.resume()
 		return re.rest(h.received, o, reason)
 	}
-	h.restoreHeaders()
-	re.at.s.att.Resp, h.resp = h.resp, re.at.s.att.Resp
+	h.kept.Restore(re.at.r.Settings.Limits, re.at.r.HTTP.Method)
+	resp := h.kept.Response()
 	re.endIfUnread()
-	if re.at.w.NotGRPC(&re.at.s.att.Resp) {
+	if re.at.w.NotGRPC(resp) {
 		re.at.s.discard()
-		return re.at.w.InPlaceOf(&re.at.s.att.Resp, o)
+		return re.at.w.InPlaceOf(resp, o)
 	}
-	f := re.at.w.Framing(re.at.s.att.Resp.Body)
-	re.at.w.Headers(&re.at.s.att.Resp, f, h.received, reason)
-	err := re.at.w.WritePiece(f, h.body)
-	if err == nil && h.cut {
+	f := re.at.w.Framing(resp.Body)
+	re.at.w.Headers(resp, f, h.received, reason)
+	err := re.at.w.WritePiece(f, h.kept.Body())
+	if err == nil && h.kept.Cut() {
 		_ = re.at.w.Flush()
-		return re.broken(re.at.s.att.Resp.Status, f, attempt.ErrCut)
+		return re.broken(resp.Status, f, attempt.ErrCut)
 	}
 	if err == nil {
-		re.at.s.att.Body.Framing, re.at.s.att.Body.Chunked = re.at.s.att.Resp.Body, h.chunked
-		err = re.at.w.EndBody(f, re.at.s.att.Body.Trailers())
+		err = re.at.w.EndBody(f, h.kept.Trailers())
 	}
 	if err != nil {
-		return re.broken(re.at.s.att.Resp.Status, f, err)
+		return re.broken(resp.Status, f, err)
 	}
-	return re.at.s.att.Resp.Status, o
+	return resp.Status, o
 }
 
 // readsUsage begins to read what the response to relay says that it used, if the route counts tokens.
 func (re *relay) readsUsage() bool {
 	at := re.at
-	resp := &at.s.att.Resp
+	resp := at.s.att.Response()
 	if !at.r.Route.CountTokens || resp.Status < 200 || resp.Status > 299 || at.stream.failed || !isUncompressed(resp) {
 		return false
 	}

@@ -251,7 +251,7 @@ func (s *sender) mayResume() bool {
 // discard drops the connection of an attempt that will be retried.
 func (s *sender) discard() {
 	s.drop()
-	s.att.Body.Release()
+	s.att.Body().Release()
 	s.upload.Stop()
 }
 

@@ -17,17 +17,17 @@ import (
 // sides have ended, or nothing moved for the idle timeout.
 func (re *relay) tunnel() (int, policy.Outcome) {
 	re.at.s.upload.Stop()
-	if re.at.w.Upgrade(&re.at.s.att.Resp, re.at.s.att.Up.Buf[re.at.s.att.R:re.at.s.att.W]) != nil {
+	if re.at.w.Upgrade(re.at.s.att.Response(), re.at.s.att.Unread()) != nil {
 		re.at.s.drop()
 		re.at.w.MustReset = true
 		return 101, policy.OutcomeClientGone
 	}
+	t := &tunnel{idle: re.at.r.Settings.TunnelIdleTimeout, c: re.at.r.Conn, client: re.at.r.Conn.NC, up: re.at.s.att.Take()}
 	re.at.r.Conn.Buffers.Release()
-	t := &tunnel{idle: re.at.r.Settings.TunnelIdleTimeout, c: re.at.r.Conn, client: re.at.r.Conn.NC, up: re.at.s.att.Up}
+	defer func() { _ = t.up.Close() }() // also after a fault
 	re.upgraded.Store(t)
 	t.run()
 	re.upgraded.Store(nil)
-	_ = re.at.s.att.Take().Close()
 	re.at.w.MustReset = t.cut.Load()
 	return 101, policy.OutcomeUpgraded
 }

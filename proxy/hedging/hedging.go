@@ -231,12 +231,12 @@ func (h *Attempt) Await(r *request.Request) {
 	if h.Cause != policy.CauseStatus {
 		return
 	}
-	if r.IsIdleTimeout408(&h.Att.Resp, h.Att.Reused) {
+	if r.IsIdleTimeout408(h.Att.Response(), h.Att.Reused) {
 		h.Abort()
 		h.Cause, h.Result.Cause = policy.CauseIdleClose, policy.CauseIdleClose
 		return
 	}
-	r.StatusOf(&h.Result, &h.Att.Resp)
+	r.StatusOf(&h.Result, h.Att.Response())
 }
 
 // ReleasePermit returns the permit of the hedge of the request r. kind is how it ended if it has

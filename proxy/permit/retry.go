@@ -102,7 +102,7 @@ func (ad *Admitter) DryRun(a *attempt.Attempt, res *policy.Attempt, again policy
 // wouldNot returns what else would forbid the retry, or ReasonDryRun if nothing would. It does not
 // buffer the response, so a response without a length counts as one that fits.
 func (ad *Admitter) wouldNot(a *attempt.Attempt, res *policy.Attempt) policy.Reason {
-	f := a.Body.Framing
+	f := a.Body().Framing()
 	if res.Cause == policy.CauseStatus && f.Kind == http1.BodyLength && f.Length > ad.r.Route.ResponseBufferBytes {
 		return policy.ReasonResponseTooLarge
 	}

@@ -2,7 +2,6 @@ package upload
 
 import (
 	"io"
-	"net"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/attempt"
@@ -194,8 +193,6 @@ func (u *Upload) sendRest() bool {
 // piece by piece, so that deadlines can follow. One piece within the body idle timeout of 60 s is
 // the slowest rate allowed for a peer: 4.3 KiB/s.
 const (
-	SplicePiece = 256 << 10
-	SpliceFrom  = 32 << 10 // a smaller body is not worth the set-up
 	// spliceTail is the end of a body, which is read and written. So it is known when its last
 	// bytes are here: the response may be whole before they are sent.
 	spliceTail = 4 << 10
@@ -204,23 +201,11 @@ const (
 	longPiece = time.Second
 )
 
-// Splicer moves bytes between connections inside the kernel.
-type Splicer struct{ left io.LimitedReader }
-
-// Move moves n bytes from src to dst. It moves fewer only with an error, or if src ended.
-func (s *Splicer) Move(dst, src *net.TCPConn, n int64) (int64, error) {
-	s.left.R, s.left.N = src, n
-	moved, err := dst.ReadFrom(&s.left)
-	s.left.R = nil
-	rawsocket.NoteSplice(err)
-	return moved, err
-}
-
 // canSplice reports whether the rest of the body has a length and is not kept, and the system can
 // splice.
 func (u *Upload) canSplice() bool {
 	b := &u.r.Body
-	return b.Framing.Kind == http1.BodyLength && !b.Keeping && b.Left >= SpliceFrom && b.Cursor >= len(b.Kept) &&
+	return b.Framing.Kind == http1.BodyLength && !b.Keeping && b.Left >= attempt.SpliceFrom && b.Cursor >= len(b.Kept) &&
 		u.r.Conn.R == u.r.Conn.W && u.r.Conn.TCP != nil && u.att.Up.TCP() != nil && rawsocket.CanSplice()
 }
 
@@ -245,8 +230,8 @@ func (u *Upload) spliceBody() (more, watch bool) {
 		}
 		u.att.ExtendWrite(began, u.r.Time.BodyIdle())
 		u.pieces.Add(1)
-		want := min(b.Left-spliceTail, SplicePiece)
-		n, err := u.Splicer.Move(u.att.Up.TCP(), c.TCP, want)
+		want := min(b.Left-spliceTail, attempt.SplicePiece)
+		n, err := u.splicer.Move(u.att.Up.TCP(), c.TCP, want)
 		b.Total += n
 		b.Left -= n
 		if took := u.r.Time.Now().Sub(began); took < longPiece || !c.HasUnread() {

@@ -56,7 +56,7 @@ type Upload struct {
 
 	vec      [8][]byte // the parts of one write to the upstream; owned by the pump while it runs
 	sizeLine [24]byte  // of the chunk being sent
-	Splicer  Splicer   // free for the response while no body is sent
+	splicer  attempt.Splicer
 }
 
 // Init prepares the upload of a connection for its first use.

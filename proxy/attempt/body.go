@@ -1,0 +1,240 @@
+package attempt
+
+import (
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/bridge"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+)
+
+// minBodyRoom is the least room, in bytes, behind the headers for reading a body ahead.
+const minBodyRoom = 512
+
+// Body is the body of an attempt's response, without its framing. Until HeadersSent is called, the
+// headers stay in the read buffer, and what is read ahead is held.
+type Body struct {
+	a         *Attempt
+	from      Reader
+	framing   http1.Framing
+	left      int64 // bytes still to come of a body with a length
+	chunked   http1.Chunked
+	ended     bool
+	held      []byte // read ahead and decoded; owned by the body
+	keepBelow int    // bytes below it in the read buffer must stay
+	splicer   Splicer
+}
+
+// ReadBody begins the body of the response whose headers were read. It reads by from. limits are those
+// of its trailers.
+func (a *Attempt) ReadBody(from Reader, limits http1.Limits) {
+	b := &a.body
+	b.a, b.from = a, from
+	b.framing, b.left, b.keepBelow = a.resp.Body, a.resp.Body.Length, a.R
+	b.ended = b.framing.Kind == http1.BodyNone || b.framing.Kind == http1.BodyLength && b.left == 0
+	if b.framing.Kind == http1.BodyChunked {
+		b.chunked.Reset(limits)
+	}
+}
+
+// Body returns the body of the response.
+func (a *Attempt) Body() *Body { return &a.body }
+
+// Release returns what was held to its pool.
+func (b *Body) Release() {
+	buffer.Put(b.held)
+	b.held = nil
+}
+
+// Framing returns how the upstream framed the body.
+func (b *Body) Framing() http1.Framing { return b.framing }
+
+// Ended reports whether the body was read to its end.
+func (b *Body) Ended() bool { return b.ended }
+
+// UntilClose reports whether the end of the connection is the end of the body.
+func (b *Body) UntilClose() bool { return b.framing.Kind == http1.BodyClose }
+
+// HeadersSent allows the room of the headers to be used for the body.
+func (b *Body) HeadersSent() { b.keepBelow = 0 }
+
+// HasRoom reports whether the headers leave room to read the body ahead.
+func (b *Body) HasRoom() bool {
+	return b.a.Up != nil && b.keepBelow <= len(b.a.Up.Buf)-minBodyRoom
+}
+
+// Held returns the beginning of the body that was read ahead. It is valid until the next call.
+func (b *Body) Held() []byte { return b.held }
+
+// ReadAhead reads the next piece, which must arrive before until, and holds it. It returns by how many
+// bytes that made the memory grow, and the errors of Next.
+func (b *Body) ReadAhead(until clock.Instant) (grew int, err error) {
+	return b.hold(b.next(func() time.Duration { return max(until.Sub(b.a.Host.Clock.Now()), time.Millisecond) }))
+}
+
+// ReadAheadWithin is like ReadAhead, for a piece before which the body pauses for at most idle.
+func (b *Body) ReadAheadWithin(idle time.Duration) (grew int, err error) { return b.hold(b.Next(idle)) }
+
+func (b *Body) hold(piece []byte, err error) (grew int, _ error) {
+	if len(piece) == 0 {
+		return 0, err
+	}
+	before := cap(b.held)
+	b.held = append(buffer.Grow(b.held, len(piece)), piece...)
+	return cap(b.held) - before, err
+}
+
+// Next returns the next piece, which is valid until the next call, or io.EOF at the proper end.
+// The error is ErrCut if the upstream ended the body early or broke its framing, and
+// ErrTrailersTooLarge if all of it came, but its trailers are beyond the limit. It is
+// ErrClientGone if the client left, and a timeout if the body paused for idle.
+func (b *Body) Next(idle time.Duration) ([]byte, error) {
+	return b.next(func() time.Duration { return idle })
+}
+
+func (b *Body) next(wait func() time.Duration) ([]byte, error) {
+	for !b.ended {
+		if piece, err := b.Buffered(); len(piece) > 0 || err != nil {
+			return piece, err
+		}
+		if b.ended {
+			break
+		}
+		if err := b.fill(wait()); err != nil {
+			return nil, err
+		}
+	}
+	return nil, io.EOF
+}
+
+// Buffered is like Next but returns only what is in the read buffer. An empty piece means that
+// nothing is.
+func (b *Body) Buffered() ([]byte, error) {
+	a := b.a
+	have := a.Up.Buf[a.R:a.W]
+	switch b.framing.Kind {
+	case http1.BodyLength:
+		n := int(min(int64(len(have)), b.left))
+		b.took(int64(n))
+		a.R += n
+		return have[:n], nil
+	case http1.BodyChunked:
+		return b.decode(have)
+	}
+	a.R = a.W
+	return have, nil
+}
+
+// took counts bytes of a body with a length.
+func (b *Body) took(n int64) {
+	b.left -= n
+	b.ended = b.left == 0
+}
+
+// errLongTrailers is the error of http1.Chunked for trailers beyond the limit.
+var errLongTrailers = http1.RefusalTrailersTooLarge.Err()
+
+func (b *Body) decode(have []byte) ([]byte, error) {
+	for len(have) > 0 {
+		n, data, err := b.chunked.Next(have)
+		b.a.R += n
+		have = have[n:]
+		b.ended = b.chunked.Done()
+		switch {
+		case errors.Is(err, errLongTrailers):
+			return nil, ErrTrailersTooLarge
+		case err != nil:
+			return nil, ErrCut
+		case len(data) > 0:
+			return data, nil
+		case n == 0 || b.ended:
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
+// fill reads more from the upstream.
+func (b *Body) fill(idle time.Duration) error {
+	a := b.a
+	b.useLargeBuffer()
+	b.makeRoom()
+	err := b.from.Fill(a, idle)
+	switch {
+	case err == nil:
+		return nil
+	case err == io.EOF && b.UntilClose():
+		b.ended = true
+		return nil
+	case errors.Is(err, ErrClientGone) || rawsocket.IsTimeout(err):
+		return err
+	case errors.Is(err, bridge.ErrNotRead):
+		return ErrClientGone // it reads, but not in time
+	}
+	return ErrCut
+}
+
+// makeRoom moves the unread bytes down to keepBelow.
+func (b *Body) makeRoom() {
+	a := b.a
+	rest := copy(a.Up.Buf[b.keepBelow:], a.Up.Buf[a.R:a.W])
+	a.R, a.W = b.keepBelow, b.keepBelow+rest
+}
+
+// useLargeBuffer switches to a large buffer if more than a first read is to come.
+func (b *Body) useLargeBuffer() {
+	up := b.a.Up
+	if b.keepBelow > 0 || len(up.Buf) >= buffer.Large || b.a.Host.UnderPressure() || b.framing.Kind == http1.BodyLength && b.left <= buffer.Medium {
+		return
+	}
+	wide := buffer.Get(buffer.Large)
+	n := copy(wide, up.Buf[b.a.R:b.a.W])
+	b.a.replaceBuffer(wide)
+	b.a.R, b.a.W = 0, n
+}
+
+// Trailers returns the trailer fields after the end of the body.
+func (b *Body) Trailers() []http1.Header {
+	if b.framing.Kind != http1.BodyChunked {
+		return nil
+	}
+	return b.chunked.Trailers()
+}
+
+// A piece of a body that the kernel moves is as long as SplicePiece: one piece within the body idle
+// timeout of 60 s is the slowest rate allowed for a peer, 4.3 KiB/s.
+const (
+	SplicePiece = 256 << 10
+	SpliceFrom  = 32 << 10 // a smaller body is not worth the set-up
+)
+
+// CanSplice reports whether the rest of the body can move inside the kernel.
+func (b *Body) CanSplice() bool {
+	return b.framing.Kind == http1.BodyLength && b.left >= SpliceFrom && b.a.R == b.a.W && b.a.Up.TCP() != nil && rawsocket.CanSplice()
+}
+
+// SpliceTo moves the next piece to dst inside the kernel, until the read deadline or that of dst. whole
+// reports whether it moved as much as it could.
+func (b *Body) SpliceTo(dst *net.TCPConn) (n int64, whole bool, err error) {
+	want := min(b.left, SplicePiece)
+	n, err = b.splicer.Move(dst, b.a.Up.TCP(), want)
+	b.took(n)
+	return n, n == want, err
+}
+
+// Splicer moves bytes between connections inside the kernel.
+type Splicer struct{ left io.LimitedReader }
+
+// Move moves n bytes from src to dst. It moves fewer only with an error, or if src ended.
+func (s *Splicer) Move(dst, src *net.TCPConn, n int64) (int64, error) {
+	s.left.R, s.left.N = src, n
+	moved, err := dst.ReadFrom(&s.left)
+	s.left.R = nil
+	rawsocket.NoteSplice(err)
+	return moved, err
+}
