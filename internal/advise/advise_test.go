@@ -417,7 +417,7 @@ func TestTheTextFitsItsScreen(t *testing.T) {
 	}
 }
 
-// top counts these as failed too.
+// The status page counts these as failed too.
 func TestARequestWhoseResponseBrokeFailed(t *testing.T) {
 	c := good(map[float64]float64{0.1: 10_000})
 	c.Outcomes["success"] -= 8

@@ -36,15 +36,14 @@ func Is(w any) bool {
 	return is && term.IsTerminal(int(f.Fd()))
 }
 
-// Size returns the current number of columns and rows of the terminal w; 0 if w is no
-// terminal or they are unknown.
-func Size(w any) (columns, rows int) {
+// columnsOf returns the width of the terminal w; 0 if w is no terminal or it is unknown.
+func columnsOf(w any) int {
 	f, is := unwrap(w).(*os.File)
 	if !is {
-		return 0, 0
+		return 0
 	}
-	columns, rows, _ = term.GetSize(int(f.Fd())) // 0 if it fails
-	return columns, rows
+	columns, _, _ := term.GetSize(int(f.Fd())) // 0 if it fails
+	return columns
 }
 
 func unwrap(w any) any {
@@ -61,8 +60,7 @@ func ScreenOf(w io.Writer, getenv func(string) string) Screen {
 	if !Is(w) {
 		return Screen{Width: plainWidth}
 	}
-	columns, _ := Size(w)
-	return of(columns, getenv)
+	return of(columnsOf(w), getenv)
 }
 
 // of is ScreenOf for a terminal of that width, 0 if it is unknown.

@@ -1,5 +1,5 @@
-// Package page shows what a running retryproxy does: as a page on the admin listener, and as JSON
-// for `retryproxy top`.
+// Package page shows what a running retryproxy does: as a page on the admin listener, and as the
+// JSON behind it.
 //
 // Make a Page with New, pass it to the data path as its journal, and call Run in a goroutine.
 // Serve it behind admin.Access, because it has no access check of its own. Close it before the
