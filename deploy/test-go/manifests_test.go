@@ -115,7 +115,7 @@ func TestValidationRefuses(t *testing.T) {
 	}
 }
 
-// checkPod holds a Pod that has a retryproxy to what docs/how-to/kubernetes-drain.md promises of it.
+// checkPod holds a Pod that has a retryproxy to what docs/how-to/kubernetes-run.md promises of it.
 func checkPod(t *testing.T, template *corev1.PodTemplateSpec) {
 	t.Helper()
 	spec := &template.Spec

@@ -22,8 +22,8 @@ type part struct{ page, heading string }
 var (
 	createCertificate = part{"docs/how-to/kubernetes-webhook.md", "## Create its certificate"}
 	applyOverlay      = part{"docs/how-to/kubernetes-webhook.md", "## Apply the overlay"}
-	helmGateway       = part{"docs/how-to/kubernetes-helm.md", "## Install the gateway"}
-	helmWebhook       = part{"docs/how-to/kubernetes-helm.md", "## Install the webhook"}
+	helmGateway       = part{"docs/how-to/kubernetes.md", "## Install the gateway"}
+	helmWebhook       = part{"docs/how-to/kubernetes-webhook.md", "## Install the webhook with Helm"}
 )
 
 // commands are those of the part.
