@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // get follows keys through mappings and returns the value, or nil if a key is missing.

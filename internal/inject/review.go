@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // Pod injects into one Pod that has the annotation retryproxy.io/inject: "true", and returns the

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // service is a Service of the stream.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // Names of injected containers. They also identify what was injected before.

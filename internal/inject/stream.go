@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // Note is a remark about an object for the user.
@@ -258,18 +258,9 @@ func write(docs []*document) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// encode keeps long lines, which the library folds at 80 columns otherwise.
 func encode(root *yaml.Node, indentSequences bool) ([]byte, error) {
-	var b bytes.Buffer
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	if !indentSequences {
-		e.CompactSeqIndent()
-	}
-	if err := e.Encode(root); err != nil {
-		return nil, err
-	}
-	err := e.Close()
-	return b.Bytes(), err
+	return yaml.Dump(root, yaml.WithV3Defaults(), yaml.WithIndent(2), yaml.WithCompactSeqIndent(!indentSequences), yaml.WithLineWidth(-1))
 }
 
 // indentsSequences reports which of two ways a document writes lists:

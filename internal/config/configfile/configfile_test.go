@@ -84,7 +84,7 @@ routes:
 func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
 	for content, want := range map[string]string{
 		"- a":                       "line 1: expected settings, such as upstream: http://app:3000",
-		"a: b: c":                   "a name with a value cannot stand here; check the indentation, and quote a value that has a colon",
+		"a: b: c":                   "line 1: a name with a value cannot stand here; check the indentation, and quote a value that has a colon",
 		"a: 1\n---\nb: 2":           "expected one YAML document, found more",
 		"maxRetries: 3":             `line 1: "maxRetries" does not name a setting; names are in lower case with underscores`,
 		"RETRYPROXY_VIA: a":         `line 1: "RETRYPROXY_VIA" does not name a setting`,
@@ -102,8 +102,8 @@ func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
 		"retry_on: [&secret , a]":           "line 1: retry_on: expected a value",
 		"via: &x a\n*x : b":                 "line 2: expected the name of a setting",
 		"routes:\n  - name: a\n    name: b": "line 3: the route has a second name",
-		"a: *secret":                        "an alias stands for nothing",
-		"a: *x":                             "an alias stands for nothing",
+		"a: *secret":                        "line 1: an alias stands for nothing",
+		"b: 1\na: *x":                       "line 2: an alias stands for nothing",
 		"a: 1\n<<: {b: 2}":                  `line 2: "<<" does not name a setting`,
 	} {
 		got, err := Read(write(t, "x.yml", content))
@@ -118,6 +118,27 @@ func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
 	}
 }
 
+// An editor shows the line that is wrong, not the one where the library gave up.
+func TestAnUnclosedQuoteIsNamedByItsLine(t *testing.T) {
+	const head = "upstream: http://app:3000\nmax_retries: 3\n"
+	for content, want := range map[string]string{
+		"via: \"secret\nretry_on: 5xx\n\nmax_clients: 10\n": "line 3: the closing quote is missing",
+		"via: 'secret\nretry_on: 5xx\n":                     "line 3: the closing quote is missing",
+		"via: \"secret":                                     "line 3: the closing quote is missing",
+		"via: \"sec\\qret\"\n":                              "line 3: found unknown escape character",
+		"retry_on: [5xx, connection\nvia: a\n":              "line 3: did not find expected ',' or ']'",
+		"retry_on: {a: b\n\n\n":                             "line 3: did not find expected ',' or '}'",
+		"via\nretry_on: 5xx\n":                              "line 3: could not find expected ':'",
+		// The quote is closed by the next one: what follows that cannot stand there.
+		"via: \"secret\nhost: \"b\"\n": "line 4: did not find expected key; check the indentation, and the quotes of this line and of those before it",
+	} {
+		got, err := Read(write(t, "x.yaml", head+content))
+		if err == nil || err.Error() != want {
+			t.Errorf("%q: %+v, %v; want %q", content, got, err, want)
+		}
+	}
+}
+
 // The YAML that is written is read as the same text.
 func TestYAMLKeepsEveryText(t *testing.T) {
 	for _, text := range []string{"a", "off", "true", "1e3", "007", "0x1f", "~", "a # b", " a ", `"a`, "'a'", "a: b", "[a", "a\nb", "\ta", "é", "{", "*x", "- a", `a\b`, "null", "2001-01-01", "503:busy"} {
@@ -125,6 +146,14 @@ func TestYAMLKeepsEveryText(t *testing.T) {
 		if got, err := Read(file); err != nil || len(got) != 1 || got[0].Value != text {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
+	}
+}
+
+// A value stays in one line, however long, so that a search finds it.
+func TestWrittenLinesAreNotFolded(t *testing.T) {
+	long := strings.TrimSpace(strings.Repeat("POST /orders ", 20))
+	if got, want := string(MarshalYAML(Settings{Values: []Value{{Key: "paths", Text: long}}})), "paths: "+long+"\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

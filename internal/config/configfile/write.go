@@ -1,10 +1,9 @@
 package configfile
 
 import (
-	"bytes"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // Settings is the content of a YAML file.
@@ -35,13 +34,11 @@ func MarshalYAML(s Settings) []byte {
 		}
 		root.Content = append(root.Content, scalar(routesKey, false), list)
 	}
-	var b bytes.Buffer
-	encoder := yaml.NewEncoder(&b)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(root); err != nil {
+	text, err := yaml.Dump(root, yaml.WithV3Defaults(), yaml.WithIndent(2), yaml.WithLineWidth(-1)) // lines are not folded
+	if err != nil {
 		panic("configfile: " + err.Error()) // nodes of strings can always be encoded
 	}
-	return b.Bytes()
+	return text
 }
 
 func mapping(values []Value) *yaml.Node {

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // The YAML form is a mapping from names of settings, in lower case and without prefix, to values.
@@ -55,30 +54,40 @@ func (p *pairs) addYAML(content []byte) {
 	p.addSettings(Prefix, "", root)
 }
 
-// advice adds to the library's errors what most often causes them.
+// advice adds to the library's messages what most often causes them.
 var advice = strings.NewReplacer(
 	"mapping values are not allowed in this context", "a name with a value cannot stand here; check the indentation, and quote a value that has a colon",
 	"found character that cannot start any token", "found character that cannot start any token; indent with spaces, not with tabs, and quote a value that begins with @ or a backtick",
+	"did not find expected key", "did not find expected key; check the indentation, and the quotes of this line and of those before it",
+	"found unexpected end of stream", "the closing quote is missing",
 )
 
-// lineOfError matches the beginning of the library's errors.
-var lineOfError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+// begun holds what a syntax error can be in that is without its end: the error is where it begins, since
+// the library notices only lines later, often at the end of the file.
+var begun = map[string]bool{
+	"while scanning a quoted scalar": true,
+	"while scanning a simple key":    true,
+	"while parsing a flow sequence":  true,
+	"while parsing a flow mapping":   true,
+}
 
-// syntaxError returns the library's error without quotes from the file.
+// syntaxError returns the library's error with its line, without quotes from the file.
 func syntaxError(err error) error {
-	text := err.Error()
-	if strings.Contains(text, "unknown anchor") {
-		return errors.New("an alias stands for nothing; put quotes around a value that begins with *")
-	}
-	begin := lineOfError.FindStringSubmatch(text)
-	if begin == nil {
+	var syntax *yaml.LoadError
+	if !errors.As(err, &syntax) {
 		return err
 	}
-	plain := errors.New(advice.Replace(strings.TrimPrefix(text, begin[0])))
-	if line, err := strconv.Atoi(begin[1]); err == nil {
-		return &LineError{line, plain}
+	text, line := advice.Replace(syntax.Message), syntax.Mark.Line
+	if begun[syntax.ContextMsg] {
+		line = syntax.ContextMark.Line
 	}
-	return plain
+	if strings.HasPrefix(text, "unknown anchor") { // the name of the anchor follows, which may be a value
+		text = "an alias stands for nothing; put quotes around a value that begins with *"
+	}
+	if line < 1 { // in the reader, before there are lines
+		return errors.New(text)
+	}
+	return &LineError{line, errors.New(text)}
 }
 
 // addSettings adds the settings of a mapping. prefix is the prefix of their variables, and path of
