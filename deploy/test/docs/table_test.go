@@ -82,7 +82,7 @@ var pages = []page{
 	{path: "docs/how-to/image.md", blocks: all(2, how{belongs, "deploy/test/image/page_test.go"})},
 	{path: "docs/how-to/llm.md", given: "echo 'X-Api-Key: a' | tee first.txt second.txt >both.txt\n",
 		blocks: []how{{kind: serves}, {kind: runs}, {settings, "RETRYPROXY_PROFILE=llm"}, {settings, "RETRYPROXY_PROFILE=llm"}}},
-	{path: "docs/how-to/logs.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}, {kind: runs}}},
+	{path: "docs/reference/logs.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}, {kind: runs}}},
 	{path: "docs/how-to/migrating.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}}},
 	{path: "docs/how-to/traces.md", given: upstream, blocks: []how{{kind: serves}, {kind: prints}}},
 	{path: "docs/how-to/try-out.md", given: running, blocks: []how{{settings, reports}, {kind: runs}, {settings, reports}}},
