@@ -53,9 +53,9 @@ func (g *core) refusal() Verdict {
 func (g *core) verdictShut(now time.Duration, r Request, first bool) Verdict {
 	switch {
 	case g.probesSeparately():
-	case !r.Unfinished && (first && g.pace.due || g.mayTry(now, r)):
+	case !r.Unfinished && (first && g.pace.due() || g.mayTry(now, r)):
 		return VerdictProbe
-	case r.Unfinished && first && g.pace.due && !g.waiting.anyWhole() && now >= g.window.extraAt && !g.atFixed(false):
+	case r.Unfinished && first && g.pace.due() && !g.waiting.anyWhole() && now >= g.window.extraAt && !g.atFixed(false):
 		return VerdictGo
 	case now < g.urls.trialEnd:
 		return VerdictSuspect // in a moment more is known
@@ -121,6 +121,7 @@ func (g *core) probesSeparately() bool {
 func (g *core) issue(now time.Duration, v Verdict, r Request) Permit {
 	w := &g.window
 	p := Permit{at: now, kind: permitTaken}
+	number := uint32(g.counters.acquired.Load()) | 1<<31 // another one for each probe, and never 0
 	if g.mayTry(now, r) {
 		g.urls.trialEnd = now + overdue(&g.baseline)
 	} else if w.binds() && w.phase != shut && g.trust(now, r) == silent {
@@ -128,18 +129,21 @@ func (g *core) issue(now time.Duration, v Verdict, r Request) Permit {
 	}
 	switch {
 	case v == VerdictProbe:
-		p.probe = g.pace.begin(now, g.options)
+		p.probe = number
 		g.pace.probes++
 	case w.phase == doubt:
 		w.extraAt = now + g.doubtInterval()
 		if !r.Unfinished {
-			p.probe = g.pace.begin(now, g.options)
+			p.probe = number
 		}
 	case w.phase == shut:
 		w.extraAt = now + g.pace.patience(g.options)
 	case w.binds() && !g.hasPlace(!r.Unfinished):
 		w.extraAt = now + overdue(&g.baseline)
 		w.uploads = max(w.uploads, g.counters.sending.Load()-half(int64(w.size))+1)
+	}
+	if p.probe != 0 {
+		g.pace.begin(now, number, g.options)
 	}
 	if w.binds() && !r.Unfinished {
 		g.urls.sent(now, r.Key)
@@ -159,39 +163,25 @@ func (g *core) next(now time.Duration, line Line) (Permit, Verdict) {
 	if !g.waiting.any() || g.admitsAt(now) > now {
 		return Permit{}, VerdictBreakerOpen
 	}
-	c := &g.choice
-	*c = choice{now: now}
+	least := silent // that must be known of its URL
 	if g.tellsURLsApart() && (g.window.phase == doubt || g.window.phase == shut || g.urls.anyDoubtful(now, overdue(&g.baseline))) {
-		c.least = known
+		least = known
 	}
-	for ; ; c.least-- {
-		r, ok := line.Pick(g.fits)
+	for ; ; least-- {
+		var v Verdict
+		r, ok := line.Pick(func(r Request) bool {
+			v = g.verdict(now, r, true)
+			return v <= VerdictProbe && (least == silent || g.trust(now, r) >= least)
+		})
 		switch {
 		case ok:
 			g.waiting.add(-1, r)
-			return g.issue(now, c.verdict, r), c.verdict
-		case c.least == silent:
+			return g.issue(now, v, r), v
+		case least == silent:
 			g.waiting.noneFits = true
 			return Permit{}, VerdictBreakerOpen
 		}
 	}
-}
-
-// choice is a search for the request in the queue that passes next.
-type choice struct {
-	now     time.Duration
-	least   trust // what must be known of its URL
-	verdict Verdict
-}
-
-// choose reports whether a request in the queue passes.
-func (g *core) choose(r Request) bool {
-	c := &g.choice
-	if c.least > silent && g.trust(c.now, r) < c.least {
-		return false
-	}
-	c.verdict = g.verdict(c.now, r, true)
-	return c.verdict <= VerdictProbe
 }
 
 // admitsAt returns when a request in the queue may pass, as far as that does not depend on its
@@ -208,8 +198,8 @@ func (g *core) admitsAt(now time.Duration) time.Duration {
 		if g.probesSeparately() {
 			return at
 		}
-		may(g.pace.due && g.waiting.anyWhole(), 0)
-		may(g.pace.due && !g.waiting.anyWhole() && !g.atFixed(false), w.extraAt)
+		may(g.pace.due() && g.waiting.anyWhole(), 0)
+		may(g.pace.due() && !g.waiting.anyWhole() && !g.atFixed(false), w.extraAt)
 		_, knowns := g.urls.count(now, overdue(&g.baseline))
 		may(knowns > 0 && g.tellsURLsApart(), g.urls.trialEnd)
 		return at
@@ -239,7 +229,7 @@ func (g *core) nextEvent(now time.Duration) time.Duration {
 	at := backoff.Forever
 	switch {
 	case w.phase == shut:
-		if g.probesSeparately() && g.pace.due {
+		if g.probesSeparately() && g.pace.due() {
 			return 0
 		}
 		at = g.pace.nextEvent()

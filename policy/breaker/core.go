@@ -33,15 +33,13 @@ type core struct {
 	baseline    latency.Baseline
 	learner     learner
 	waiting     waiting
-	choice      choice
-	fits        func(Request) bool // choose, made once
 	eventAt     time.Duration      // see Guard.NextEvent
 }
 
 // state returns the state of the breaker.
 func (g *core) state() State {
 	switch {
-	case g.window.phase == shut && (g.pace.due || g.pace.probe != 0):
+	case g.window.phase == shut && (g.pace.due() || g.pace.probe != 0):
 		return HalfOpen
 	case g.window.phase == shut:
 		return Open
@@ -62,6 +60,7 @@ func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
 		g.window.leave(p.at)
 	}
 	if e.Kind == Responded {
+		g.learner.counted++
 		g.answered(p.at, now)
 	}
 	if p.kind == permitSending {
@@ -240,7 +239,7 @@ func (g *core) mayBind() bool {
 
 // start begins the growth of the window.
 func (g *core) start(now time.Duration, proven bool) {
-	g.pace.probe, g.pace.due = 0, false
+	g.pace.discard()
 	if proven {
 		g.pace.proved()
 	}

@@ -22,10 +22,9 @@ type counters struct {
 	sending  atomic.Int64   // attempts in flight whose request is not sent completely
 	fresh    latency.Window // latencies of attempts released on the fast path
 
-	slowReleased  int64 // permits released other than by the fast path of Release
-	slowResponded int64 // those with a response
-	unsent        int64 // those that were never sent, or whose client left early
-	abandoned     abandoned
+	unheard   int64 // permits released without a response
+	unsent    int64 // those that were never sent, or whose client left early
+	abandoned abandoned
 }
 
 // Bits of counters.mode.
@@ -43,11 +42,8 @@ func (c *counters) inFlight() int64 {
 // awaiting returns the number of attempts in flight that the upstream can answer.
 func (c *counters) awaiting() int64 { return c.inFlight() - c.sending.Load() }
 
-// fast returns the number of permits released by the fast path.
-func (c *counters) fast() int64 { return c.released.Load() - c.slowReleased }
-
 // responses and sent return the number of attempts answered and sent so far.
-func (c *counters) responses() int64 { return c.fast() + c.slowResponded }
+func (c *counters) responses() int64 { return c.released.Load() - c.unheard }
 func (c *counters) sent() int64      { return c.acquired.Load() - c.unsent - c.sending.Load() }
 
 // sentWhole records that the request of p was sent completely at the time at.
@@ -63,7 +59,7 @@ func (c *counters) sentWhole(p Permit, at time.Duration) Permit {
 func (c *counters) release(p Permit, kind EndKind) {
 	switch {
 	case kind == Responded:
-		c.slowResponded++
+		c.unheard--
 	case kind == Unsent || kind == Connected || p.kind == permitSending:
 		c.unsent++
 	}
@@ -76,7 +72,7 @@ func (c *counters) release(p Permit, kind EndKind) {
 }
 
 func (c *counters) free(n int64) {
-	c.slowReleased += n
+	c.unheard += n
 	c.released.Add(n)
 }
 

@@ -264,7 +264,7 @@ func (w *fuzzed) check() {
 	if len(w.line) > 0 && w.g.core.admitsAt(w.now) <= w.now && w.g.core.eventAt > w.now {
 		w.t.Fatal("somebody waits who could be let in, and no event says so")
 	}
-	if w.g.core.probesSeparately() && w.g.core.pace.due && w.g.core.eventAt > w.now {
+	if w.g.core.probesSeparately() && w.g.core.pace.due() && w.g.core.eventAt > w.now {
 		w.t.Fatal("a probe is due, and no event says so")
 	}
 	if len(w.line) > 0 && len(w.out)+len(w.late) == 0 && w.g.core.eventAt == backoff.Forever {

@@ -48,7 +48,6 @@ func New(o Options) *Guard {
 	c.connections.acceptedAt.Store(-1)
 	c.connections.servedAt = -1
 	c.connections.cutLast = -2 * cutDialTime // none yet
-	c.fits = c.choose
 	c.publish(0)
 	return g
 }

@@ -9,7 +9,7 @@ import (
 
 // learner collects one window of counters and latencies after another.
 type learner struct {
-	counted   int64        // fast releases that evidence has counted
+	counted   int64        // responses that evidence has counted
 	responded int64        // requests answered until the end of the last window
 	sent      int64        // requests sent until then
 	peak      int64        // most requests awaiting a response at any observation since then
@@ -38,10 +38,10 @@ const recoverySlowdown = 4
 // overload: more than a few clients that left.
 const minOverload = 10
 
-// observe observes the attempts in flight, and returns the number of new fast releases.
+// observe observes the attempts in flight, and returns how many were answered on the fast path.
 func (l *learner) observe(c *counters) (good int64) {
-	if fast := c.fast(); fast > l.counted {
-		good, l.counted = fast-l.counted, fast
+	if n := c.responses(); n > l.counted {
+		good, l.counted = n-l.counted, n
 	}
 	l.peak = max(l.peak, c.awaiting())
 	return good

@@ -12,16 +12,13 @@ type pace struct {
 	why       OpenedBy      // the evidence that shut the window last
 	impatient bool          // clients left late in this silence
 	strict    bool          // 500 is evidence too, since nothing but 500 came
-	due       bool          // a probe may be sent
-	dueAt     time.Duration // when the next one is due
+	next      time.Duration // when another probe is due: after a wait, or once the one in flight counts as hung; 0: now
 	wait      time.Duration // the wait before it
 	since     time.Duration // when the first of these waits began after the last proof
 
-	probe     uint32        // number of the probe in flight; 0: none
-	lastProbe uint32        // the last number used
-	hungAt    time.Duration // when the probe in flight counts as hung, and another is due
-	failed    int           // probes that failed since the last proof
-	hung      int           // probes that hung since then
+	probe  uint32 // number of the probe in flight; 0: none
+	failed int    // probes that failed since the last proof
+	hung   int    // probes that hung since then
 
 	opened                     [numOpenedBy]uint64
 	slowStarts, probes, resets uint64
@@ -70,20 +67,22 @@ func (c *pace) shut(now time.Duration, why OpenedBy, o *Options) {
 	c.why = why
 	if why == OpenedByStall && c.probe != 0 && !o.ActiveProbe {
 		c.probes++
-		c.hungAt = now + c.patience(o)
+		c.next = now + c.patience(o)
 		return
 	}
-	c.probe = 0
 	if c.failed == 0 {
 		c.since = now
 	}
 	c.waitFor(now, o)
 	if why == OpenedByStall || why == OpenedByLost && c.failed == 0 {
-		c.due, c.dueAt = why == OpenedByStall, now
+		c.discard()
 	}
 }
 
-// waitFor sets the wait before the next probe.
+// due reports whether a probe may be sent.
+func (c *pace) due() bool { return c.probe == 0 && c.next == 0 }
+
+// waitFor sets the wait before the next probe. None is in flight.
 func (c *pace) waitFor(now time.Duration, o *Options) {
 	if o.Backoff != nil {
 		c.wait = max(leastWait, o.Backoff.Wait(backoff.Step{Retry: c.failed, Previous: c.wait, Elapsed: now - c.since}, o.Rand))
@@ -91,7 +90,7 @@ func (c *pace) waitFor(now time.Duration, o *Options) {
 		r := &rhythms[c.why]
 		c.wait = equalJitter(backoff.Grow(r.fail, r.failMax, 2, c.failed), o.Rand)
 	}
-	c.due, c.dueAt = false, now+c.wait
+	c.probe, c.next = 0, now+c.wait
 }
 
 // equalJitter returns a duration uniform in [d/2, d].
@@ -99,24 +98,18 @@ func equalJitter(d time.Duration, r backoff.Rand) time.Duration { return d/2 + b
 
 // expire makes the probe due when its time has come, and gives up a hung one.
 func (c *pace) expire(now time.Duration) {
-	if c.probe != 0 && now >= c.hungAt {
-		c.discard()
+	if c.next == 0 || now < c.next {
+		return
+	}
+	if c.probe != 0 {
 		c.hung++
 	}
-	if c.probe == 0 && now >= c.dueAt {
-		c.due = true
-	}
+	c.discard()
 }
 
-// begin starts a probe and returns its number, which is never 0.
-func (c *pace) begin(now time.Duration, o *Options) uint32 {
-	c.lastProbe++
-	if c.lastProbe == 0 {
-		c.lastProbe++
-	}
-	c.probe, c.due = c.lastProbe, false
-	c.hungAt = now + c.patience(o)
-	return c.probe
+// begin starts the probe with a number, which is not 0.
+func (c *pace) begin(now time.Duration, number uint32, o *Options) {
+	c.probe, c.next = number, now+c.patience(o)
 }
 
 // patience returns how long a probe may be in flight before another one is due.
@@ -134,13 +127,13 @@ func (c *pace) patience(o *Options) time.Duration {
 
 // fail ends the probe in flight as a failure of the upstream.
 func (c *pace) fail(now time.Duration, why OpenedBy, o *Options) {
-	c.why, c.probe = why, 0
+	c.why = why
 	c.failed++
 	c.waitFor(now, o)
 }
 
 // discard ends the probe in flight without a result; another is due at once.
-func (c *pace) discard() { c.probe, c.due = 0, true }
+func (c *pace) discard() { c.probe, c.next = 0, 0 }
 
 // proved records that the upstream works.
 func (c *pace) proved() {
@@ -150,11 +143,8 @@ func (c *pace) proved() {
 
 // nextEvent returns when expire changes something, or Forever.
 func (c *pace) nextEvent() time.Duration {
-	switch {
-	case c.probe != 0:
-		return c.hungAt
-	case !c.due:
-		return c.dueAt
+	if c.next == 0 {
+		return backoff.Forever
 	}
-	return backoff.Forever
+	return c.next
 }

@@ -66,7 +66,7 @@ func (g *Guard) Probe(now time.Duration) (Permit, bool) {
 	defer g.mu.Unlock()
 	c := &g.core
 	c.expire(now)
-	if !c.probesSeparately() || !c.pace.due {
+	if !c.probesSeparately() || !c.pace.due() {
 		return Permit{}, false
 	}
 	p := c.issue(now, VerdictProbe, Request{})
