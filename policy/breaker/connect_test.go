@@ -99,48 +99,6 @@ func TestRecoveryDoesNotWaitAsLongAsOneResponseTakes(t *testing.T) {
 	}
 }
 
-// If all clients are in a hurry, the dials that they cut short show that the upstream is gone, unless something
-// contradicts them. A few show nothing.
-func TestDialsThatWereCutShort(t *testing.T) {
-	const every, dial = 100 * time.Millisecond, 50 * time.Millisecond
-	for name, tc := range map[string]struct {
-		every  time.Duration
-		kind   EndKind
-		beside func(d *guardHarness) // after each dial
-		opens  time.Duration         // 0: never
-	}{
-		"silent":       {every, DialFailed, func(*guardHarness) {}, cutDialTime},
-		"refused":      {every, Refused, func(*guardHarness) {}, cutDialTime},
-		"now and then": {cutDialTime + every, DialFailed, func(*guardHarness) {}, 0},
-		"others connect": {every, DialFailed, func(d *guardHarness) {
-			d.call(func() Signal { return d.g.Accepted(d.now) })
-		}, 0},
-		"others are served": {every, DialFailed, func(d *guardHarness) {
-			d.acquire()
-			d.end(len(d.out)-1, AttemptEnd{Kind: Responded, Status: 200})
-		}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := newGuardHarness(t, Options{})
-			d.advance(time.Minute)
-			began := d.now
-			for d.now-began < time.Minute && d.g.BreakerClosed() {
-				d.acquire()
-				d.advance(dial)
-				d.end(0, AttemptEnd{Kind: tc.kind, CutShort: true})
-				tc.beside(d)
-				d.advance(tc.every - dial)
-			}
-			if took := d.now - began; d.g.BreakerClosed() != (tc.opens == 0) || tc.opens > 0 && (took < tc.opens || took > tc.opens+tc.every) {
-				t.Errorf("closed %v after %v", d.g.BreakerClosed(), took)
-			}
-			if s := d.g.State(); s.InFlight != len(d.dial) {
-				t.Errorf("%d in flight", s.InFlight)
-			}
-		})
-	}
-}
-
 // The probe goes to one pod of several. If that pod neither accepts nor refuses, another probe
 // follows, and a connection to any pod closes the breaker.
 func TestAProbeThatFindsNoWordIsNotTheOnlyOne(t *testing.T) {

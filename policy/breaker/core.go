@@ -33,7 +33,7 @@ type core struct {
 	baseline    latency.Baseline
 	learner     learner
 	waiting     waiting
-	eventAt     time.Duration      // see Guard.NextEvent
+	eventAt     time.Duration // see Guard.NextEvent
 }
 
 // state returns the state of the breaker.
@@ -52,7 +52,7 @@ func (g *core) state() State {
 // end records the end of an attempt. It returns SignalDown if it failed while the upstream is
 // known to be down.
 func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
-	if e.CutShort && !g.cutShort(p.at, now) {
+	if e.CutShort {
 		e.Kind = Unsent
 	}
 	g.counters.release(p, e.Kind)
@@ -66,7 +66,7 @@ func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
 	if p.kind == permitSending {
 		return 0
 	}
-	fails := g.options.On.Has(e) || g.pace.strict && e.Kind == Responded && e.Status == 500
+	fails := g.options.On.Has(e) || g.soft500(e) && g.window.phase == shut && g.pace.why == OpenedByFailing
 	switch {
 	case e.Kind == Unsent || e.Kind == Connected:
 		g.silence.unsent(p.at)
@@ -101,7 +101,7 @@ func (g *core) answered(sent, now time.Duration) {
 
 // succeeded counts a good response while the breaker is closed or in slow start.
 func (g *core) succeeded(p Permit, now time.Duration, e AttemptEnd) {
-	if e.Status == 500 && !g.options.On.given {
+	if g.soft500(e) {
 		g.soft(p, now, e)
 		return
 	}
@@ -124,14 +124,20 @@ func (g *core) succeeded(p Permit, now time.Duration, e AttemptEnd) {
 	}
 }
 
+// soft500 reports whether e is a 500 that concerns one request, unless nothing else comes.
+func (g *core) soft500(e AttemptEnd) bool {
+	return e.Kind == Responded && e.Status == 500 && !g.options.On.given
+}
+
 // soft counts a 500. It is a good response unless nothing else comes.
 func (g *core) soft(p Permit, now time.Duration, e AttemptEnd) {
-	g.evidence.bad(p.at, now, e, true)
 	g.urls.failed(e.Key)
 	g.counters.fresh.Add(now - p.at)
-	if g.options.After == 0 && g.evidence.only500(now) {
+	if g.options.After > 0 { // only failures count in a row
+		return
+	}
+	if g.evidence.bad(p.at, now, e, true); g.evidence.only500(now) {
 		g.shut(now, OpenedByFailing)
-		g.pace.strict = true
 	}
 }
 
@@ -221,9 +227,8 @@ func (g *core) shut(now time.Duration, why OpenedBy) {
 		g.learner.recovering = false
 	}
 	g.pace.shut(now, why, g.options)
-	g.pace.impatient = g.silence.leftLate >= manyLeftLate
 	g.window.enter(shut, now, g.counters)
-	g.evidence.burst, g.evidence.row, g.evidence.row500 = burst{}, 0, 0
+	g.evidence.burst, g.evidence.row = burst{}, 0
 }
 
 // bind makes the window bind at a size.
@@ -283,7 +288,6 @@ func (g *core) abandon(p Permit, now time.Duration, e AttemptEnd) (down Signal) 
 	late := e.Kind == TimedOut || now-p.at >= due
 	if late && p.at >= g.silence.since() {
 		g.silence.leftLate++
-		g.pace.impatient = g.pace.impatient || g.silence.leftLate >= manyLeftLate
 	}
 	if e.Kind != TimedOut && now-p.at < due/2 {
 		g.counters.unsent++
@@ -316,15 +320,6 @@ func (g *core) contradicted(sent, now time.Duration, e AttemptEnd) bool {
 	}
 	g.refresh(now) // the dial failed slowly while existing connections work
 	return g.silence.lastAt > sent
-}
-
-// cutShort reports whether a dial that its client's deadline cut short is evidence.
-func (g *core) cutShort(sent, now time.Duration) bool {
-	if g.window.phase == shut {
-		return false
-	}
-	g.refresh(now)
-	return g.connections.cutShort(sent, now, g.silence.lastAt) && g.window.phase != shut
 }
 
 // The fast paths only count. Every refreshInterval (about 40 ms if responses take 100 ms) one
@@ -381,13 +376,9 @@ func (g *core) judgeSilence(now time.Duration) {
 // onlySilent reports whether silence is the only evidence against the upstream, or was until it
 // responded and nothing more is known, and whether clients wait longer than that.
 func (g *core) onlySilent() bool {
-	switch w := &g.window; {
-	case w.phase == doubt:
-		return g.silence.leftLate < manyLeftLate
-	case w.phase == shut, w.recovering && g.learner.recovery.Total < latency.KnownSamples:
-		return g.pace.why == OpenedByStall && !g.pace.impatient
-	}
-	return false
+	w := &g.window
+	silent := w.phase == doubt || g.pace.why == OpenedByStall && (w.phase == shut || w.recovering && g.learner.recovery.Total < latency.KnownSamples)
+	return silent && g.silence.leftLate < manyLeftLate
 }
 
 // confirmed reports whether a silence judges the upstream, and not one URL: two URLs are
@@ -408,18 +399,11 @@ func (g *core) doubtInterval() time.Duration {
 	return max(least, min(time.Duration(gaps/g.baseline.Rate*float64(time.Second)), most))
 }
 
-// abandonedPeriod returns the period of abandoned permits. If nothing is heard of an
-// abandoned attempt, it counts as in flight for five to ten times the usual 90th percentile.
-// While the window is shut, the upstream may make no progress at all.
+// abandonedPeriod returns the period of abandoned permits: if nothing is heard of an abandoned
+// attempt, it counts as in flight until it is long overdue.
 func (g *core) abandonedPeriod() time.Duration {
-	const least, most, whileShut = time.Second, 15 * time.Second, 30 * time.Second
-	switch {
-	case g.window.phase == shut:
-		return whileShut
-	case !g.baseline.Known():
-		return most
-	}
-	return max(least, min(5*g.baseline.P90, most))
+	const overdues, most = 4, 15 * time.Second
+	return min(overdues*overdue(&g.baseline), most)
 }
 
 // expire applies what is due by time alone, and forgets uploads that ended.
@@ -465,7 +449,7 @@ func (g *core) publish(now time.Duration) {
 	if g.window.binds() || g.options.ConcurrencyLimit == ConcurrencyLimitFixed || g.waiting.any() {
 		mode |= modeSlow
 	}
-	if g.evidence.any {
+	if g.evidence.until != 0 {
 		mode |= modeRecentFailures
 	}
 	if g.counters.mode.Load() != mode {

@@ -26,16 +26,13 @@ type evidence struct {
 	meanGood float64 // good responses per slot, a mean that decays over evidenceWindow
 
 	// Since the first failure after a pause of evidenceWindow:
-	byURL      [64]uint16 // failures by hash of the URL
-	clients    uint64     // hashes of the clients that saw them, as bits
-	failures   int64
-	unanswered int64         // those without a response in time
-	lastBad    time.Duration // the latest failure
-	any        bool          // lastBad is set
+	byURL      [64]uint16    // failures by hash of the URL
+	clients    uint64        // hashes of the clients that saw them, as bits
+	unanswered int           // failures without a response in time, less other ones
+	until      time.Duration // when these are forgotten; 0: there are none
 
-	row      int           // failures since the last good response, without 500
-	row500   int           // failures with status 500 since then
-	rowBegan time.Duration // when the first of both ended
+	row      int           // failures since the last good response
+	rowBegan time.Duration // when the first of them ended
 	burst    burst
 }
 
@@ -73,7 +70,7 @@ func (e *evidence) advance(now time.Duration) {
 		e.slots[(slot-n+1)%evidenceSlots] = evidenceSlot{}
 	}
 	e.slot = max(e.slot, slot)
-	if e.any && now-e.lastBad >= evidenceWindow {
+	if e.until != 0 && now >= e.until {
 		*e = evidence{slots: e.slots, slot: e.slot, meanGood: e.meanGood}
 	}
 }
@@ -81,14 +78,14 @@ func (e *evidence) advance(now time.Duration) {
 // expectFailures makes URLs and send times of good responses matter for a while.
 func (e *evidence) expectFailures(now time.Duration) {
 	e.advance(now)
-	e.lastBad, e.any = max(now, e.lastBad), true
+	e.until = max(e.until, now+evidenceWindow)
 }
 
 // good counts n good responses.
 func (e *evidence) good(now time.Duration, n int64) {
 	e.advance(now)
 	e.slots[e.slot%evidenceSlots].good += n
-	e.row, e.row500 = 0, 0
+	e.row = 0
 }
 
 // goodSent records when the request of a good response was sent. Of a loss, those sent
@@ -103,7 +100,7 @@ func (e *evidence) goodSent(sent time.Duration) {
 // nothing else comes.
 func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
 	e.expectFailures(now)
-	if e.row+e.row500 == 0 {
+	if e.row == 0 {
 		e.rowBegan = now
 	}
 	if end.Key != 0 {
@@ -111,15 +108,14 @@ func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
 		*n = min(*n, 1<<15) + 1
 	}
 	e.clients |= 1 << (end.Client % 64)
+	e.row++
 	if soft {
-		e.row500++
 		return
 	}
-	e.row++
-	e.failures++
 	e.slots[e.slot%evidenceSlots].bad++
+	e.unanswered--
 	if end.Kind == TimedOut || end.Kind == Abandoned {
-		e.unanswered++
+		e.unanswered += 2
 	}
 	if end.Kind == Reset {
 		e.lose(sent, now)
@@ -180,7 +176,7 @@ func (e *evidence) missing(now time.Duration) float64 {
 
 // only500 reports whether nothing but 500 came for long enough.
 func (e *evidence) only500(now time.Duration) bool {
-	return e.row500 >= rowVolume && now-e.rowBegan >= only500For && e.urls() >= only500URLs && bits.OnesCount64(e.clients) >= only500Clients
+	return e.row >= rowVolume && now-e.rowBegan >= only500For && e.urls() >= only500URLs && bits.OnesCount64(e.clients) >= only500Clients
 }
 
 // urls returns the number of URLs that fail, as far as their hashes differ.
@@ -195,7 +191,7 @@ func (e *evidence) urls() (n int) {
 func (e *evidence) rarelyGood() bool { return e.meanGood*float64(evidenceSlots) < enoughGood }
 
 // mostlyUnanswered reports whether most failures are missing responses.
-func (e *evidence) mostlyUnanswered() bool { return 2*e.unanswered > e.failures }
+func (e *evidence) mostlyUnanswered() bool { return e.unanswered > 0 }
 
 // oneURL reports whether nearly all failures have the same URL, and returns its hash.
 func (e *evidence) oneURL() (hash uint32, one bool) {
@@ -228,29 +224,10 @@ func urlHash(key uint32) uint32 { return key / 2 % 64 } // the lowest bit is alw
 type connections struct {
 	acceptedAt atomic.Int64  // when the upstream last accepted a connection
 	servedAt   time.Duration // when the latest request with a good response was sent
-
-	// Dials that their clients' deadlines cut short since nothing contradicts them:
-	cutSince time.Duration // when the first of these attempts began
-	cutLast  time.Duration // when the last one ended
 }
-
-// cutDialTime is how long dials must have been cut short to show that the upstream accepts no
-// connection: as long as a dial may take by default.
-const cutDialTime = 3 * time.Second
 
 // contradicted reports whether a connection was accepted after at, or a request sent after at
 // got a good response.
 func (c *connections) contradicted(at time.Duration) bool {
 	return time.Duration(c.acceptedAt.Load()) > at || c.servedAt > at
-}
-
-// cutShort records a dial of an attempt that began at at and was cut short, and reports
-// whether such dials are evidence. If all clients are in such a hurry, nothing else shows that
-// the upstream is gone. respondedAt is the time of the last response.
-func (c *connections) cutShort(at, now, respondedAt time.Duration) bool {
-	if now-c.cutLast > cutDialTime || c.contradicted(c.cutSince) || respondedAt > c.cutSince {
-		c.cutSince = at
-	}
-	c.cutLast = now
-	return now-c.cutSince >= cutDialTime
 }

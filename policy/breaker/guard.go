@@ -47,7 +47,6 @@ func New(o Options) *Guard {
 	c.counters, c.options, c.eventAt = &g.counters, &g.options, backoff.Forever
 	c.connections.acceptedAt.Store(-1)
 	c.connections.servedAt = -1
-	c.connections.cutLast = -2 * cutDialTime // none yet
 	c.publish(0)
 	return g
 }

@@ -427,9 +427,10 @@ func TestAFixedLimitDoesNotCountWhatWasAbandoned(t *testing.T) {
 // Nobody reads the connection any more: a bound frees the permit.
 func TestAnAbandonedPermitIsFreedByABound(t *testing.T) {
 	for _, tc := range []struct{ latency, least time.Duration }{
-		{0, 15 * time.Second}, // not known
-		{100 * time.Millisecond, time.Second},
-		{time.Second, 5 * time.Second},
+		{0, 4 * time.Second}, // not known
+		{10 * time.Millisecond, time.Second},
+		{100 * time.Millisecond, 1300 * time.Millisecond},
+		{time.Second, 13 * time.Second},
 		{10 * time.Second, 15 * time.Second},
 	} {
 		d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 30, NoBreaker: true})

@@ -9,12 +9,10 @@ import (
 // pace is the trickle of a window that is shut: one probe at a time, and the wait before the
 // next one.
 type pace struct {
-	why       OpenedBy      // the evidence that shut the window last
-	impatient bool          // clients left late in this silence
-	strict    bool          // 500 is evidence too, since nothing but 500 came
-	next      time.Duration // when another probe is due: after a wait, or once the one in flight counts as hung; 0: now
-	wait      time.Duration // the wait before it
-	since     time.Duration // when the first of these waits began after the last proof
+	why   OpenedBy      // the evidence that shut the window last
+	next  time.Duration // when another probe is due: after a wait, or once the one in flight counts as hung; 0: now
+	wait  time.Duration // the wait before it
+	since time.Duration // when the first of these waits began after the last proof
 
 	probe  uint32 // number of the probe in flight; 0: none
 	failed int    // probes that failed since the last proof
@@ -137,7 +135,7 @@ func (c *pace) discard() { c.probe, c.next = 0, 0 }
 
 // proved records that the upstream works.
 func (c *pace) proved() {
-	c.failed, c.hung, c.wait, c.strict = 0, 0, 0, false
+	c.failed, c.hung, c.wait = 0, 0, 0
 	c.resets++
 }
 

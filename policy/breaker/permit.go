@@ -77,8 +77,7 @@ type AttemptEnd struct {
 	Client uint32
 
 	// CutShort is used with Refused and DialFailed: the client's own deadline ended the dial
-	// early. Then it counts as Unsent, unless all dials end so and nothing contradicts them for
-	// cutDialTime.
+	// early. Then it counts as Unsent.
 	CutShort bool
 
 	// Unhealthy is used for probes that are no attempts: the response shows that the upstream
