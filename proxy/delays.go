@@ -55,7 +55,7 @@ func (c *conn) delays(now clock.Instant) (delay, clock.Instant) {
 // delaying is like delays, for however short a time.
 func (c *conn) delaying(now clock.Instant) (delay, clock.Instant) {
 	since := clock.Instant(c.idleFrom.Load())
-	switch phase := c.client.Phase.Load(); {
+	switch phase := c.client.Phase(); {
 	case phase == downstream.PhaseHeaders, phase == downstream.PhaseIdle && !c.used.Load():
 		return delayHeaders, since
 	case phase == downstream.PhaseIdle:
@@ -67,7 +67,7 @@ func (c *conn) delaying(now clock.Instant) (delay, clock.Instant) {
 	if since := c.x.Upload().AwaitedSince(); !since.IsZero() {
 		return delayBody, since
 	}
-	since = clock.Instant(c.client.Writing.Load())
+	since = c.client.WritingSince()
 	if since.IsZero() || c.client.Raw != nil && !rawsocket.Unsent(c.client.Raw) {
 		return delayNone, 0
 	}

@@ -22,7 +22,7 @@ func TestTheLongestIdleClientIsEvictedFirst(t *testing.T) {
 	soon(t, "both to be idle", func() bool { // the response arrives before the connection is idle
 		idle := 0
 		p.connected.each(func(c *conn) {
-			if c.client.Phase.Load() == downstream.PhaseIdle {
+			if c.client.Phase() == downstream.PhaseIdle {
 				idle++
 			}
 		})

@@ -13,7 +13,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/errorbody"
-	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
@@ -35,13 +34,13 @@ func (c *conn) handshake() bool {
 		return true
 	}
 	c.idleFrom.Store(int64(c.server.process.Clock.Now()))
-	c.client.Phase.Store(downstream.PhaseIdle) // so that a drain that ends idle clients ends this one too
+	c.client.Enter(downstream.PhaseIdle) // so that a drain that ends idle clients ends this one too
 	_ = c.client.Wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeaderTimeout))
 	if c.server.drain.closingIdle() {
 		return false
 	}
 	err := c.client.TLS.Handshake()
-	c.client.Phase.Store(downstream.PhaseBusy)
+	c.client.Enter(downstream.PhaseBusy)
 	if err == nil {
 		_ = c.client.Wire.SetDeadline(time.Time{})
 		c.server.drain.clientAccepted()
@@ -84,23 +83,22 @@ func looksLikeHTTP(b []byte) bool {
 // after the header is unknown.
 func (c *conn) announced() bool {
 	set := c.server.settings.Load()
-	c.client.Phase.Store(downstream.PhaseIdle) // so that a drain that ends idle clients ends this one too
+	c.client.Enter(downstream.PhaseIdle) // so that a drain that ends idle clients ends this one too
 	c.client.SetRead(c.server.process.Clock.Now().Add(set.ReadHeaderTimeout), 0)
 	if c.server.drain.closingIdle() {
 		return false
 	}
 	why := c.readProxyHeader()
-	c.client.Phase.Store(downstream.PhaseBusy)
+	c.client.Enter(downstream.PhaseBusy)
 	if why == proxyproto.None {
 		c.expectsProxyHeader = false
-		_ = c.client.NC.SetReadDeadline(time.Time{})
-		c.client.ReadAt = 0
+		c.client.ClearRead()
 		c.startTLS(set)
 		return true
 	}
 	c.mustReset = true // no more bytes are read
 	_ = c.client.Wire.Close()
-	if c.client.W > 0 || why == proxyproto.TimedOut && !c.server.drain.closingIdle() {
+	if c.client.Buffered() > 0 || why == proxyproto.TimedOut && !c.server.drain.closingIdle() {
 		c.server.headerFailures[why].Add(1)
 		c.server.clientFault("a connection does not begin with the PROXY protocol header", zap.Stringer("peer", c.client.Wire.RemoteAddr()), zap.Error(why))
 	}
@@ -109,9 +107,9 @@ func (c *conn) announced() bool {
 
 // readProxyHeader reads until the header is complete. The bytes after it stay in the buffer.
 func (c *conn) readProxyHeader() proxyproto.Failure {
-	c.client.In = buffer.Get(proxyproto.MaxBytes)
+	c.client.Begin(proxyproto.MaxBytes)
 	for {
-		h, n, why := proxyproto.Parse(c.client.In[:c.client.W])
+		h, n, why := proxyproto.Parse(c.client.Peek())
 		switch {
 		case why != proxyproto.None:
 			return why
@@ -119,7 +117,7 @@ func (c *conn) readProxyHeader() proxyproto.Failure {
 			if h.Source.IsValid() {
 				c.proxyAddr = net.TCPAddrFromAddrPort(h.Source)
 			}
-			c.client.R = n
+			c.client.Discard(n)
 			c.client.Compact()
 			c.client.DropBuffer()
 			return proxyproto.None
@@ -142,9 +140,9 @@ func (c *conn) remote() net.Addr {
 
 // unread returns nc with the bytes that were already read put back in front.
 func (c *conn) unread(nc net.Conn) net.Conn {
-	if c.client.R < c.client.W {
-		nc = &prefixedConn{Conn: nc, prefix: bytes.Clone(c.client.In[c.client.R:c.client.W])}
-		c.client.R = c.client.W
+	if n := c.client.Buffered(); n > 0 {
+		nc = &prefixedConn{Conn: nc, prefix: bytes.Clone(c.client.Peek())}
+		c.client.Discard(n)
 	}
 	c.client.DropBuffer()
 	return nc

@@ -33,7 +33,7 @@ func TestSlowHeadersAreReportedFromTheirOwnBuffer(t *testing.T) {
 	var conn *conn
 	var own bool
 	c.Observe = always(doneWith{seen, func(method []byte) {
-		own = bytes.Equal(method, []byte("GET")) && unsafe.SliceData(method) == unsafe.SliceData(conn.client.In)
+		own = bytes.Equal(method, []byte("GET")) && unsafe.SliceData(method) == unsafe.SliceData(conn.client.Memory())
 	}})
 	s, err := New(c)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestSlowHeadersAreReportedFromTheirOwnBuffer(t *testing.T) {
 	if conn.nextRequest() {
 		t.Fatal("a head without end was taken")
 	}
-	if len(conn.client.In) <= buffer.Small {
+	if len(conn.client.Memory()) <= buffer.Small {
 		t.Fatal("the buffer did not grow, so the test shows nothing")
 	}
 	if !own {

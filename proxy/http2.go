@@ -59,8 +59,9 @@ func (c *conn) agreedOnHTTP2() bool {
 
 // sentPreface reports whether the client's first bytes begin HTTP/2.
 func (c *conn) sentPreface(set *settings.Settings) bool {
-	n := min(c.client.W, len(floodguard.Preface))
-	return !c.begun && c.client.Stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(c.client.In[:n], []byte(floodguard.Preface)[:n]) && c.beginHTTP2(set)
+	p := c.client.Peek()
+	n := min(len(p), len(floodguard.Preface))
+	return !c.begun && c.client.Stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(p[:n], []byte(floodguard.Preface)[:n]) && c.beginHTTP2(set)
 }
 
 func (c *conn) beginHTTP2(set *settings.Settings) bool {
@@ -235,7 +236,7 @@ func (h *http2Conn) end(c *conn) {
 
 func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
 	c := &conn{server: parent.server, isSecure: parent.isSecure, parent: parent}
-	c.client.InitStream(&parent.client, stream)
+	c.client.InitStream(&parent.client, stream, &c.x)
 	c.x.Init(&c.client, &parent.server.process)
 	return c
 }

@@ -38,10 +38,10 @@ type parked struct {
 func (c *conn) park(until clock.Instant) bool {
 	s := c.server
 	c.client.ReleaseIdleBuffers() // a read through TLS had one
-	if s.drain.closingIdle() || c.client.In != nil || c.client.NC.SetDeadline(time.Time{}) != nil {
+	if s.drain.closingIdle() || c.client.HasBuffer() || c.client.NC.SetDeadline(time.Time{}) != nil {
 		return false
 	}
-	c.client.Phase.Store(downstream.PhaseBusy) // no deadline may wake it any more
+	c.client.Enter(downstream.PhaseBusy) // no deadline may wake it any more
 	p := &parked{server: s, nc: rawsocket.Unwrap(c.client.Wire), tls: c.client.TLS, listen: c.client.Listener, used: c.used.Load(), proxyAddr: c.proxyAddr, since: clock.Instant(c.idleFrom.Load()), until: until}
 	if p.tls != nil {
 		p.nc = c.client.Wire
@@ -54,8 +54,8 @@ func (c *conn) park(until clock.Instant) bool {
 		return true
 	}
 	s.clients.slots.Charge(c.slot, cost)
-	c.client.ReadAt, c.client.WriteAt = 0, 0
-	c.client.Phase.Store(downstream.PhaseIdle)
+	c.client.ForgetDeadlines()
+	c.client.Enter(downstream.PhaseIdle)
 	return false
 }
 

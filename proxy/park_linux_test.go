@@ -227,7 +227,7 @@ func TestARequestAtTheIdleDeadlineIsServed(t *testing.T) {
 			} else {
 				conn.idleEnd = s.process.Clock.Now().Add(-time.Second)
 			}
-			if !conn.nextRequest() || string(conn.client.Request.Method) != "GET" {
+			if !conn.nextRequest() || string(conn.client.Request().Method) != "GET" {
 				t.Error("the request was not seen")
 			}
 		})
@@ -272,13 +272,13 @@ func TestAnIdleWaitWithoutTimeLeavesNoBuffer(t *testing.T) {
 	}
 	_, near := tcpPair(t)
 	conn := newConn(s, near, "")
-	conn.client.In = buffer.Get(buffer.Small) // of the request before
+	conn.client.Begin(buffer.Small) // of the request before
 	conn.client.Buffers.Put(buffer.Get(buffer.Small))
 	_ = near.SetReadDeadline(downstream.Past)
 	if err := conn.client.FillIdle(); !rawsocket.IsTimeout(err) {
 		t.Fatalf("the wait ended as %v", err)
 	}
-	if conn.client.In != nil || conn.client.Buffers != (buffer.Cache{}) {
+	if conn.client.HasBuffer() || conn.client.Buffers != (buffer.Cache{}) {
 		t.Error("a buffer was kept")
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/settings"
@@ -31,10 +30,7 @@ func (c *conn) serve() {
 		if !again || c.client.Stream != nil {
 			return
 		}
-		c.client.Compact()
-		if cap(c.client.In) != buffer.Small || c.client.ReadSize > buffer.Small {
-			c.client.DropBuffer()
-		}
+		c.client.EndRequest()
 	}
 	if c.http2.Load() != nil {
 		c.serveHTTP2()
@@ -108,7 +104,7 @@ func (c *conn) finish() {
 // nextRequest waits for request headers and parses them. It reports false if there are none; it
 // has then sent a response if one was due.
 func (c *conn) nextRequest() bool {
-	for c.client.R == c.client.W || c.onlyBlank() {
+	for c.client.Buffered() == 0 || c.onlyBlank() {
 		if !c.awaitRequest() {
 			return false
 		}
@@ -120,10 +116,12 @@ func (c *conn) nextRequest() bool {
 	began := c.server.process.Clock.Now()
 	set := c.server.settings.Load()
 	if set != c.peerSettings {
-		c.client.Peer, c.peerSettings = settings.PeerOf(c.remote(), set), set
-		c.client.Peer.Secure = c.isSecure
+		peer := settings.PeerOf(c.remote(), set)
+		peer.Secure = c.isSecure
+		c.client.Identify(peer)
+		c.peerSettings = set
 	}
-	c.client.Phase.Store(downstream.PhaseBusy)
+	c.client.Enter(downstream.PhaseBusy)
 	c.server.drain.requestBegan()
 	ok := c.readRequestHeaders(set, began)
 	c.begun = true
@@ -137,10 +135,10 @@ func (c *conn) nextRequest() bool {
 // onlyBlank drops an empty line with nothing after it. Some clients send one after a body (RFC
 // 9112 section 2.2); it begins no request, and the connection stays idle.
 func (c *conn) onlyBlank() bool {
-	if c.client.W-c.client.R != 2 || c.client.In[c.client.R] != '\r' || c.client.In[c.client.R+1] != '\n' {
+	if string(c.client.Peek()) != "\r\n" {
 		return false
 	}
-	c.client.R = c.client.W
+	c.client.Discard(2)
 	c.client.DropBuffer()
 	return true
 }
@@ -157,11 +155,11 @@ const firstRequestTime = time.Minute
 // or if the connection was parked.
 func (c *conn) awaitRequest() bool {
 	now := c.x.LastTick() // from the last request
-	if c.client.ReadAt == clock.LongAgo || now.IsZero() {
+	if c.client.MayHaveMoved() || now.IsZero() {
 		now = c.server.process.Clock.Now() // this connection did not just serve a request
 	}
 	c.idleFrom.Store(int64(now))
-	c.client.Phase.Store(downstream.PhaseIdle)
+	c.client.Enter(downstream.PhaseIdle)
 	end, slack := c.idleDeadline(now)
 	c.idleEnd = end // whatever comes before the next request
 	after := c.server.clients.parkAfter(c.server.parkAfter)
@@ -183,8 +181,7 @@ func (c *conn) awaitRequest() bool {
 			return false
 		case c.server.drain.closingIdle(), c.evicted.Load():
 			return c.checkForRequest()
-		case c.server.process.Clock.Now().Before(c.client.ReadAt):
-			c.client.ReadAt = clock.LongAgo // the wake-up moved the deadline
+		case c.client.WokenEarly():
 		case !parks:
 			return c.checkForRequest()
 		case c.park(end):
@@ -220,18 +217,14 @@ func (c *conn) checkForRequest() bool {
 	if c.client.TLS != nil {
 		return c.checkThroughTLS()
 	}
-	c.client.Phase.Store(downstream.PhaseBusy)
-	_ = c.client.NC.SetReadDeadline(time.Time{})
-	c.client.ReadAt = clock.LongAgo
-	c.client.ReleaseIdleBuffers()
-	c.client.In = buffer.Get(c.client.ReadSize)
-	c.client.W, _ = c.client.ReadNow(c.client.In)
-	c.client.DropBuffer()
-	if c.client.W > 0 {
-		c.evicted.Store(false)
-		c.endLeaving()
+	c.client.Enter(downstream.PhaseBusy)
+	c.client.ClearRead()
+	if !c.client.FillNow() {
+		return false
 	}
-	return c.client.W > 0
+	c.evicted.Store(false)
+	c.endLeaving()
+	return true
 }
 
 // lastLook is how long a connection over TLS is read before it is closed. What has arrived is read at
@@ -240,9 +233,8 @@ const lastLook = 5 * time.Millisecond
 
 // checkThroughTLS does the same over TLS, which cannot be read without waiting.
 func (c *conn) checkThroughTLS() bool {
-	c.client.Phase.Store(downstream.PhaseBusy)
-	_ = c.client.NC.SetReadDeadline(time.Now().Add(lastLook))
-	c.client.ReadAt = clock.LongAgo
+	c.client.Enter(downstream.PhaseBusy)
+	c.client.LimitRead(lastLook)
 	if c.client.FillIdle() != nil {
 		return false
 	}
@@ -255,7 +247,7 @@ func (c *conn) checkThroughTLS() bool {
 func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) bool {
 	limited := false
 	for {
-		n, err := c.client.Request.Parse(c.client.In[:c.client.W], set.Limits)
+		whole, err := c.client.ParseRequest(set.Limits)
 		if err != nil {
 			if c.sentPreface(set) {
 				return false
@@ -264,11 +256,10 @@ func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) b
 			c.refuseRequest(err)
 			return false
 		}
-		if n > 0 {
-			c.client.R = n
+		if whole {
 			c.x.Begin(set, began)
 			if limited {
-				c.client.Phase.Store(downstream.PhaseBusy)
+				c.client.Enter(downstream.PhaseBusy)
 				c.x.Tick() // reading the headers took time
 			}
 			return true
@@ -278,19 +269,18 @@ func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) b
 			c.client.Buffers.Release() // the rest may arrive slowly
 			c.client.SetRead(began.Add(set.ReadHeaderTimeout), 0)
 			c.idleFrom.Store(int64(began))
-			c.client.Phase.Store(downstream.PhaseHeaders)
+			c.client.Enter(downstream.PhaseHeaders)
 		}
-		if c.client.W == len(c.client.In) {
+		if !c.client.HasRoom() {
 			c.client.GrowIn()
 		}
 		err = c.client.Fill()
 		if rawsocket.IsTimeout(err) && c.server.process.Clock.Now().Sub(began) < set.ReadHeaderTimeout && !c.evicted.Load() {
 			limited, err = false, nil // a drain woke it as if it were idle
-			c.client.ReadAt = clock.LongAgo
+			c.client.ReadMoved()
 		}
 		if err != nil {
-			c.client.Request.Reset() // its spans may lie in a buffer that was released since
-			_, _ = c.client.Request.Parse(c.client.In[:c.client.W], set.Limits)
+			c.client.ReparseRequest(set.Limits)
 			c.x.Begin(set, began)
 			c.requestCut(err)
 			return false
@@ -314,7 +304,7 @@ func (c *conn) requestCut(err error) {
 		c.turnAway()
 		return
 	}
-	if !rawsocket.IsTimeout(err) || len(bytes.Trim(c.client.In[:c.client.W], "\r\n")) == 0 {
+	if !rawsocket.IsTimeout(err) || len(bytes.Trim(c.client.Peek(), "\r\n")) == 0 {
 		return // an empty line is not the beginning of a request (RFC 9112 section 2.2)
 	}
 	c.x.HeadersTimedOut()

@@ -16,7 +16,7 @@ var without = []string{"x.r.Out.Headers", "s.r.Out.Headers", "w.buf", "k.body", 
 // detaching are the methods that return a buffer with parsed headers, after they detach its spans.
 var detaching = []string{
 	"Attempt.GiveUpBuffer", "Attempt.growBuffer", "Attempt.replaceBuffer",
-	"Conn.PutIn", "Conn.ReplaceIn", "Conn.GrowIn",
+	"Conn.PutIn", "Conn.replace", "Conn.GrowIn",
 	"Exchange.putHead", "Kept.Release",
 }
 

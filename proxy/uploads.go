@@ -58,6 +58,6 @@ func (t *clients) bodiesAwaited() (n int) {
 
 // awaitsBody reports whether a part of the request's body may still have to come.
 func (c *conn) awaitsBody() bool {
-	f := &c.client.Request.Body
-	return !f.Empty() && !(f.Length > 0 && int64(c.client.W-c.client.R) >= f.Length)
+	f := &c.client.Request().Body
+	return !f.Empty() && !(f.Length > 0 && int64(c.client.Buffered()) >= f.Length)
 }

@@ -50,7 +50,6 @@ type Exchange struct {
 func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
 	r := &x.r
 	r.Init(c, p)
-	c.Spans = x
 	x.report.Request = r
 	x.w.Init(r, &x.report)
 	x.admit.Init(r, &x.report)
@@ -67,7 +66,7 @@ func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
 // Begin prepares the exchange for the request that was just parsed.
 func (x *Exchange) Begin(set *settings.Settings, now clock.Instant) {
 	x.r.Begin(set, now)
-	x.r.Conn.WriteTimeout = set.WriteTimeout
+	x.r.Conn.BeginRequest(set.WriteTimeout)
 	x.w.Begin(x.r.HTTP.Close)
 	x.sender.begin()
 	x.attempts.hedge.begin()

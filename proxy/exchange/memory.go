@@ -34,16 +34,11 @@ func (x *Exchange) compactRequest() {
 	c := x.r.Conn
 	switch {
 	case x.upload.Pump.Running || x.attempts.hedge.running != nil: // another goroutine may read it
-	case x.r.HeaderBuf != nil && x.r.Body.Framing.Kind == http1.BodyChunked && x.r.Body.Ended && c.R == c.W: // a chunked body was read through it; of one with a length the begin is kept there
-		c.ReplaceIn(make([]byte, readTail))
-		c.R, c.W = 0, 0
-	case x.r.HeaderBuf == nil && x.r.Body.Framing.Kind == http1.BodyNone && 2*(c.W+readTail) <= cap(c.In):
-		exact := make([]byte, c.W+readTail)
-		copy(exact, c.In[:c.W])
+	case x.r.HeaderBuf != nil && x.r.Body.Framing.Kind == http1.BodyChunked && x.r.Body.Ended && c.Buffered() == 0: // a chunked body was read through it; of one with a length the begin is kept there
+		c.ShrinkEmpty(readTail)
+	case x.r.HeaderBuf == nil && x.r.Body.Framing.Kind == http1.BodyNone && c.CanShrink(readTail):
 		x.r.Out.OwnID()
-		c.Request.Reset()
-		_, _ = c.Request.Parse(exact[:c.R], x.r.Settings.Limits)
-		c.ReplaceIn(exact)
+		c.Shrink(readTail, x.r.Settings.Limits)
 	}
 }
 
@@ -54,7 +49,7 @@ func (x *Exchange) compactRequest() {
 
 // DetachRequest clears every span of the client's request.
 func (x *Exchange) DetachRequest() {
-	x.r.Conn.Request.Detach()
+	x.r.Conn.Request().Detach()
 	x.r.Out.ID = nil
 	x.upload.Forget()
 }
@@ -78,11 +73,11 @@ func (x *Exchange) CheckDetached(b []byte) {
 	}
 	attempt.MustNotPointInto(b, "the request's id", x.r.Out.ID)
 	attempt.MustNotPointInto(b, "the made key", x.r.Out.GeneratedKey)
-	attempt.MustNotPointInto(b, "the read buffer", x.r.Conn.In)
+	attempt.MustNotPointInto(b, "the read buffer", x.r.Conn.Memory())
 	attempt.MustNotPointInto(b, "the detached head", x.r.HeaderBuf)
 	attempt.MustNotPointInto(b, "what is written", x.r.Out.Headers)
 	x.w.CheckDetached(b)
-	x.r.Conn.Request.Spans(func(span []byte) { attempt.MustNotPointInto(b, "the request", span) })
+	x.r.Conn.Request().Spans(func(span []byte) { attempt.MustNotPointInto(b, "the request", span) })
 	x.sender.att.CheckDetached(b)
 	x.buffered.kept.CheckDetached(b)
 	if x.upload.Pump.Running {

@@ -158,9 +158,9 @@ func (re *relay) spliceDown() error {
 		if re.at.r.ClientEnd.Load() != request.ClientPresent {
 			return attempt.ErrClientGone
 		}
-		re.at.r.Conn.Writing.Store(int64(now))
+		re.at.r.Conn.BeginWrite(now)
 		n, whole, err := b.SpliceTo(re.at.r.Conn.TCP)
-		re.at.r.Conn.Writing.Store(0)
+		re.at.r.Conn.EndWrite()
 		re.at.r.BodyBytesSent += n
 		if n > 0 {
 			until = re.at.r.Time.Now().Add(re.at.r.Time.IdleOrForever())

@@ -62,12 +62,12 @@ func (t *tunnel) run() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if c.R < c.W {
-			if _, err := t.up.Write(c.In[c.R:c.W]); err != nil {
+		if n := c.Buffered(); n > 0 {
+			if _, err := t.up.Write(c.Peek()); err != nil {
 				t.breakOff()
 				return
 			}
-			c.R = c.W
+			c.Discard(n)
 		}
 		t.copy(t.up, t.client)
 	}()

@@ -31,17 +31,16 @@ const (
 func (ad *Admitter) Await(t clock.Instant, w *admission.Waiter) WaitEnd {
 	c := ad.r.Conn
 	if ad.r.Process.Waiting.Add(1) > Crowd {
-		ad.r.Conn.Spans.Compact()
+		c.CompactSpans()
 	}
-	c.Phase.Store(downstream.PhaseBackoff)
+	c.Enter(downstream.PhaseBackoff)
 	defer func() {
 		ad.r.Process.Waiting.Add(-1)
-		c.Phase.Store(downstream.PhaseBusy)
-		c.ReadAt = clock.LongAgo // whoever woke this goroutine may have moved the deadline to that value
+		c.Enter(downstream.PhaseBusy)
+		c.ReadMoved() // whoever woke this goroutine may have moved the deadline to that value
 	}()
 	for {
-		c.ReadAt = t
-		_ = c.NC.SetReadDeadline(ad.r.Process.Clock.At(t))
+		c.ResetRead(t)
 		if w != nil && w.Decision.Load() != admission.Wait {
 			return Notified
 		}
@@ -67,7 +66,7 @@ func (ad *Admitter) Await(t clock.Instant, w *admission.Waiter) WaitEnd {
 // is still there.
 func (ad *Admitter) awaitRead(t clock.Instant) error {
 	c := ad.r.Conn
-	if c.W < len(c.In) {
+	if c.HasRoom() {
 		return c.Fill()
 	}
 	time.Sleep(min(downstream.PollEvery, t.Sub(ad.r.Process.Clock.Now())))

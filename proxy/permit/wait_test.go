@@ -21,17 +21,17 @@ func TestAWaitThatWasEndedLeavesNoDeadlineBehind(t *testing.T) {
 	defer far.Close()
 	p := &request.Process{Clock: clock.New()}
 	var c downstream.Conn
-	c.Init(far, &p.Clock, "", 0)
+	c.Init(far, &p.Clock, "", 0, nil)
 	var r request.Request
 	r.Init(&c, p)
 	var ad Admitter
 	ad.Init(&r, nil)
-	c.In = buffer.Get(buffer.Small)
+	c.Begin(buffer.Small)
 	w := &admission.Waiter{Owner: &c}
 	until := p.Clock.Now().Add(time.Minute)
 	done := make(chan WaitEnd)
 	go func() { done <- ad.Await(until, w) }()
-	for c.Phase.Load() != downstream.PhaseBackoff {
+	for c.Phase() != downstream.PhaseBackoff {
 		time.Sleep(time.Millisecond)
 	}
 	w.Notify(admission.Admit)
@@ -58,7 +58,7 @@ func TestAPanicInAPauseIsNotCountedAsPaused(t *testing.T) {
 	defer far.Close()
 	p := &request.Process{Clock: clock.New()}
 	var c downstream.Conn
-	c.Init(faultyConn{far}, &p.Clock, "", 0)
+	c.Init(faultyConn{far}, &p.Clock, "", 0, nil)
 	var r request.Request
 	r.Init(&c, p)
 	var ad Admitter

@@ -61,7 +61,7 @@ func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code i
 		zap.Int64("response_bytes", p.Request.BodyBytesSent),
 		zap.Duration("duration_seconds", took),
 		zap.Array("attempts", &p.AttemptLog),
-		zap.String("peer", p.Request.Conn.Peer.Text),
+		zap.String("peer", p.Request.Conn.Peer().Text),
 		zap.ByteString("user_agent", printable.Bytes(p.Request.HTTP.Get(http1.UserAgent), loggedField)),
 		zap.ByteString("request_id", p.Request.Out.ID),
 		zap.String("trace_id", p.traceID()),

@@ -167,7 +167,7 @@ func (p *Report) BeginTrace() {
 	parent, state := forward.TraceContext(p.Request.HTTP)
 	p.Trace.Request = p.Request.Settings.Tracer.Request(&trace.Request{
 		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, Authority: p.Request.HTTP.Authority,
-		Minor: p.Request.HTTP.Minor, HTTP2: p.Request.Conn.Stream != nil, Scheme: p.Request.Conn.Peer.Proto(), Peer: p.Request.Conn.Peer.Text,
+		Minor: p.Request.HTTP.Minor, HTTP2: p.Request.Conn.Stream != nil, Scheme: p.Request.Conn.Peer().Proto(), Peer: p.Request.Conn.Peer().Text,
 		Parent: parent, State: state, Began: p.Request.Process.Clock.At(p.Request.Time.Began),
 	})
 }

@@ -3,6 +3,7 @@ package request
 import (
 	"errors"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -72,7 +73,7 @@ func (b *Body) Reset(f http1.Framing) {
 
 // IsComplete reports whether the whole body has arrived from the client.
 func (b *Body) IsComplete() bool {
-	return b.Ended || !b.Started && b.Framing.Kind == http1.BodyLength && int64(b.Of.Conn.W-b.Of.Conn.R) >= b.Left
+	return b.Ended || !b.Started && b.Framing.Kind == http1.BodyLength && int64(b.Of.Conn.Buffered()) >= b.Left
 }
 
 // Replay returns whether the body can be replayed from its first byte.
@@ -88,7 +89,7 @@ func (b *Body) Replay() policy.Replay {
 
 // Ready reports whether Next returns a piece, or the end, without waiting.
 func (b *Body) Ready() bool {
-	return b.Cursor < len(b.Kept) || b.Ended || b.Of.Conn.R < b.Of.Conn.W
+	return b.Cursor < len(b.Kept) || b.Ended || b.Of.Conn.Buffered() > 0
 }
 
 // AtEnd reports whether the attempt being sent has got the whole body.
@@ -120,7 +121,7 @@ func (b *Body) Next(wait time.Duration) ([]byte, error) {
 // has arrived.
 func (b *Body) NextNow() ([]byte, error) {
 	c := b.Of.Conn
-	if b.Cursor < len(b.Kept) || b.Ended || c.R < c.W {
+	if b.Cursor < len(b.Kept) || b.Ended || c.Buffered() > 0 {
 		return b.Next(0)
 	}
 	if c.TLS != nil || c.Raw == nil {
@@ -164,9 +165,9 @@ func (b *Body) read(wait time.Duration) ([]byte, error) {
 // read directly to where it is kept.
 func (b *Body) readLength(wait time.Duration) ([]byte, error) {
 	c := b.Of.Conn
-	if n := int(min(int64(c.W-c.R), b.Left)); n > 0 {
-		piece := c.In[c.R : c.R+n : c.R+n]
-		c.R += n
+	if n := int(min(int64(c.Buffered()), b.Left)); n > 0 {
+		piece := c.Peek()[:n:n]
+		c.Discard(n)
 		b.countRead(n)
 		b.keepAlias(piece)
 		return piece, nil
@@ -193,8 +194,8 @@ func (b *Body) countRead(n int) {
 func (b *Body) readChunked(wait time.Duration) ([]byte, error) {
 	c := b.Of.Conn
 	for {
-		n, data, err := b.Chunked.Next(c.In[c.R:c.W])
-		c.R += n
+		n, data, err := b.Chunked.Next(c.Peek())
+		c.Discard(n)
 		if err != nil {
 			return nil, err
 		}
@@ -215,28 +216,28 @@ func (b *Body) readChunked(wait time.Duration) ([]byte, error) {
 			continue
 		}
 		c.Compact()
-		m, err := b.receive(c.In[c.W:], wait)
+		m, err := b.receive(c.Free(), wait)
 		if m == 0 {
 			return nil, err
 		}
-		c.W += m
+		c.Received(m)
 	}
 }
 
-// joinChunks moves the payload that the read buffer still holds next to the n bytes before c.R, so
+// joinChunks moves the payload that the read buffer still holds next to the n bytes used last, so
 // that tiny chunks do not each cause a write upstream.
 func (b *Body) joinChunks(n int) ([]byte, error) {
 	c := b.Of.Conn
-	start, end := c.R-n, c.R
-	for c.R < c.W && !b.Chunked.Done() {
-		took, data, err := b.Chunked.Next(c.In[c.R:c.W])
-		c.R += took
+	joined := c.Used(n)
+	for c.Buffered() > 0 && !b.Chunked.Done() {
+		took, data, err := b.Chunked.Next(c.Peek())
+		c.Discard(took)
 		if err != nil {
 			return nil, err
 		}
-		end += copy(c.In[end:], data)
+		joined = append(joined, data...) // it has room for all that was read
 	}
-	return c.In[start:end:end], nil
+	return slices.Clip(joined), nil
 }
 
 // receive reads from the client within wait, or within the time that the idle timeout and the
@@ -269,7 +270,7 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 	case rawsocket.IsTimeout(err) && c.IsTurnedAway():
 		return 0, ErrTurnedAway
 	case rawsocket.IsTimeout(err) && b.Of.Process.Clock.Now().Before(until):
-		c.ReadAt = clock.LongAgo // a late wake-up for an earlier wait
+		c.ReadMoved() // a late wake-up for an earlier wait
 		return b.receive(p, wait)
 	case rawsocket.IsTimeout(err) && wait > 0:
 		return 0, err

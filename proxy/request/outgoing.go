@@ -35,8 +35,8 @@ func (o *Outgoing) OwnID() { o.ID = append(o.idText[:0], o.ID...) }
 func (o *Outgoing) Render() {
 	if o.Headers == nil {
 		o.Headers = o.of.Conn.Buffers.Get(buffer.Small)[:0]
-		o.LacksHost = forward.LacksHost(o.of.HTTP, &o.of.Dest.Forward, &o.of.Conn.Peer)
-		o.Headers = forward.AppendRequestHeaders(o.Headers, o.of.HTTP, &o.of.Dest.Forward, &o.of.Conn.Peer, o.ID, o.GeneratedKey)
+		o.LacksHost = forward.LacksHost(o.of.HTTP, &o.of.Dest.Forward, o.of.Conn.Peer())
+		o.Headers = forward.AppendRequestHeaders(o.Headers, o.of.HTTP, &o.of.Dest.Forward, o.of.Conn.Peer(), o.ID, o.GeneratedKey)
 	}
 }
 

@@ -65,7 +65,7 @@ const (
 
 // Init prepares the request of a connection for its first use.
 func (cr *Request) Init(c *downstream.Conn, p *Process) {
-	cr.Conn, cr.HTTP, cr.Process = c, &c.Request, p
+	cr.Conn, cr.HTTP, cr.Process = c, c.Request(), p
 	cr.Time.of, cr.Out.of, cr.Body.Of = cr, cr, cr
 }
 
@@ -112,14 +112,9 @@ func (cr *Request) Prepare() {
 // DetachHeaders moves what was read beyond the headers to a new read buffer of at least
 // n bytes, so that the spans of the headers stay valid while the body is read.
 func (cr *Request) DetachHeaders(n int) {
-	c := cr.Conn
-	if cr.HeaderBuf != nil {
-		return
+	if cr.HeaderBuf == nil {
+		cr.HeaderBuf = cr.Conn.DetachHeaders(n)
 	}
-	rest := c.In[c.R:c.W]
-	cr.HeaderBuf = c.In
-	c.In = buffer.Get(max(n, len(rest)))
-	c.R, c.W = 0, copy(c.In, rest)
 }
 
 // ClientStaysOn reports whether the client is still there and its side is in order.
@@ -162,7 +157,7 @@ func (cr *Request) Hedgeable() bool {
 // ClientIsProxy reports whether the client is another retryproxy. Its responses always carry the
 // reason for giving up, so that it does not retry what we retried.
 func (cr *Request) ClientIsProxy() bool {
-	return cr.HeaderNames.Has(http1.XRetryproxyAttempt) && cr.Conn.Peer.IsBelieved()
+	return cr.HeaderNames.Has(http1.XRetryproxyAttempt) && cr.Conn.Peer().IsBelieved()
 }
 
 // Refusal returns why a well-formed request is not forwarded, or RefusalNone.
@@ -243,7 +238,7 @@ const attemptCountHeaders = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttempt
 // readEarlierAttempts reads how often proxies before us sent the request.
 func (cr *Request) readEarlierAttempts() {
 	cr.EarlierAttempts = int32(min(max(cr.attemptFromHeader()-1, 0), maxEarlierAttempts))
-	if IsRetry(cr, cr.Conn.Peer.IsBelieved()) {
+	if IsRetry(cr, cr.Conn.Peer().IsBelieved()) {
 		cr.MaxRetries = int32(cr.Route.LayeredRetries.MaxRetries(int(cr.MaxRetries)))
 		cr.Layered = cr.MaxRetries < 1
 	}
@@ -252,7 +247,7 @@ func (cr *Request) readEarlierAttempts() {
 // attemptFromHeader returns which attempt of another retryproxy this request is, or 0 if no
 // trusted header states it. Our own header replaces the header in either case.
 func (cr *Request) attemptFromHeader() int64 {
-	if !cr.Conn.Peer.IsBelieved() {
+	if !cr.Conn.Peer().IsBelieved() {
 		return 0
 	}
 	return countIn(cr, http1.XRetryproxyAttempt)

@@ -183,9 +183,9 @@ func (cr *Request) lookAtBody(want tokens.Want) {
 	}
 	b := bodyLook{left: cr.HTTP.Body.Length, chunked: cr.HTTP.Body.Kind == http1.BodyChunked}
 	c := cr.Conn
-	b.read(look, c.In[c.R:c.W])
+	b.read(look, c.Peek())
 	for until := cr.Time.Began.Add(lookTime); !look.Done() && !b.ended && cr.readAhead(until); {
-		b.read(look, c.In[c.R+b.taken:c.W])
+		b.read(look, c.Peek()[b.taken:])
 	}
 }
 
@@ -197,7 +197,7 @@ func (cr *Request) readAhead(until clock.Instant) bool {
 		cr.ContinueClient()
 	}
 	cr.DetachHeaders(buffer.Large)
-	for c.W < len(c.In) {
+	for c.HasRoom() {
 		c.SetRead(until, 0)
 		err := c.Fill()
 		if err == nil {
@@ -207,7 +207,7 @@ func (cr *Request) readAhead(until clock.Instant) bool {
 		if !rawsocket.IsTimeout(err) || !cr.Time.Now().Before(until) {
 			return false // whoever reads the body finds out
 		}
-		c.ReadAt = clock.LongAgo // somebody woke us
+		c.ReadMoved() // somebody woke us
 		time.Sleep(time.Millisecond)
 	}
 	return false

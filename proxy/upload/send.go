@@ -28,7 +28,7 @@ func (u *Upload) IsBuffered() bool {
 	if b.Framing.Kind == http1.BodyNone || b.Ended && b.Keeping && b.KeptLen <= inlineBody {
 		return true
 	}
-	return b.Keeping && !b.Started && b.Framing.Kind == http1.BodyLength && int64(u.r.Conn.W-u.r.Conn.R) >= b.Left && b.Left <= inlineBody
+	return b.Keeping && !b.Started && b.Framing.Kind == http1.BodyLength && int64(u.r.Conn.Buffered()) >= b.Left && b.Left <= inlineBody
 }
 
 // Gather returns the headers with the part of the body that has arrived. end reports whether that
@@ -206,7 +206,7 @@ const (
 func (u *Upload) canSplice() bool {
 	b := &u.r.Body
 	return b.Framing.Kind == http1.BodyLength && !b.Keeping && b.Left >= attempt.SpliceFrom && b.Cursor >= len(b.Kept) &&
-		u.r.Conn.R == u.r.Conn.W && u.r.Conn.TCP != nil && u.att.Up.TCP() != nil && rawsocket.CanSplice()
+		u.r.Conn.Buffered() == 0 && u.r.Conn.TCP != nil && u.att.Up.TCP() != nil && rawsocket.CanSplice()
 }
 
 // spliceBody does what sendRest does, inside the kernel, for all of the body but its end. If more
@@ -267,7 +267,7 @@ func (u *Upload) spliceEnded(n int64, err error, until clock.Instant) (again, wa
 	case u.r.Conn.HungUp():
 		u.ClientFailed(attempt.ErrClientGone)
 	case rawsocket.IsTimeout(err):
-		u.r.Conn.ReadAt = clock.LongAgo // a late wake-up for an earlier wait; the pipe is empty while a read waits
+		u.r.Conn.ReadMoved() // a late wake-up for an earlier wait; the pipe is empty while a read waits
 		return true, false
 	default:
 		return false, u.failed()

@@ -146,7 +146,8 @@ func (u *Upload) end() {
 	<-u.done
 	u.Pump.Running, u.cancel = false, nil
 	u.Pump.Stopping.Store(false)
-	u.r.Conn.ReadAt, u.att.ReadBy = clock.LongAgo, 0
+	u.r.Conn.ReadMoved()
+	u.att.ReadBy = 0
 }
 
 // AwaitLastWrite waits up to 10 ms for the pump if a response arrived during the last write. The
@@ -212,7 +213,7 @@ func (u *Upload) watch() {
 
 func (u *Upload) watchOnce() error {
 	c := u.r.Conn
-	if c.W < len(c.In) {
+	if c.HasRoom() {
 		return c.Fill()
 	}
 	select {
