@@ -149,7 +149,7 @@ func (h *bufferedResponse) drop() {
 
 func (h *bufferedResponse) forget() {
 	h.releaseCharge()
-	h.kept.Release(h.s.r.Conn.Spans)
+	h.kept.Release(h.s.r.Conn)
 	h.full = false
 	if h.rest != nil {
 		h.rest.Abort()
@@ -161,7 +161,7 @@ func (h *bufferedResponse) forget() {
 // compact moves the response out of the buffers that it was read into.
 func (h *bufferedResponse) compact() {
 	if h.full {
-		saved := h.kept.Compact(h.s.r.Conn.Spans)
+		saved := h.kept.Compact(h.s.r.Conn)
 		h.s.r.Process.RetryBuffer.Give(saved)
 		h.charged -= saved
 	}

@@ -50,7 +50,7 @@ type Exchange struct {
 func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
 	r := &x.r
 	r.Init(c, p)
-	x.report.Request = r
+	x.report.Init(r)
 	x.w.Init(r, &x.report)
 	x.admit.Init(r, &x.report)
 	x.upload.Init(r)
@@ -77,15 +77,15 @@ func (x *Exchange) Begin(set *settings.Settings, now clock.Instant) {
 // EndAfterFault ends the request after a fault of the proxy. It reports whether a request was
 // being served.
 func (x *Exchange) EndAfterFault() bool {
-	x.w.MustReset = true
+	x.w.Reset()
 	x.attempts.hedge.abort()
 	x.sender.abandonPermit(breaker.Abandoned)
 	x.sender.drop()
 	x.upload.Stop()
-	if !x.report.Open {
+	if !x.report.IsOpen() {
 		return false
 	}
-	x.report.Done(0, policy.OutcomeResponseBroken)
+	x.report.Done(0, policy.OutcomeResponseBroken, x.w.BodySent())
 	x.end()
 	return true
 }
@@ -108,18 +108,17 @@ func (x *Exchange) end() {
 // can serve another request.
 func (x *Exchange) Serve() bool {
 	x.r.FindRoute()
-	x.report.Open = true
 	x.report.Begin()
 	if x.r.Settings.Tracer != nil {
 		x.report.BeginTrace()
 	}
 	code, outcome := x.respond()
-	x.report.Done(code, outcome)
-	if x.w.MustReset {
+	x.report.Done(code, outcome, x.w.BodySent())
+	if x.w.Resets() {
 		x.r.Conn.Abort()
 	}
 	x.end()
-	return !x.w.MustClose && !x.w.MustReset
+	return x.w.KeepsConnection()
 }
 
 // respond sends the client its response. It returns the status code, 0 if there was no response,
@@ -142,7 +141,8 @@ func (x *Exchange) RefuseHeaders(why http1.Refusal) {
 	x.r.Time.Tick()
 	x.r.Out.MakeID()
 	x.report.Begin()
-	x.report.Done(x.w.Refuse(why))
+	code, outcome := x.w.Refuse(why)
+	x.report.Done(code, outcome, x.w.BodySent())
 	x.end()
 }
 
@@ -152,10 +152,11 @@ func (x *Exchange) Upload() *upload.Upload { return &x.upload }
 // HeadersTimedOut responds to a client whose request headers did not arrive in time.
 func (x *Exchange) HeadersTimedOut() {
 	x.r.Time.Tick()
-	x.w.MustClose = true
+	x.w.Close()
 	x.r.Out.MakeID()
 	x.report.Begin()
-	x.report.Done(x.w.Error(408, policy.OutcomeRequestTimeout, "request_timeout"))
+	code, outcome := x.w.Error(408, policy.OutcomeRequestTimeout, "request_timeout")
+	x.report.Done(code, outcome, x.w.BodySent())
 	x.end()
 }
 
@@ -167,7 +168,7 @@ func (x *Exchange) Tick() { x.r.Time.Tick() }
 
 // MustReset reports whether the connection must end with a reset, so that the client cannot
 // mistake it for an orderly end.
-func (x *Exchange) MustReset() bool { return x.w.MustReset }
+func (x *Exchange) MustReset() bool { return x.w.Resets() }
 
 // EndedByClient reports whether the request reached an upstream and was then ended by its client.
 func (x *Exchange) EndedByClient() bool { return x.r.EndedByClient() }

@@ -30,7 +30,8 @@ func (x *Exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outco
 	x.sender.discard()
 	x.buffered.drop()
 	x.relay.endIfUnread()
-	x.report.Reason, x.w.Fallback = reason, response.FallbackResponse
+	x.report.Explain(reason)
+	x.w.InPlaceOfUpstream(response.FallbackResponse)
 	code, o := x.w.Own(f.Status, contentType(f.Body), f.Body, policy.OutcomeFallback, reason)
 	return code, o, true
 }
@@ -97,7 +98,8 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 		return x.fallbackFailed(last, noAttempt)
 	}
 	x.buffered.drop()
-	x.report.Reason, x.w.Fallback = reason, response.FallbackUpstream
+	x.report.Explain(reason)
+	x.w.InPlaceOfUpstream(response.FallbackUpstream)
 	code, o := x.relay.response(policy.OutcomeFallback, reason)
 	return code, o, true
 }

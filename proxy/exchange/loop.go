@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
@@ -75,7 +76,7 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	if x.r.Tokens != nil {
 		x.countFailed(a, d.Retry)
 	}
-	return x.r.ClientEnd.Load() != request.ClientGone // it may have left while its failed response was read
+	return x.r.ClientEnd() != request.ClientGone // it may have left while its failed response was read
 }
 
 // countFailed counts what the failed attempt used, and gives back what an attempt took of rate limits
@@ -129,7 +130,7 @@ func (x *Exchange) judgeAttempt(a *policy.Attempt, d *policy.Decision) bool {
 	if a.Status == 429 {
 		x.r.StartPause(a)
 	}
-	stays := x.r.ClientEnd.Load() == request.ClientPresent
+	stays := x.r.ClientEnd() == request.ClientPresent
 	if a.Cause == policy.CauseStatus || stays && a.Cause != policy.CauseAttemptTimeout {
 		x.admit.Release(x.sender.att, a)
 	}
@@ -172,7 +173,7 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	if why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
 	}
-	if x.r.ClientEnd.Load() != request.ClientPresent {
+	if x.r.ClientEnd() != request.ClientPresent {
 		return policy.Decision{Class: d.Class, Why: policy.ReasonBodyUnfinished}
 	}
 	if a.Header != nil && x.buffered.full {
@@ -280,12 +281,12 @@ func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 			return code, o
 		}
 	}
-	x.report.Reason = reasonOf(d.Why)
 	x.w.Asks(a.RetryAfter)
-	outcome := x.outcomeOf(a, d)
+	outcome, logged := x.outcomeOf(a, d), reasonOf(d.Why)
 	if outcome == policy.OutcomeGaveUpNotInRetryOn {
-		x.report.Reason = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status
+		logged = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status
 	}
+	x.report.Explain(logged)
 	switch {
 	case x.buffered.keptOf(x.r.Attempts), x.buffered.holds() && a.Cause != policy.CauseStatus:
 		x.sender.drop()
@@ -335,9 +336,9 @@ func (x *Exchange) concludeUnsent(in permit.Result) (int, policy.Outcome) {
 		return x.clientLeft()
 	}
 	t := x.admit.Rejection(in)
-	x.w.RetryAfter = x.admit.RetryAfter
+	x.w.Asks(time.Duration(x.admit.RetryAfter) * time.Second)
 	if in == permit.NoDescriptor {
-		x.w.MustClose = true // that frees the client's descriptor
+		x.w.Close() // that frees the client's descriptor
 	}
 	if code, o, done := x.fallBack(nil, t.Reason); done {
 		return code, o
@@ -347,20 +348,20 @@ func (x *Exchange) concludeUnsent(in permit.Result) (int, policy.Outcome) {
 
 // reject sends the client the last real response, or one of our own if there was none.
 func (x *Exchange) reject(t permit.Rejection) (int, policy.Outcome) {
-	x.report.Reason = t.Reason
+	x.report.Explain(t.Reason)
 	if x.buffered.holds() {
 		return x.relay.buffered(&x.buffered, t.Outcome, t.Reason)
 	}
 	x.relay.endIfUnread()
-	if x.w.RetryAfter == 0 && t.Status == 503 {
-		x.w.RetryAfter = int32(x.r.Route.UpstreamState.Admission.RetryAfter())
+	if !x.w.HasRetryAfter() && t.Status == 503 {
+		x.w.Asks(time.Duration(x.r.Route.UpstreamState.Admission.RetryAfter()) * time.Second)
 	}
 	return x.w.With(t.Status, t.Outcome, t.Reason, t.Text)
 }
 
 // clientLeft ends an exchange whose client left during a wait.
 func (x *Exchange) clientLeft() (int, policy.Outcome) {
-	x.r.ClientEnd.Store(request.ClientGone)
+	x.r.ClientLeft()
 	return x.abandon()
 }
 
@@ -376,7 +377,7 @@ func (x *Exchange) abandon() (int, policy.Outcome) {
 	if x.sender.att.Running() {
 		x.attempts.hedge.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, class)
 	}
-	x.w.MustClose = true
+	x.w.Close()
 	x.r.Time.Tick()
 	return x.w.ClientError()
 }

@@ -63,19 +63,22 @@ func (re *relay) rest(received clock.Instant, o policy.Outcome, reason string) (
 // broken ends a response that could not be relayed whole. It makes the response look cut off to
 // the client: if only the end of the connection ends the body, it resets the connection.
 func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Outcome) {
-	re.at.w.MustClose = true
+	re.at.w.Close()
 	if err == attempt.ErrClientGone {
-		re.at.w.MustReset = true
+		re.at.w.Reset()
 		return status, re.at.w.ClientOutcome()
 	}
 	end := re.at.w.EndGRPCCall
 	if err == attempt.ErrTrailersTooLarge {
-		re.at.report.Reason, end = http1.RefusalTrailersTooLarge.String(), re.at.w.EndGRPCCallWithoutTrailers
+		end = re.at.w.EndGRPCCallWithoutTrailers
+		re.at.report.Explain(http1.RefusalTrailersTooLarge.String())
 	}
 	if re.at.r.GRPC && f.Kind == http1.BodyChunked && end() == nil {
 		return status, policy.OutcomeResponseBroken
 	}
-	re.at.w.MustReset = f.Kind == http1.BodyClose
+	if f.Kind == http1.BodyClose {
+		re.at.w.Reset()
+	}
 	return status, policy.OutcomeResponseBroken
 }
 
@@ -83,7 +86,7 @@ func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Out
 // because the stream still contains the rest.
 func (re *relay) endIfUnread() {
 	if re.at.s.upload.HasBody() || !re.at.r.Body.Ended || re.at.r.Process.Draining.Load() {
-		re.at.w.MustClose = true
+		re.at.w.Close()
 	}
 }
 
@@ -133,12 +136,13 @@ func (re *relay) copyBody(f http1.Framing) error {
 func (re *relay) finishUpstream() {
 	if re.at.s.att.Progress.Load() != attempt.Sent {
 		re.at.s.drop()
-		re.at.w.MustClose = re.at.w.MustClose || !re.at.r.Body.Ended
+		if !re.at.r.Body.Ended {
+			re.at.w.Close()
+		}
 		return
 	}
 	re.at.s.upload.Stop()
-	re.at.report.RelayedAt = re.at.r.Time.Tick()
-	re.at.s.att.Release(re.at.report.RelayedAt)
+	re.at.s.att.Release(re.at.report.Relayed())
 }
 
 // canSpliceDown reports whether the rest of the response has a length and can move inside the
@@ -155,13 +159,13 @@ func (re *relay) spliceDown() error {
 		now := re.at.r.Time.Tick()
 		re.at.r.Conn.ExtendWrite(now)
 		re.at.setRead(until, now)
-		if re.at.r.ClientEnd.Load() != request.ClientPresent {
+		if re.at.r.ClientEnd() != request.ClientPresent {
 			return attempt.ErrClientGone
 		}
 		re.at.r.Conn.BeginWrite(now)
 		n, whole, err := b.SpliceTo(re.at.r.Conn.TCP)
 		re.at.r.Conn.EndWrite()
-		re.at.r.BodyBytesSent += n
+		re.at.w.Spliced(n)
 		if n > 0 {
 			until = re.at.r.Time.Now().Add(re.at.r.Time.IdleOrForever())
 		}
@@ -177,10 +181,10 @@ func (re *relay) spliceDown() error {
 // spliceDownEnded returns why a splice ended early, or nil if it can continue.
 func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
 	switch {
-	case re.at.r.ClientEnd.Load() != request.ClientPresent, rawsocket.IsTimeout(err) && re.at.r.Conn.WriteTimedOut():
+	case re.at.r.ClientEnd() != request.ClientPresent, rawsocket.IsTimeout(err) && re.at.r.Conn.WriteTimedOut():
 		return attempt.ErrClientGone
 	case rawsocket.IsTimeout(err) && re.at.s.upload.LeftWhileStuck():
-		re.at.r.ClientEnd.Store(request.ClientGone)
+		re.at.r.ClientLeft()
 		return attempt.ErrClientGone
 	case rawsocket.IsTimeout(err) && re.at.r.Time.Now().Before(until):
 		re.at.s.upload.StartWatch(nil) // the time before the client is watched is over, or the pump woke this goroutine

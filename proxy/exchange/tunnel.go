@@ -19,7 +19,7 @@ func (re *relay) tunnel() (int, policy.Outcome) {
 	re.at.s.upload.Stop()
 	if re.at.w.Upgrade(re.at.s.att.Response(), re.at.s.att.Unread()) != nil {
 		re.at.s.drop()
-		re.at.w.MustReset = true
+		re.at.w.Reset()
 		return 101, policy.OutcomeClientGone
 	}
 	t := &tunnel{idle: re.at.r.Settings.TunnelIdleTimeout, c: re.at.r.Conn, client: re.at.r.Conn.NC, up: re.at.s.att.Take()}
@@ -28,7 +28,9 @@ func (re *relay) tunnel() (int, policy.Outcome) {
 	re.upgraded.Store(t)
 	t.run()
 	re.upgraded.Store(nil)
-	re.at.w.MustReset = t.cut.Load()
+	if t.cut.Load() {
+		re.at.w.Reset()
+	}
 	return 101, policy.OutcomeUpgraded
 }
 

@@ -86,15 +86,14 @@ func (ad *Admitter) HedgeAllowed(now clock.Instant) bool {
 // retry, or something else forbids it, the reason stays.
 func (ad *Admitter) DryRun(a *attempt.Attempt, res *policy.Attempt, again policy.Decision) policy.Decision {
 	why := policy.ReasonDryRun
-	if !ad.report.WouldRetry {
+	if !ad.report.HasCountedDryRun() {
 		if !again.Retry {
 			return again
 		}
 		why = ad.wouldNot(a, res)
 	}
-	if why == policy.ReasonDryRun && !ad.report.WouldRetry {
-		ad.report.WouldRetry = true
-		ad.report.Observer.WouldRetry(again.Why)
+	if why == policy.ReasonDryRun {
+		ad.report.CountDryRun(again.Why)
 	}
 	return policy.Decision{Class: again.Class, Why: why}
 }

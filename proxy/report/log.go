@@ -58,14 +58,14 @@ func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code i
 		zap.Int("status", code),
 		zap.Stringer("outcome", o),
 		zap.Int64("request_bytes", p.Request.Body.Total),
-		zap.Int64("response_bytes", p.Request.BodyBytesSent),
+		zap.Int64("response_bytes", p.bodySent),
 		zap.Duration("duration_seconds", took),
 		zap.Array("attempts", &p.AttemptLog),
 		zap.String("peer", p.Request.Conn.Peer().Text),
 		zap.ByteString("user_agent", printable.Bytes(p.Request.HTTP.Get(http1.UserAgent), loggedField)),
 		zap.ByteString("request_id", p.Request.Out.ID),
 		zap.String("trace_id", p.traceID()),
-		zap.String("reason", p.Reason),
+		zap.String("reason", p.reason),
 	)
 }
 

@@ -17,28 +17,32 @@ import (
 // Report reports the progress and the end of a request to observers, the log, the journal and
 // traces. It is not safe for concurrent use.
 type Report struct {
-	Request *request.Request
+	Request *request.Request // set by Init
 
 	Observer   settings.Observer // of this request, after Begin
 	AttemptLog attemptLog
 	Trace      tracing
-	Reason     string // of a refusal or a failure, for the logs
+	reason     string // of a refusal or a failure, for the logs
 
 	FirstEnd  clock.Instant // of the first attempt
 	LastEnd   clock.Instant
-	RelayedAt clock.Instant // when the response was relayed whole; zero: not yet
+	relayedAt clock.Instant // when the response was relayed whole; zero: not yet
 
-	Open       bool // Begin was called and Done was not
+	open       bool // Begin was called and Done was not
 	Failed     bool // an attempt failed
 	Exposed    bool // the upstream may have done the work; see policy.Class.Exposes
-	WouldRetry bool // counted, in a dry run
+	wouldRetry bool // counted, in a dry run
+	bodySent   int64
 }
+
+// Init prepares the report of a connection for its first use.
+func (p *Report) Init(r *request.Request) { p.Request = r }
 
 // Reset prepares for another request.
 func (p *Report) Reset() {
 	p.AttemptLog.reset()
-	p.Reason, p.FirstEnd, p.LastEnd, p.RelayedAt = "", 0, 0, 0
-	p.Failed, p.Exposed, p.WouldRetry = false, false, false
+	p.reason, p.FirstEnd, p.LastEnd, p.relayedAt = "", 0, 0, 0
+	p.Failed, p.Exposed, p.wouldRetry = false, false, false
 }
 
 // Queued reports a wait in a queue that began at began and ends now.
@@ -50,15 +54,43 @@ func (p *Report) Queued(began clock.Instant) {
 // Begin reports to the route's observer that the request began. Done must then be called exactly
 // once.
 func (p *Report) Begin() {
+	p.open = true
 	p.Observer = settings.NoObserver{} // in case the route's observer panics
 	p.Observer = p.Request.Route.NewObserver()
 	p.Observer.RequestBegan()
 }
 
-// Done reports the request to the observer and the logs, once.
-func (p *Report) Done(code int, o policy.Outcome) {
-	p.Open = false
-	now := p.RelayedAt // read a moment ago
+// Explain sets the reason of a refusal or a failure, for the logs.
+func (p *Report) Explain(reason string) { p.reason = reason }
+
+// Reason returns what Explain got last, "" if nothing.
+func (p *Report) Reason() string { return p.reason }
+
+// Relayed says that the response was relayed whole, and returns when that was.
+func (p *Report) Relayed() clock.Instant {
+	p.relayedAt = p.Request.Time.Tick()
+	return p.relayedAt
+}
+
+// IsOpen reports whether Begin was called and Done was not.
+func (p *Report) IsOpen() bool { return p.open }
+
+// CountDryRun counts the request's first retry that would be made, in a dry run, for the reason why.
+func (p *Report) CountDryRun(why policy.Reason) {
+	if !p.wouldRetry {
+		p.wouldRetry = true
+		p.Observer.WouldRetry(why)
+	}
+}
+
+// HasCountedDryRun reports whether a retry was counted that is not made.
+func (p *Report) HasCountedDryRun() bool { return p.wouldRetry }
+
+// Done reports the request to the observer and the logs, once. sent is how many bytes of the response's
+// body were written.
+func (p *Report) Done(code int, o policy.Outcome, sent int64) {
+	p.open, p.bodySent = false, sent
+	now := p.relayedAt // read a moment ago
 	if now.IsZero() {
 		now = p.Request.Time.Tick()
 	}
@@ -219,6 +251,6 @@ func (p *Report) endTrace(code int, o policy.Outcome, took time.Duration) {
 	if p.Trace.Request.Recorded() {
 		p.Observer.Traced(p.Trace.Request.TraceID(), code, took)
 	}
-	p.Trace.Request.End(&trace.End{At: p.Request.Process.Clock.At(p.Request.Time.Began).Add(took), Code: code, Outcome: o, Reason: p.Reason, Attempts: p.Request.Attempts})
+	p.Trace.Request.End(&trace.End{At: p.Request.Process.Clock.At(p.Request.Time.Began).Add(took), Code: code, Outcome: o, Reason: p.reason, Attempts: p.Request.Attempts})
 	p.Trace = tracing{}
 }

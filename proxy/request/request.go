@@ -48,7 +48,6 @@ type Request struct {
 	MaxRetries      int32
 	Retries         int32 // retries so far
 	Attempts        int   // attempts so far
-	BodyBytesSent   int64 // bytes of response bodies written to the client
 
 	ClientEnd   atomic.Int32  // why the client's side ended early
 	BodyRefusal http1.Refusal // set with ClientBodyBroken
@@ -78,7 +77,7 @@ func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
 	cr.HeaderNames = http1.HeaderNamesOf(cr.HTTP.Headers)
 	cr.GRPC = cr.Conn.Stream != nil && forward.IsGRPC(cr.Get(http1.ContentType)) // gRPC needs HTTP/2
 	cr.Safe, cr.Layered, cr.ExpectsContinue = false, false, false
-	cr.MaxRetries, cr.EarlierAttempts, cr.Attempts, cr.Retries, cr.BodyBytesSent = 0, 0, 0, 0, 0
+	cr.MaxRetries, cr.EarlierAttempts, cr.Attempts, cr.Retries = 0, 0, 0, 0
 	if cr.ClientEnd.Load() != ClientPresent { // a load is cheaper than a store
 		cr.ClientEnd.Store(ClientPresent)
 	}

@@ -17,9 +17,9 @@ import (
 // Error sends our own response to a request that cannot be served. It writes nothing if the client
 // already has a part of another response.
 func (w *Writer) Error(status int, o policy.Outcome, reason string) (int, policy.Outcome) {
-	w.report.Reason = reason
-	if w.Started {
-		w.MustReset = true
+	w.report.Explain(reason)
+	if w.started {
+		w.mustReset = true
 		return status, o
 	}
 	return w.With(status, o, reason, http.StatusText(status))
@@ -58,8 +58,8 @@ func (w *Writer) Own(status int, contentType string, body []byte, o policy.Outco
 // own writes resp with the body and with what its status requires.
 func (w *Writer) own(resp *http1.Response, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	resp.Headers = append(resp.Headers, http1.NewHeader("Content-Length", strconv.Itoa(len(body))))
-	if w.RetryAfter > 0 {
-		resp.Headers = append(resp.Headers, http1.NewHeader("Retry-After", strconv.Itoa(int(w.RetryAfter))))
+	if w.retryAfter > 0 {
+		resp.Headers = append(resp.Headers, http1.NewHeader("Retry-After", strconv.Itoa(int(w.retryAfter))))
 	}
 	if resp.Status == 405 {
 		resp.Headers = append(resp.Headers, http1.NewHeader("Allow", allowed)) // RFC 9110 section 15.5.6
@@ -76,16 +76,16 @@ func newResponse(status int, headers ...http1.Header) *http1.Response {
 func (w *Writer) writeResponse(resp *http1.Response, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	status := resp.Status
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
-	opt := forward.ResponseOptions{Framing: f, Minor: w.r.HTTP.Minor, Close: w.MustClose, Date: clock.Date(time.Now()), Changes: w.r.Route.ResponseChanges}
+	opt := forward.ResponseOptions{Framing: f, Minor: w.r.HTTP.Minor, Close: w.mustClose, Date: clock.Date(time.Now()), Changes: w.r.Route.ResponseChanges}
 	w.ownHeaders(&opt, resp, reason)
 	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &opt)
 	if string(w.r.HTTP.Method) != "HEAD" {
 		w.buf = append(w.buf, body...)
-		w.r.BodyBytesSent += int64(len(body))
+		w.sent += int64(len(body))
 	}
-	w.Started = true
+	w.started = true
 	if w.Flush() != nil {
-		w.MustReset = true
+		w.mustReset = true
 		if o.GaveUp() || o == policy.OutcomeFallback {
 			return status, policy.OutcomeClientGone
 		}
@@ -100,8 +100,8 @@ func (w *Writer) GRPC(status policy.GRPCStatus, o policy.Outcome, reason, text s
 		http1.NewHeader("Content-Type", "application/grpc"),
 		http1.NewHeader("Grpc-Status", strconv.Itoa(int(status))),
 		http1.NewHeader("Grpc-Message", string(message)))
-	if w.RetryAfter > 0 {
-		resp.Headers = append(resp.Headers, http1.NewHeader("Grpc-Retry-Pushback-Ms", strconv.Itoa(int(w.RetryAfter)*1000)))
+	if w.retryAfter > 0 {
+		resp.Headers = append(resp.Headers, http1.NewHeader("Grpc-Retry-Pushback-Ms", strconv.Itoa(int(w.retryAfter)*1000)))
 	}
 	return w.writeResponse(resp, nil, o, reason)
 }
@@ -128,7 +128,7 @@ func (w *Writer) endGRPCCall(status policy.GRPCStatus, text string) error {
 // InPlaceOf responds to a gRPC call in place of resp, which is not gRPC.
 func (w *Writer) InPlaceOf(resp *http1.Response, o policy.Outcome) (int, policy.Outcome) {
 	text := fmt.Sprintf("the upstream answered with HTTP status %d and no gRPC", resp.Status)
-	return w.GRPC(grpcStatusOf(resp.Status), o, w.report.Reason, text)
+	return w.GRPC(grpcStatusOf(resp.Status), o, w.report.Reason(), text)
 }
 
 // grpcStatusOf maps an HTTP status to a gRPC status (gRPC, "HTTP to gRPC Status Code Mapping",
@@ -181,9 +181,9 @@ func explainCause(c policy.Cause) string {
 
 // Refuse responds with the rule that was broken, for people, and the rule's label, for programs.
 func (w *Writer) Refuse(why http1.Refusal) (int, policy.Outcome) {
-	w.MustClose = true
+	w.mustClose = true
 	if why.Status() == http.StatusServiceUnavailable {
-		w.RetryAfter = 1
+		w.retryAfter = 1
 	}
 	w.countRefusal(why)
 	return w.With(why.Status(), policy.OutcomeRefused, why.String(), why.Explain())
@@ -193,7 +193,7 @@ func (w *Writer) countRefusal(why http1.Refusal) {
 	if why == http1.RefusalNone {
 		return
 	}
-	w.report.Reason = why.String()
+	w.report.Explain(why.String())
 	if w.r.Settings.Refused != nil {
 		w.r.Settings.Refused(why)
 	}
@@ -203,12 +203,12 @@ func (w *Writer) countRefusal(why http1.Refusal) {
 func (w *Writer) ClientError() (int, policy.Outcome) {
 	switch o := w.ClientOutcome(); {
 	case o == policy.OutcomeClientGone:
-		w.MustReset = true
+		w.mustReset = true
 		return 0, o
 	case o == policy.OutcomeRequestTimeout:
 		return w.Error(408, o, "request_timeout")
 	case o == policy.OutcomeRefused:
-		w.RetryAfter = 1
+		w.retryAfter = 1
 		return w.Error(http1.RefusalNoClientSlot.Status(), o, http1.RefusalNoClientSlot.String())
 	case w.r.BodyRefusal != http1.RefusalNone:
 		return w.Error(w.r.BodyRefusal.Status(), o, w.r.BodyRefusal.String())
@@ -239,7 +239,7 @@ const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 // MaxForwards responds as the final recipient. OPTIONS gets an empty response. TRACE is not
 // allowed, because its echo could show headers that the client must not see.
 func (w *Writer) MaxForwards() (int, policy.Outcome) {
-	w.MustClose = w.MustClose || !w.r.HTTP.Body.Empty() || w.r.Process.Draining.Load()
+	w.mustClose = w.mustClose || !w.r.HTTP.Body.Empty() || w.r.Process.Draining.Load()
 	if string(w.r.HTTP.Method) == "TRACE" {
 		return w.Error(405, policy.OutcomeRefused, "max_forwards")
 	}

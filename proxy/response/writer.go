@@ -26,11 +26,12 @@ type Writer struct {
 	report *report.Report
 	buf    []byte // to be written next
 
-	RetryAfter int32    // of our own response, in seconds; of an upstream's see Asks; 0: none
-	Fallback   Fallback // what responded in the upstream's place
-	Started    bool     // bytes of the final response went to the client
-	MustClose  bool     // the client's connection cannot serve another request
-	MustReset  bool     // the client's connection must end with a reset
+	retryAfter int32    // of our own response, in seconds; of an upstream's see Asks; 0: none
+	fallback   Fallback // what responded in the upstream's place
+	sent       int64    // bytes of response bodies written to the client
+	started    bool     // bytes of the final response went to the client
+	mustClose  bool     // the client's connection cannot serve another request
+	mustReset  bool     // the client's connection must end with a reset
 }
 
 // Fallback is what responded in the upstream's place.
@@ -53,9 +54,33 @@ func (w *Writer) Init(r *request.Request, p *report.Report) { w.r, w.report = r,
 
 // Begin prepares for another request. closes means that its client wants the connection closed.
 func (w *Writer) Begin(closes bool) {
-	w.Fallback, w.RetryAfter = NoFallback, 0
-	w.Started, w.MustClose, w.MustReset = false, closes, false
+	w.fallback, w.retryAfter, w.sent = NoFallback, 0, 0
+	w.started, w.mustClose, w.mustReset = false, closes, false
 }
+
+// Close makes the client's connection end after the response.
+func (w *Writer) Close() { w.mustClose = true }
+
+// Reset makes the client's connection end with a reset, so that the response does not look whole.
+func (w *Writer) Reset() { w.mustReset = true }
+
+// Resets reports whether the client's connection must end with a reset.
+func (w *Writer) Resets() bool { return w.mustReset }
+
+// KeepsConnection reports whether the client's connection can serve another request.
+func (w *Writer) KeepsConnection() bool { return !w.mustClose && !w.mustReset }
+
+// InPlaceOfUpstream says what responds in the upstream's place.
+func (w *Writer) InPlaceOfUpstream(by Fallback) { w.fallback = by }
+
+// BodySent returns how many bytes of response bodies were written to the client.
+func (w *Writer) BodySent() int64 { return w.sent }
+
+// Spliced counts n bytes of the body that went to the client without the writer.
+func (w *Writer) Spliced(n int64) { w.sent += n }
+
+// HasRetryAfter reports whether our own response asks for a wait.
+func (w *Writer) HasRetryAfter() bool { return w.retryAfter != 0 }
 
 // Framing returns the framing towards the client of a body with the upstream's framing f.
 func (w *Writer) Framing(f http1.Framing) http1.Framing {
@@ -63,7 +88,7 @@ func (w *Writer) Framing(f http1.Framing) http1.Framing {
 	case f.Kind == http1.BodyNone || f.Kind == http1.BodyLength:
 		return f
 	case w.r.HTTP.Minor == 0:
-		w.MustClose = true
+		w.mustClose = true
 		return http1.Framing{Kind: http1.BodyClose}
 	}
 	return http1.Framing{Kind: http1.BodyChunked}
@@ -80,7 +105,7 @@ func (w *Writer) appendHeaders(dst []byte, resp *http1.Response, f http1.Framing
 	o := forward.ResponseOptions{
 		Framing: f,
 		Minor:   w.r.HTTP.Minor,
-		Close:   w.MustClose,
+		Close:   w.mustClose,
 		Changes: w.r.Route.ResponseChanges,
 	}
 	if resp.Get(http1.Date) == nil {
@@ -92,7 +117,7 @@ func (w *Writer) appendHeaders(dst []byte, resp *http1.Response, f http1.Framing
 
 // WritePiece appends a piece to w.buf and writes w.buf when it is full.
 func (w *Writer) WritePiece(f http1.Framing, piece []byte) error {
-	w.r.BodyBytesSent += int64(len(piece))
+	w.sent += int64(len(piece))
 	if len(w.buf)+len(piece)+frame > cap(w.buf) && len(w.buf)+len(piece)+frame <= buffer.Medium {
 		w.buf = buffer.Grow(w.buf, len(piece)+frame)
 	}
@@ -163,7 +188,7 @@ func (w *Writer) clean() []byte {
 func (w *Writer) ownHeaders(o *forward.ResponseOptions, resp *http1.Response, reason string) {
 	if !w.r.Route.DryRun {
 		o.Reports = w.r.ClientIsProxy()
-		o.Attempts, o.Reason, o.Fallback, o.RequestID = w.r.Attempts, reason, w.Fallback.String(), w.r.Out.ID
+		o.Attempts, o.Reason, o.Fallback, o.RequestID = w.r.Attempts, reason, w.fallback.String(), w.r.Out.ID
 		o.NoRetry = reason != "" && w.noRetry(resp, reason) || reason == "" && w.mayBeRepeated(resp)
 	}
 }
@@ -175,8 +200,9 @@ func (w *Writer) mayBeRepeated(resp *http1.Response) bool {
 	return w.r.HeaderNames.Has(http1.XStainlessRetryCount) && !w.r.Safe && resp.Status < 400 && resp.Get(http1.XShouldRetry) == nil
 }
 
-// Asks records the wait that the upstream's response asks for, in any way that we know. It is not written.
-func (w *Writer) Asks(wait time.Duration) { w.RetryAfter = int32(min(wait/time.Second, math.MaxInt32)) }
+// Asks records the wait that our own response asks for, or the one that the upstream's asks for in any way
+// that we know. The latter is not written.
+func (w *Writer) Asks(wait time.Duration) { w.retryAfter = int32(min(wait/time.Second, math.MaxInt32)) }
 
 // noRetry reports whether the response asks the client not to retry, because of reason. A request that
 // may have been processed must not be sent twice by anybody, unless the upstream itself asks for it.
@@ -209,7 +235,7 @@ func (w *Writer) comesTooEarly(resp *http1.Response) bool {
 			wait, ok = time.Duration(min(n, longestClientWait.Milliseconds()+1))*time.Millisecond, true // it takes precedence
 		}
 	}
-	return !ok || wait > longestClientWait || wait+slack < time.Duration(w.RetryAfter)*time.Second
+	return !ok || wait > longestClientWait || wait+slack < time.Duration(w.retryAfter)*time.Second
 }
 
 var (
@@ -243,12 +269,12 @@ func (w *Writer) Inform(resp *http1.Response) error {
 // Headers begins an upstream's response with the framing f.
 func (w *Writer) Headers(resp *http1.Response, f http1.Framing, received clock.Instant, reason string) {
 	w.buf = w.appendHeaders(w.clean(), resp, f, received, reason)
-	w.Started = true
+	w.started = true
 }
 
 // Upgrade sends the response to an accepted upgrade, then rest, the bytes that followed it.
 func (w *Writer) Upgrade(resp *http1.Response, rest []byte) error {
-	w.MustClose, w.Started = true, true
+	w.mustClose, w.started = true, true
 	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Attempts: w.r.Attempts, Changes: w.r.Route.ResponseChanges.Hidden()}
 	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &o)
 	w.buf = append(w.buf, rest...)
