@@ -12,9 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/internal/boundedlog"
-	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/bridge"
-	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
@@ -67,9 +65,9 @@ func New(c *Config) (*Server, error) {
 	}
 	s.clients.evicting.stalledFor.Store(int64(slowFor))
 	s.drain.process = &s.process
-	s.process.Clock, s.process.RetryBuffer.Limit = clock.New(), c.RetryBufferTotalBytes
-	s.process.OnFault, s.process.OnWait, s.process.CloseIdleUpstream = s.report, s.memory.note, s.closeIdle
-	s.process.Attempts = attempt.Host{Clock: &s.process.Clock, UnderPressure: table.UnderPressure}
+	s.process.Init(c.RetryBufferTotalBytes, request.Hooks{
+		OnFault: s.report, OnWait: s.memory.note, CloseIdleUpstream: s.closeIdle, UnderPressure: table.UnderPressure,
+	})
 	n, err := s.prepare(c)
 	if err != nil {
 		return nil, err

@@ -157,7 +157,7 @@ func (at *attempts) received(a *policy.Attempt, cause policy.Cause) {
 		}
 	default:
 		*a = policy.Attempt{Cause: cause}
-		if cause != policy.CauseAttemptTimeout && at.r.ClientEnd.Load() == request.ClientPresent { // otherwise resume or abandon needs it
+		if cause != policy.CauseAttemptTimeout && at.r.ClientEnd() == request.ClientPresent { // otherwise resume or abandon needs it
 			at.s.drop()
 		}
 	}
@@ -236,14 +236,14 @@ func (at *attempts) Inform(a *attempt.Attempt) {
 	if is100 {
 		a.NotReusable = at.s.mayGoUnread() // the upstream reads the body that it asked for
 	}
-	if at.r.HTTP.Minor == 0 || is100 && !at.r.ExpectsContinue {
+	if at.r.HTTP.Minor == 0 || is100 && !at.r.ExpectsContinue() {
 		return
 	}
 	if is100 {
-		at.r.ExpectsContinue = false
+		at.r.Continued()
 	}
 	if at.w.Inform(a.Response()) != nil {
-		at.r.ClientEnd.Store(request.ClientGone)
+		at.r.ClientLeft()
 	}
 }
 
@@ -264,7 +264,7 @@ func (at *attempts) read(idle time.Duration) error {
 			wake = at.untilAckCheck(at.hedge.untilDue(until), now)
 		}
 		at.setRead(wake, now)
-		if at.r.ClientEnd.Load() != request.ClientPresent {
+		if at.r.ClientEnd() != request.ClientPresent {
 			return attempt.ErrClientGone
 		}
 		if whole && at.hedge.overtook() {
@@ -280,7 +280,7 @@ func (at *attempts) read(idle time.Duration) error {
 			return nil
 		case !rawsocket.IsTimeout(err):
 			return err
-		case at.r.ClientEnd.Load() != request.ClientPresent:
+		case at.r.ClientEnd() != request.ClientPresent:
 			return attempt.ErrClientGone
 		case at.s.att.Progress.Load() == progress && !until.IsZero() && !at.r.Time.Now().Before(until):
 			return err
@@ -292,7 +292,7 @@ func (at *attempts) read(idle time.Duration) error {
 		case at.s.upload.UpstreamVanished():
 			return attempt.ErrVanished
 		case at.s.upload.LeftWhileStuck():
-			at.r.ClientEnd.Store(request.ClientGone)
+			at.r.ClientLeft()
 			return attempt.ErrClientGone
 		}
 		at.s.upload.StartWatch(nil)

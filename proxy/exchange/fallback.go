@@ -51,7 +51,7 @@ func (x *Exchange) askFallbacks(a *policy.Attempt, reason string) (int, policy.O
 			x.upload.FetchBody()
 			prepared = true
 		}
-		if x.r.ClientEnd.Load() != request.ClientPresent {
+		if x.r.ClientEnd() != request.ClientPresent {
 			code, o := x.abandon()
 			return code, o, true
 		}

@@ -234,8 +234,8 @@ func (ra *race) adopt(res *policy.Attempt, class policy.Class, from attempt.Read
 	ra.attemptDone(res, class)
 	ra.s.discard()
 	ra.finish()
-	ra.s.r.Attempts++
-	ra.s.r.Retries++
+	ra.s.r.BeginAttempt()
+	ra.s.r.BeginRetry()
 	if ra.s.r.ClientStaysOn() && ra.s.r.Good(&h.Result) {
 		ra.report.Observer.HedgeWon()
 	}
@@ -266,8 +266,8 @@ func (ra *race) drop(res *policy.Attempt) {
 		return
 	}
 	ra.finish()
-	ra.s.r.Attempts++
-	ra.s.r.Retries++
+	ra.s.r.BeginAttempt()
+	ra.s.r.BeginRetry()
 	class := ra.s.r.Route.Policy.Classify(&h.Result)
 	if !ended && h.Cause != policy.CauseStatus {
 		h.ReleasePermit(ra.s.r, breaker.Abandoned)

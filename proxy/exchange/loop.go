@@ -52,7 +52,7 @@ func (x *Exchange) run() (int, policy.Outcome) {
 // the client is still there. If the attempt times out and no retry is possible, the attempt
 // continues with all the time that is left.
 func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bool {
-	x.r.Attempts++
+	x.r.BeginAttempt()
 	x.attempts.begin(x.r.Attempts)
 	x.attempts.make(a, fresh || x.sender.att.Permit.Probe())
 	x.r.Time.Tick()
@@ -238,7 +238,7 @@ func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 		return x.noWait()
 	}
 	if !x.admit.SeenDown { // otherwise the breaker paces it, as long as the request may be queued
-		x.r.Retries++
+		x.r.BeginRetry()
 	}
 	x.sender.waited = d.Wait
 	x.sender.askedWaitUsed = x.sender.askedWaitUsed || d.Token == policy.TokenWaived

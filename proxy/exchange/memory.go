@@ -26,7 +26,7 @@ func (x *Exchange) Compact() {
 		x.sender.att.Response().Reset()
 	}
 	x.compactRequest()
-	x.r.Process.OnWait()
+	x.r.Process.Waits()
 }
 
 // compactRequest compacts the client's read buffer.
@@ -34,9 +34,9 @@ func (x *Exchange) compactRequest() {
 	c := x.r.Conn
 	switch {
 	case x.upload.Pump.Running || x.attempts.hedge.running != nil: // another goroutine may read it
-	case x.r.HeaderBuf != nil && x.r.Body.Framing.Kind == http1.BodyChunked && x.r.Body.Ended && c.Buffered() == 0: // a chunked body was read through it; of one with a length the begin is kept there
+	case x.r.HeaderBuffer() != nil && x.r.Body.Framing.Kind == http1.BodyChunked && x.r.Body.Ended && c.Buffered() == 0: // a chunked body was read through it; of one with a length the begin is kept there
 		c.ShrinkEmpty(readTail)
-	case x.r.HeaderBuf == nil && x.r.Body.Framing.Kind == http1.BodyNone && c.CanShrink(readTail):
+	case x.r.HeaderBuffer() == nil && x.r.Body.Framing.Kind == http1.BodyNone && c.CanShrink(readTail):
 		x.r.Out.OwnID()
 		c.Shrink(readTail, x.r.Settings.Limits)
 	}
@@ -57,9 +57,7 @@ func (x *Exchange) DetachRequest() {
 // putHead returns the buffer of the detached request headers to its pool when the request ends.
 func (x *Exchange) putHead() {
 	x.DetachRequest()
-	if x.r.HeaderBuf != nil {
-		used := x.r.HeaderBuf
-		x.r.HeaderBuf = nil
+	if used := x.r.TakeHeaderBuffer(); used != nil {
 		x.CheckDetached(used)
 		buffer.Put(used)
 	}
@@ -74,7 +72,7 @@ func (x *Exchange) CheckDetached(b []byte) {
 	attempt.MustNotPointInto(b, "the request's id", x.r.Out.ID)
 	attempt.MustNotPointInto(b, "the made key", x.r.Out.GeneratedKey)
 	attempt.MustNotPointInto(b, "the read buffer", x.r.Conn.Memory())
-	attempt.MustNotPointInto(b, "the detached head", x.r.HeaderBuf)
+	attempt.MustNotPointInto(b, "the detached head", x.r.HeaderBuffer())
 	attempt.MustNotPointInto(b, "what is written", x.r.Out.Headers)
 	x.w.CheckDetached(b)
 	x.r.Conn.Request().Spans(func(span []byte) { attempt.MustNotPointInto(b, "the request", span) })

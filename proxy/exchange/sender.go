@@ -186,7 +186,7 @@ func (s *sender) dialFailed(err error) policy.Cause {
 // 100 first.
 func (s *sender) request() (parts [][]byte, headers int, expect, end bool, err error) {
 	s.r.Body.Rewind()
-	expect = s.r.ExpectsContinue && s.att.Number == 1 && !s.r.Body.Ready() // a body that is here does not wait for a 100
+	expect = s.r.ExpectsContinue() && s.att.Number == 1 && !s.r.Body.Ready() // a body that is here does not wait for a 100
 	s.att.NotReusable, s.att.RespondedEarly = expect || s.mayGoUnread(), false
 	s.r.Out.Render()
 	rendered := s.r.Out.Finish(s.r.Out.Headers, expect, s.att)
@@ -347,7 +347,7 @@ func (s *sender) stall() policy.Cause {
 	s.att.Fault.Delay -= took
 	switch {
 	case end == permit.Left:
-		s.r.ClientEnd.Store(request.ClientGone)
+		s.r.ClientLeft()
 		return policy.CauseReset
 	case end != permit.DrainBegan && s.att.Fault.Delay > 0:
 		return policy.CauseAttemptTimeout

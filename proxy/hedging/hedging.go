@@ -58,7 +58,7 @@ type Attempt struct {
 func New(r *request.Request, first *upstream.Conn, permit breaker.Permit, b *budget.Budget) *Attempt {
 	h := &Attempt{
 		beside: first, pool: r.Route.UpstreamState.Pool, dialing: r.Route.DialTimeout, method: r.HTTP.Method, limits: r.Settings.Limits,
-		addHost: r.Out.LacksHost, Budget: b, onFault: r.Process.OnFault, Done: make(chan struct{}),
+		addHost: r.Out.LacksHost, Budget: b, onFault: r.Process.Fault, Done: make(chan struct{}),
 	}
 	a := &h.Att
 	a.Host, a.Buffers = &r.Process.Attempts, &h.buffers

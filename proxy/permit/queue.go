@@ -148,7 +148,7 @@ func (ad *Admitter) AwaitDescriptor(a *attempt.Attempt, wait time.Duration, unti
 	end := ad.Await(request.Earliest(until, ad.r.Time.Clock.Add(wait)), &ad.waiter)
 	switch end {
 	case Left:
-		ad.r.ClientEnd.Store(request.ClientGone)
+		ad.r.ClientLeft()
 		return false
 	case DrainBegan:
 		ad.NoAttempt = DrainEnded
@@ -162,7 +162,7 @@ func (ad *Admitter) AwaitDescriptor(a *attempt.Attempt, wait time.Duration, unti
 		ad.NoAttempt = Admitted
 		return true
 	case ClientLeft:
-		ad.r.ClientEnd.Store(request.ClientGone)
+		ad.r.ClientLeft()
 		return false
 	default:
 		ad.NoAttempt = in

@@ -5,6 +5,7 @@ package request
 
 import (
 	"bytes"
+	"errors"
 	"sync/atomic"
 
 	"github.com/retryproxy/retryproxy/policy/account"
@@ -33,7 +34,7 @@ type Request struct {
 	HTTP     *http1.Request
 
 	HeaderNames http1.HeaderNameSet // names of the headers in the request
-	HeaderBuf   []byte              // buffer with the spans of the request, after DetachHeaders
+	headerBuf   []byte              // buffer with the spans of the request, after DetachHeaders
 
 	Time   Time
 	Out    Outgoing
@@ -43,14 +44,14 @@ type Request struct {
 	GRPC            bool  // a gRPC call over HTTP/2
 	Safe            bool  // it may run twice: idempotent by its method, or with an Idempotency-Key
 	Layered         bool  // a retry of another proxy, of which we must make no more retries
-	ExpectsContinue bool  // the client waits for a 100 that nobody sent yet
+	expectsContinue bool  // the client waits for a 100 that nobody sent yet
 	EarlierAttempts int32 // attempts that proxies before us made of this request
 	MaxRetries      int32
 	Retries         int32 // retries so far
 	Attempts        int   // attempts so far
 
-	ClientEnd   atomic.Int32  // why the client's side ended early
-	BodyRefusal http1.Refusal // set with ClientBodyBroken
+	clientEnd   atomic.Int32  // why the client's side ended early
+	bodyRefusal http1.Refusal // set with ClientBodyBroken
 }
 
 // Reasons why the client's side ended early.
@@ -76,10 +77,10 @@ func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
 	cr.Settings, cr.Route, cr.Dest = set, set.DefaultRoute, set.DefaultRoute
 	cr.HeaderNames = http1.HeaderNamesOf(cr.HTTP.Headers)
 	cr.GRPC = cr.Conn.Stream != nil && forward.IsGRPC(cr.Get(http1.ContentType)) // gRPC needs HTTP/2
-	cr.Safe, cr.Layered, cr.ExpectsContinue = false, false, false
+	cr.Safe, cr.Layered, cr.expectsContinue = false, false, false
 	cr.MaxRetries, cr.EarlierAttempts, cr.Attempts, cr.Retries = 0, 0, 0, 0
-	if cr.ClientEnd.Load() != ClientPresent { // a load is cheaper than a store
-		cr.ClientEnd.Store(ClientPresent)
+	if cr.clientEnd.Load() != ClientPresent { // a load is cheaper than a store
+		cr.clientEnd.Store(ClientPresent)
 	}
 }
 
@@ -88,7 +89,7 @@ func (cr *Request) Prepare() {
 	r := cr.Route
 	cr.Body.Reset(cr.HTTP.Body)
 	cr.Conn.SizeNextRead(cr.HTTP.Body)
-	cr.ExpectsContinue = cr.HTTP.ExpectContinue && !cr.Body.Ended
+	cr.expectsContinue = cr.HTTP.ExpectContinue && !cr.Body.Ended
 	if r.GenerateKey {
 		cr.Out.GeneratedKey = cr.Out.generateKey()
 	}
@@ -111,18 +112,69 @@ func (cr *Request) Prepare() {
 // DetachHeaders moves what was read beyond the headers to a new read buffer of at least
 // n bytes, so that the spans of the headers stay valid while the body is read.
 func (cr *Request) DetachHeaders(n int) {
-	if cr.HeaderBuf == nil {
-		cr.HeaderBuf = cr.Conn.DetachHeaders(n)
+	if cr.headerBuf == nil {
+		cr.headerBuf = cr.Conn.DetachHeaders(n)
 	}
 }
 
+// TakeHeaderBuffer returns the buffer of DetachHeaders, nil if there is none, and forgets it. No span
+// of the request may point into it any more.
+func (cr *Request) TakeHeaderBuffer() []byte {
+	b := cr.headerBuf
+	cr.headerBuf = nil
+	return b
+}
+
+// HeaderBuffer returns the buffer of DetachHeaders, nil if there is none.
+func (cr *Request) HeaderBuffer() []byte { return cr.headerBuf }
+
+// BeginAttempt counts an attempt, and BeginRetry a retry.
+func (cr *Request) BeginAttempt() { cr.Attempts++ }
+
+// BeginRetry counts a retry. Its attempt is counted by BeginAttempt.
+func (cr *Request) BeginRetry() { cr.Retries++ }
+
+// ExpectsContinue reports whether the client waits for a 100 that nobody sent yet.
+func (cr *Request) ExpectsContinue() bool { return cr.expectsContinue }
+
+// Continued says that the client was sent a 100.
+func (cr *Request) Continued() { cr.expectsContinue = false }
+
+// ClientEnd returns why the client's side ended early. It is safe for concurrent use.
+func (cr *Request) ClientEnd() int32 { return cr.clientEnd.Load() }
+
+// ClientLeft says that the client is gone. It is safe for concurrent use.
+func (cr *Request) ClientLeft() { cr.clientEnd.Store(ClientGone) }
+
+// ClientFailed says that the client's side ended with err, an error of [Body]. Only the goroutine that
+// reads the body may call it.
+func (cr *Request) ClientFailed(err error) {
+	end := ClientGone
+	cr.bodyRefusal = http1.RefusalNone
+	var refused *http1.Error
+	switch {
+	case errors.As(err, &refused):
+		end, cr.bodyRefusal = ClientBodyBroken, refused.Reason
+	case errors.Is(err, ErrBodyCut):
+		end = ClientBodyBroken
+	case errors.Is(err, ErrBodyTooSlow):
+		end = ClientTooSlow
+	case errors.Is(err, ErrTurnedAway):
+		end = ClientTurnedAway
+	}
+	cr.clientEnd.Store(end)
+}
+
+// BodyRefusal returns the rule that the body broke, after ClientFailed.
+func (cr *Request) BodyRefusal() http1.Refusal { return cr.bodyRefusal }
+
 // ClientStaysOn reports whether the client is still there and its side is in order.
-func (cr *Request) ClientStaysOn() bool { return cr.ClientEnd.Load() == ClientPresent }
+func (cr *Request) ClientStaysOn() bool { return cr.clientEnd.Load() == ClientPresent }
 
 // EndedByClient reports whether the client ended the request, in whatever way, after it reached an
 // upstream or was on its way there.
 func (cr *Request) EndedByClient() bool {
-	end := cr.ClientEnd.Load()
+	end := cr.clientEnd.Load()
 	switch {
 	case cr.Attempts == 0:
 		return false
@@ -212,10 +264,10 @@ func (cr *Request) IsAnsweredLocally() bool {
 // ContinueClient sends 100 Continue to a client that still waits for it, because a retry carries
 // no expectation.
 func (cr *Request) ContinueClient() {
-	if cr.ExpectsContinue {
-		cr.ExpectsContinue = false
+	if cr.expectsContinue {
+		cr.expectsContinue = false
 		if cr.Conn.Write(continueLine, cr.Time.Now()) != nil {
-			cr.ClientEnd.Store(ClientGone)
+			cr.ClientLeft()
 		}
 	}
 }
@@ -273,8 +325,7 @@ func countIn(h headers, id http1.HeaderName) int64 {
 	return n
 }
 
-// Process is what all exchanges of a process share. It is safe for concurrent use. Set the
-// functions before the first request.
+// Process is what all exchanges of a process share. It is safe for concurrent use after Init.
 type Process struct {
 	Clock           clock.Clock
 	Attempts        attempt.Host
@@ -287,10 +338,32 @@ type Process struct {
 	Draining        atomic.Bool
 	WaitsEnd        atomic.Int64 // while draining: when waiting for permits ends, since the start
 
+	hooks Hooks
+}
+
+// Hooks are what a process does when asked by one of its exchanges. They are safe for concurrent use.
+type Hooks struct {
 	OnFault           func(fault any) // called with a panic that was contained
 	OnWait            func()          // called when a wait among many begins
 	CloseIdleUpstream func() bool     // closes an idle connection to any upstream to free its descriptor; false: there is none
+	UnderPressure     func() bool     // reports whether memory is short
 }
+
+// Init prepares the process for its first request. retryBuffer bounds RetryBuffer, in bytes.
+func (p *Process) Init(retryBuffer int64, hooks Hooks) {
+	p.Clock, p.RetryBuffer.Limit, p.hooks = clock.New(), retryBuffer, hooks
+	p.Attempts = attempt.Host{Clock: &p.Clock, UnderPressure: hooks.UnderPressure}
+}
+
+// Fault is called with a panic that was contained.
+func (p *Process) Fault(fault any) { p.hooks.OnFault(fault) }
+
+// Waits is called when a wait among many begins.
+func (p *Process) Waits() { p.hooks.OnWait() }
+
+// CloseIdleUpstream closes an idle connection to any upstream, to free its descriptor. It reports false
+// if there is none.
+func (p *Process) CloseIdleUpstream() bool { return p.hooks.CloseIdleUpstream() }
 
 // SetRetryPercent sets the percentage of retries that are made from now on, on all routes. It
 // starts at 100; 0 means none. Values outside 0 to 100 are clamped. A retry that is already

@@ -193,7 +193,7 @@ func (cr *Request) lookAtBody(want tokens.Want) {
 func (cr *Request) readAhead(until clock.Instant) bool {
 	c := cr.Conn
 	if cr.HTTP.ExpectContinue {
-		cr.HTTP.ExpectContinue, cr.ExpectsContinue = false, true
+		cr.HTTP.ExpectContinue, cr.expectsContinue = false, true
 		cr.ContinueClient()
 	}
 	cr.DetachHeaders(buffer.Large)

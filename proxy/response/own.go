@@ -210,8 +210,8 @@ func (w *Writer) ClientError() (int, policy.Outcome) {
 	case o == policy.OutcomeRefused:
 		w.retryAfter = 1
 		return w.Error(http1.RefusalNoClientSlot.Status(), o, http1.RefusalNoClientSlot.String())
-	case w.r.BodyRefusal != http1.RefusalNone:
-		return w.Error(w.r.BodyRefusal.Status(), o, w.r.BodyRefusal.String())
+	case w.r.BodyRefusal() != http1.RefusalNone:
+		return w.Error(w.r.BodyRefusal().Status(), o, w.r.BodyRefusal().String())
 	default:
 		return w.Error(400, o, "request_broken")
 	}
@@ -220,9 +220,9 @@ func (w *Writer) ClientError() (int, policy.Outcome) {
 // ClientOutcome returns the outcome of a request whose client's side ended early. It counts a
 // refusal.
 func (w *Writer) ClientOutcome() policy.Outcome {
-	switch w.r.ClientEnd.Load() {
+	switch w.r.ClientEnd() {
 	case request.ClientBodyBroken:
-		w.countRefusal(w.r.BodyRefusal)
+		w.countRefusal(w.r.BodyRefusal())
 		return policy.OutcomeRequestBroken
 	case request.ClientTooSlow:
 		return policy.OutcomeRequestTimeout

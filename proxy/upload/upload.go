@@ -5,14 +5,12 @@
 package upload
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
-	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/request"
@@ -124,7 +122,7 @@ func (u *Upload) contain(fault any) {
 	if fault == nil {
 		return
 	}
-	u.r.Process.OnFault(fault)
+	u.r.Process.Fault(fault)
 	u.ClientFailed(attempt.ErrClientGone)
 }
 
@@ -282,19 +280,6 @@ func (u *Upload) FinishBody(until clock.Instant) {
 // ClientFailed records why the client's side ended and wakes the goroutine that waits for the
 // upstream. The pump calls it, or the exchange while no pump runs.
 func (u *Upload) ClientFailed(err error) {
-	end := request.ClientGone
-	u.r.BodyRefusal = http1.RefusalNone
-	var refused *http1.Error
-	switch {
-	case errors.As(err, &refused):
-		end, u.r.BodyRefusal = request.ClientBodyBroken, refused.Reason
-	case errors.Is(err, request.ErrBodyCut):
-		end = request.ClientBodyBroken
-	case errors.Is(err, request.ErrBodyTooSlow):
-		end = request.ClientTooSlow
-	case errors.Is(err, request.ErrTurnedAway):
-		end = request.ClientTurnedAway
-	}
-	u.r.ClientEnd.Store(end)
+	u.r.ClientFailed(err)
 	u.wakeUpstream()
 }
