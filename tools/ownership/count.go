@@ -146,7 +146,8 @@ func writesReceiver(pkgs []*packages.Package, m *types.Func) (writes bool) {
 	return writes
 }
 
-// findSetters collects the methods of the package that only assign one field of their receiver.
+// findSetters collects the methods of the package that only assign their parameter to one field of
+// their receiver.
 func (c *counter) findSetters() {
 	for _, file := range c.pkg.Syntax {
 		for _, d := range file.Decls {
@@ -155,7 +156,7 @@ func (c *counter) findSetters() {
 				continue
 			}
 			assign, is := f.Body.List[0].(*ast.AssignStmt)
-			if !is || len(assign.Lhs) != 1 || assign.Tok == token.DEFINE {
+			if !is || len(assign.Lhs) != 1 || assign.Tok != token.ASSIGN {
 				continue
 			}
 			sel, is := assign.Lhs[0].(*ast.SelectorExpr)

@@ -4,7 +4,7 @@
 //
 //   - foreign writes: a package changes a field of a type that another package of the module declares. It
 //     does so by an assignment, ++ or an operator with =, by taking the field's address, or by calling a
-//     method that does nothing but assign one field. A composite literal is no foreign write. Fields of the
+//     method that does nothing but assign its parameter to one field. A composite literal is no foreign write. Fields of the
 //     types in --plain do not count: they are values that whoever makes them may fill in.
 //   - long chains: selector chains of four dots or more.
 //   - types with more than eight exported fields.
