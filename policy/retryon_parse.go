@@ -120,7 +120,7 @@ func (p *retryOnParser) item(item string) error {
 		p.groups = p.groups.With(&serverErrors)
 		return nil
 	case "gateway-error":
-		p.groups.Add(status.Run{First: 502, Last: 504})
+		p.groups.Add(status.GatewayErrors)
 		return nil
 	}
 	if item == rateLimited {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/status"
 )
 
 // ConcurrencyLimitMode is how a Guard limits the requests in flight.
@@ -83,7 +84,7 @@ func (f *Failures) Has(e AttemptEnd) bool {
 	case e.Kind != Responded:
 		return !f.given || f.without[e.Kind]
 	case !f.given:
-		return e.Status >= 502 && e.Status <= 504
+		return status.GatewayErrors.Has(e.Status)
 	}
 	return e.Status >= 0 && e.Status < 640 && f.statuses[e.Status/64]&(1<<(e.Status%64)) != 0
 }

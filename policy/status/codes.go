@@ -22,6 +22,13 @@ func (c Run) String() string {
 	return fmt.Sprintf("%d-%d", c.First, c.Last)
 }
 
+// GatewayErrors are the statuses by which a gateway, or a server in front of an application, says that
+// the application did not answer (RFC 9110 sections 15.6.3 to 15.6.5).
+var GatewayErrors = Run{First: 502, Last: 504}
+
+// Has reports whether code is in the run.
+func (c Run) Has(code int) bool { return c.First <= code && code <= c.Last }
+
 // Codes is a set of statuses from MinCode to MaxCode, one bit each.
 type Codes [(MaxCode-MinCode)/64 + 1]uint64
 

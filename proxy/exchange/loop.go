@@ -8,6 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/status"
 	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/permit"
@@ -121,7 +122,7 @@ func (s *sender) reportToEndpoint(a *attempt.Attempt, res *policy.Attempt) {
 
 // countsAgainstEndpoint reports whether a status is evidence of a broken endpoint. A 500 usually
 // comes from the request or from code that all endpoints share; a 429 concerns the client.
-func countsAgainstEndpoint(status int) bool { return status >= 502 && status <= 504 }
+func countsAgainstEndpoint(code int) bool { return status.GatewayErrors.Has(code) }
 
 // judgeAttempt returns the permit of the attempt and sets d to the decision on it. It reports
 // whether the client is still there. A response counts even if the client has left.
