@@ -42,7 +42,13 @@ func Metrics() string {
 	}
 	b.WriteString("Metrics of the Go runtime (`go_*`) and of the process (`process_*`) are served as well.\n\n")
 
-	list(&b, "outcome", "What became of a request. Each request has exactly one outcome, so outcomes add up to\n`retryproxy_requests_total`.", policy.AllOutcomes())
+	var outcomes []policy.Outcome
+	for _, o := range policy.AllOutcomes() {
+		if !strings.HasPrefix(o.String(), "gave_up_") {
+			outcomes = append(outcomes, o)
+		}
+	}
+	list(&b, "outcome", "What became of a request. Each request has exactly one outcome, so outcomes add up to\n`retryproxy_requests_total`. Besides these there is `gave_up_` with each [reason against a\nretry](#reason-against-a-retry): the request failed without a further retry.", outcomes)
 	list(&b, "class", "How certain it is that the upstream did not do the work of an attempt.", policy.AllClasses())
 	var retries, reasons []policy.Reason
 	for _, r := range policy.AllReasons() {

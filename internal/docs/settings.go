@@ -120,10 +120,11 @@ func usual(b *strings.Builder) {
 	for _, s := range all {
 		if s.Example != "" {
 			about, _, _ := strings.Cut(s.About, ". ")
-			paragraph(b, "- ", code(s.Variable()+"="+s.Example)+": "+plain(strings.TrimSuffix(about, "."))+". Default: "+plain(s.Shown)+".")
+			about, _, _ = strings.Cut(about, ": ")
+			paragraph(b, "- ", code(s.Variable()+"="+s.Example)+": "+plain(strings.TrimSuffix(about, "."))+".")
 		}
 	}
-	b.WriteString("\nAll others have a default that is right for most. They follow, by what they are for.\n\n")
+	b.WriteString("\nEvery setting follows, by what it is for. Its default is right for most.\n\n")
 }
 
 // ProfileTable returns the table of the defaults that a profile changes.

@@ -46,7 +46,8 @@ func WaitFormTable() string {
 	return markdown([]string{"Member, or text in a message", "Value", "Example", "Source"}, rows)
 }
 
-// SignTable returns a table in docs/reference/retry-after.md of errors that end retries.
+// SignTable returns a table in docs/reference/retry-after.md of errors that end retries. Package
+// apierror has the source of each.
 func SignTable(entries []apierror.Entry) string {
 	var rows [][]string
 	for _, e := range entries {
@@ -54,9 +55,9 @@ func SignTable(entries []apierror.Entry) string {
 		if apierror.IsText(e.Sign) {
 			kind = "text"
 		}
-		rows = append(rows, []string{code(e.Sign), kind, e.Vendor, e.Source})
+		rows = append(rows, []string{code(e.Sign), kind, e.Vendor})
 	}
-	return markdown([]string{"Sign", "Kind", "Vendor", "Source"}, rows)
+	return markdown([]string{"Sign", "Kind", "Vendor"}, rows)
 }
 
 // markdown returns a table without a trailing blank line.
