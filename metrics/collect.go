@@ -62,13 +62,9 @@ func (r *Route) collectSets(ch chan<- prometheus.Metric, zeros bool) {
 		count(outcomesTotal, r.sum(func(s *Stripe) uint64 { return s.outcomes[o].Load() }), true, o.String())
 	}
 	dryRun := r.sum(func(s *Stripe) uint64 { return total(s.dryRunRetries[:]) }) > 0
-	faults := r.sum(func(s *Stripe) uint64 { return total(s.faultInjections[:]) }) > 0
 	for _, reason := range policy.AllReasons() {
 		count(retriesTotal, r.sum(func(s *Stripe) uint64 { return s.retries[reason].Load() }), reason.ForRetry(), reason.String())
 		count(dryRunRetriesTotal, r.sum(func(s *Stripe) uint64 { return s.dryRunRetries[reason].Load() }), dryRun && reason.ForRetry(), reason.String())
-	}
-	for _, kind := range policy.AllFaultKinds() {
-		count(faultInjectionsTotal, r.sum(func(s *Stripe) uint64 { return s.faultInjections[kind].Load() }), faults, kind.String())
 	}
 	won := r.sum(func(s *Stripe) uint64 { return s.hedgesWon.Load() }) // first, so that never more are won than sent
 	if hedges := r.sum(func(s *Stripe) uint64 { return s.hedges.Load() }); hedges > 0 {

@@ -93,9 +93,6 @@ var (
 	fallbackFailuresTotal = define(Counter, "fallback_failures_total", labels("route"),
 		"Requests for which the fallback upstream (RETRYPROXY_FALLBACK) failed too. If it succeeds, the outcome is fallback.",
 		"Does the fallback work when it is needed?")
-	faultInjectionsTotal = define(Counter, "fault_injections_total", labels("route", "kind"),
-		"Injected faults (RETRYPROXY_FAULT_INJECTION) by kind: status, reset, delay. The attempts are in attempts_total like all others.",
-		"Are faults injected here, and how many of the failures are injected?")
 	idleCloseRetriesTotal = define(Counter, "idle_close_retries_total", labels("route"),
 		"Immediate retries because the upstream had closed a pooled connection. They are part of retries_total, but do not count against the retry limit and the budget.",
 		"Does the upstream close idle connections sooner than the pool?")

@@ -267,7 +267,6 @@ func full() *Metrics {
 	r.TokensUsed(tokens.Count{Input: 1}, tokens.Delivered)
 	r.RequestDone([]byte("GET"), 200, policy.OutcomeSuccess, 2, 1, 2)
 	r.WouldRetry(policy.ReasonReset)
-	r.FaultInjected(policy.FaultReset)
 	r.WaitBegan()
 	r.WaitEnded(0)
 	r.Queued(0)

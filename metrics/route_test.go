@@ -291,17 +291,3 @@ func TestDryRunRetriesAreCountedByReason(t *testing.T) {
 		`retryproxy_retries_total{reason="reset",route="a"}`:                  "1",
 	})
 }
-
-func TestFaultInjectionsAreCountedByKind(t *testing.T) {
-	m := New(Options{})
-	r := m.Route("a").Near()
-	r.FaultInjected(policy.FaultStatus)
-	r.FaultInjected(policy.FaultDelay)
-	r.FaultInjected(policy.FaultDelay)
-	r.FaultInjected(policy.FaultKind(policy.NumFaultKinds)) // outside the set: not counted
-	scrape(t, m).want(t, map[string]string{
-		`retryproxy_fault_injections_total{kind="status",route="a"}`: "1",
-		`retryproxy_fault_injections_total{kind="reset",route="a"}`:  "0",
-		`retryproxy_fault_injections_total{kind="delay",route="a"}`:  "2",
-	})
-}

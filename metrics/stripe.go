@@ -44,7 +44,6 @@ type Stripe struct {
 	hedgesWon        atomic.Uint64
 	tokens           [tokens.NumParts][tokens.NumFates]atomic.Uint64
 
-	faultInjections    [policy.NumFaultKinds]atomic.Uint64
 	outcomes           [policy.NumOutcomes]atomic.Uint64
 	retries            [policy.NumReasons]atomic.Uint64
 	dryRunRetries      [policy.NumReasons]atomic.Uint64 // retries of a route in dry run
@@ -102,13 +101,6 @@ func (s *Stripe) Queued(waited time.Duration) {
 
 // FallbackFailed counts a fallback that had no better response.
 func (s *Stripe) FallbackFailed() { s.fallbackFailures.Add(1) }
-
-// FaultInjected counts an injected fault.
-func (s *Stripe) FaultInjected(kind policy.FaultKind) {
-	if int(kind) < policy.NumFaultKinds {
-		s.faultInjections[kind].Add(1)
-	}
-}
 
 // Hedged counts a hedge that was sent.
 func (s *Stripe) Hedged() { s.hedges.Add(1) }

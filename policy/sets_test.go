@@ -33,7 +33,6 @@ var closedSets = map[string][]member{
 	"reason":  members(append(AllReasons(), ReasonNone)),
 	"outcome": members(AllOutcomes()),
 	"probe":   members(breaker.AllProbeResults()),
-	"fault":   members(AllFaultKinds()),
 	"layered": members([]LayeredRetries{LayeredHalve, LayeredAllow, LayeredDeny}),
 }
 
@@ -79,7 +78,6 @@ func TestLabelsStayAsPublished(t *testing.T) {
 			"gave_up_upstream_gave_up gave_up_layered gave_up_not_in_retry_on gave_up_rate_limit_pause gave_up_rate_limited gave_up_switched_off gave_up_dry_run gave_up_no_descriptors gave_up_asked_not_to_retry gave_up_quota_exhausted gave_up_request_too_large gave_up_untrusted_certificate client_gone request_broken " +
 			"request_timeout response_broken stream_cut refused upgraded fail_fast queue_dropped queue_timeout overloaded fallback rate_limit_pause rate_limited",
 		"layered": "halve allow deny",
-		"fault":   "status reset delay",
 	} {
 		var got []string
 		for _, m := range closedSets[name] {

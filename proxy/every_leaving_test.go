@@ -172,11 +172,6 @@ var queueRules = []rule{
 		want: want{status: 200, body: "ok", sends: 2, outcome: policy.OutcomeSuccess, givenUp: 1}},
 	{name: "leaving ends both attempts of a race", acts: []act{stalls}, set: func(t *testing.T, c *Config) { hedgedOnce(t)(c) },
 		during: func(r *run) { r.untilSent(2); r.client.leave() }, want: want{sends: 2, outcome: policy.OutcomeClientGone, givenUp: 2}},
-	{name: "an attempt that is made to fail is retried", acts: []act{says(200, "ok")},
-		set: func(t *testing.T, c *Config) {
-			c.Default.FaultInjection, c.Rand = parseFaults(t, "503:50%"), &dice{throw: []int64{0}}
-		},
-		want: want{status: 200, body: "ok", sends: 1, attempts: 2, outcome: policy.OutcomeRecovered}},
 }
 
 // What is said on the wire.

@@ -551,43 +551,6 @@ func TestAHedgesLargeHeaders(t *testing.T) {
 	})
 }
 
-// A fault is drawn for a hedge as for any attempt.
-func TestFaultInjectionIntoAHedge(t *testing.T) {
-	for _, tc := range []struct {
-		faults  string
-		classes []policy.Class
-		kinds   []policy.FaultKind
-		after   time.Duration
-	}{
-		{"503:50%", []policy.Class{policy.Unknown, policy.ClassNone}, []policy.FaultKind{policy.FaultStatus}, time.Second},
-		{"reset:50%", []policy.Class{policy.Unknown, policy.ClassNone}, []policy.FaultKind{policy.FaultReset}, time.Second},
-		{"delay:100ms:50%", []policy.Class{policy.Overtaken, policy.ClassNone}, []policy.FaultKind{policy.FaultDelay}, 120 * time.Millisecond},
-		{"delay:10s:50%", []policy.Class{policy.Overtaken, policy.ClassNone}, []policy.FaultKind{policy.FaultDelay}, time.Second},
-	} {
-		t.Run(tc.faults, func(t *testing.T) {
-			faults, err := policy.ParseFaultInjection(tc.faults)
-			if err != nil {
-				t.Fatal(err)
-			}
-			inMemory(t, byConn(respondsAfter(time.Second, ok200), respondsAfter(0, ok200)), func(c *Config) {
-				hedged(t)(c)
-				c.Default.FaultInjection, c.Rand = faults, &dice{throw: []int64{999_999, 0}} // the hedge only
-			}, func(t *testing.T, m *memory) {
-				began := time.Now()
-				m.client().send(get("/")).want(200, "ok")
-				d := time.Since(began)
-				m.seen.outcome(t, 0)
-				if d != tc.after || !slices.Equal(m.seen.classes, tc.classes) || !slices.Equal(m.seen.faults, tc.kinds) {
-					t.Errorf("after %v, classes %v, faults %v", d, m.seen.classes, m.seen.faults)
-				}
-				if m.seen.hedged != 1 || m.seen.attempts[0] != 2 {
-					t.Errorf("%d hedges, %d attempts", m.seen.hedged, m.seen.attempts[0])
-				}
-			})
-		})
-	}
-}
-
 // A slow response shows that the upstream responds, whichever attempt gets it: the other attempt is no evidence.
 func TestARaceIsNoSilence(t *testing.T) {
 	for name, slowest := range map[string]string{"the first wins": "2", "the hedge wins": "1"} {

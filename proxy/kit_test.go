@@ -247,7 +247,6 @@ type recorder struct {
 	waiting  int
 
 	fallbackFailures  int
-	faults            []policy.FaultKind
 	wouldRetry        []policy.Reason
 	took              []time.Duration
 	hedged, hedgesWon int
@@ -269,10 +268,6 @@ func (r *recorder) FallbackFailed()        { defer r.lock()(); r.fallbackFailure
 func (r *recorder) WouldRetry(w policy.Reason) {
 	defer r.lock()()
 	r.wouldRetry = append(r.wouldRetry, w)
-}
-func (r *recorder) FaultInjected(k policy.FaultKind) {
-	defer r.lock()()
-	r.faults = append(r.faults, k)
 }
 func (r *recorder) WaitBegan() { defer r.lock()(); r.waiting++ }
 func (r *recorder) TokensUsed(c tokens.Count, f tokens.Fate) {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -15,9 +17,26 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 )
 
-// TestMain lets scripts run this binary as retryproxy, including signals.
+// TestMain lets scripts run this binary as retryproxy, including signals, and as the upstream of one.
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, map[string]func(){"retryproxy": main})
+	testscript.Main(leakChecked{m}, map[string]func(){"retryproxy": main, "upstream": failingUpstream})
+}
+
+// failingUpstream is the program `upstream SOCKET DELAY`. It responds to each request with 503, after
+// the delay.
+func failingUpstream() {
+	delay, err := time.ParseDuration(os.Args[2])
+	if err != nil {
+		panic(err)
+	}
+	l, err := net.Listen("unix", os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	panic(http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(delay)
+		http.Error(w, "busy", 503)
+	})))
 }
 
 type leakChecked struct{ *testing.M }

@@ -119,8 +119,6 @@ var rows = []row{
 			queries: []query{{sumBy("route, reason", "dry_run_retries_total", byRoute), "{{route}} {{reason}}"}}},
 		{title: "Would be retried, by request", about: "What a route in mode retry would add to the upstream's load at most, before its budget.", kind: lines, unit: "percentunit",
 			queries: []query{{sumBy("route", "dry_run_retries_total", byRoute) + " / " + sumBy("route", "requests_total", byRoute), "{{route}}"}}},
-		{title: "Faults injected here", about: "By RETRYPROXY_FAULT_INJECTION. They are in all other graphs as if the upstream had failed.", kind: stacked, unit: "reqps",
-			queries: []query{{sumBy("route, kind", "fault_injections_total", byRoute), "{{route}} {{kind}}"}}},
 	}},
 	{"Process", []chart{
 		{title: "CPU", kind: lines, unit: "none", queries: []query{{fmt.Sprintf(`rate(process_cpu_seconds_total{%s}[$__rate_interval]) and on (instance, job) retryproxy_build_info`, byProcess), "{{instance}}"}}},

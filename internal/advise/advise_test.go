@@ -296,7 +296,6 @@ func TestWhatMakesAdviceDoubtfulIsSaid(t *testing.T) {
 		"retries in vain":  {func(c *Counts, _ *InForce) { c.Retries["status_500"], c.Outcomes["recovered"] = 30, 3 }, "30 retries recovered 3 requests: failing requests keep failing"},
 		"an empty budget":  {func(c *Counts, _ *InForce) { c.Outcomes["gave_up_budget_exhausted"] = 4 }, "the budget prevented retries of 4 requests"},
 		"hedges":           {func(c *Counts, _ *InForce) { c.Overtaken = 7 }, "7 attempts were overtaken by their hedges"},
-		"injected faults":  {func(c *Counts, _ *InForce) { c.Faults = 9 }, "9 faults were injected (RETRYPROXY_FAULT_INJECTION)"},
 		"attempts cut off": {func(_ *Counts, now *InForce) { now.AttemptTimeout = 100 * time.Millisecond }, "attempts currently time out after 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -383,7 +382,7 @@ func TestWhatIsProposedCanBeSet(t *testing.T) {
 
 func TestTheTextFitsItsScreen(t *testing.T) {
 	c := good(map[float64]float64{0.1: 10_000, 0.5: 200})
-	c.Outcomes["recovered"], c.Outcomes["success"], c.Retries["status_503"], c.Faults = 80, 10_120, 100, 3
+	c.Outcomes["recovered"], c.Outcomes["success"], c.Retries["status_503"] = 80, 10_120, 100
 	now := outbound()
 	now.Values = map[string]string{"ATTEMPT_TIMEOUT": "10s", "BUDGET_RATIO": "0.1", "BACKOFF": "full-jitter"}
 	report, err := Advise(Input{After: one(c), Seconds: 3600, Settings: map[string]InForce{"default": now}})
@@ -400,7 +399,6 @@ func TestTheTextFitsItsScreen(t *testing.T) {
 		"  RETRYPROXY_ATTEMPT_TIMEOUT        10s          500ms\n    p99.9: 99.9 % of the responses come within 500ms\n",
 		"  RETRYPROXY_BACKOFF                full-jitter  full-jitter\n",
 		"  RETRYPROXY_BACKOFF_BASE           -            100ms\n",
-		"  note: 3 faults were injected (RETRYPROXY_FAULT_INJECTION),\n        and this advice includes them\n",
 	} {
 		if !strings.Contains(plain.String(), want) {
 			t.Errorf("no %q in\n%s", want, plain.String())

@@ -229,7 +229,4 @@ func (a *adviser) remark() {
 	if a.c.Overtaken > 0 {
 		a.note("%.0f attempts were overtaken by their hedges, so their duration is unknown, and the proposed ATTEMPT_TIMEOUT may be too short", a.c.Overtaken)
 	}
-	if a.c.Faults > 0 {
-		a.note("%.0f faults were injected (RETRYPROXY_FAULT_INJECTION), and this advice includes them", a.c.Faults)
-	}
 }

@@ -25,7 +25,6 @@ type Counts struct {
 	Silent    float64 // of Attempts, those without a response that may have been processed
 	Retries   map[string]float64
 	Would     map[string]float64 // retries of a dry run
-	Faults    float64            // injected
 	Hedges    float64            // attempts sent beside slow ones
 	Overtaken float64            // of Attempts, those overtaken by the other attempt of a hedge
 	Attempt   Histogram          // durations of attempts
@@ -145,7 +144,6 @@ var takers = map[string]func(c *Counts, v *value){
 	"retryproxy_outcomes_total":           func(c *Counts, v *value) { c.Outcomes[v.labels["outcome"]] += v.n },
 	"retryproxy_retries_total":            func(c *Counts, v *value) { c.Retries[v.labels["reason"]] += v.n },
 	"retryproxy_dry_run_retries_total":    func(c *Counts, v *value) { c.Would[v.labels["reason"]] += v.n },
-	"retryproxy_fault_injections_total":   func(c *Counts, v *value) { c.Faults += v.n },
 	"retryproxy_hedges_total":             func(c *Counts, v *value) { c.Hedges += v.n },
 	"retryproxy_attempts_total":           takeAttempts,
 	"retryproxy_attempt_duration_seconds": func(c *Counts, v *value) { c.Attempt.add(v.histogram) },
@@ -214,7 +212,7 @@ func (c *Counts) minus(old *Counts) (d *Counts, fell bool) {
 	d = &Counts{
 		Outcomes: labels(c.Outcomes, old.Outcomes), Retries: labels(c.Retries, old.Retries), Would: labels(c.Would, old.Would),
 		Attempts: of(c.Attempts, old.Attempts), Good: of(c.Good, old.Good), Silent: of(c.Silent, old.Silent),
-		Faults: of(c.Faults, old.Faults), Hedges: of(c.Hedges, old.Hedges), Overtaken: of(c.Overtaken, old.Overtaken),
+		Hedges: of(c.Hedges, old.Hedges), Overtaken: of(c.Overtaken, old.Overtaken),
 		Attempt: histogram(c.Attempt, old.Attempt), Request: histogram(c.Request, old.Request),
 	}
 	return d, fell

@@ -99,7 +99,6 @@ func (b *builder) route(r *Route) proxy.Route {
 		Fallbacks:           b.fallbacks(r),
 		ModelAPI:            r.Profile == "llm",
 		DryRun:              r.DryRun,
-		FaultInjection:      r.FaultInjection.FaultInjector,
 		HedgeAfter:          hedgeAfter(r),
 		RateLimitPause:      rateLimitPause(r),
 		RateLimit:           rateLimit(r),

@@ -30,7 +30,6 @@ func (s *Settings) check(problems *Problems) {
 		c.useless()
 		c.fallback()
 		c.memory()
-		c.faultInjection()
 		if r != &s.Default {
 			c.matcher()
 		}

@@ -212,17 +212,3 @@ func (c *checker) memory() {
 		c.errorf("RETRY_BUFFER_BYTES", r.RetryBufferBytes.String(), "is more than %sRETRY_BUFFER_TOTAL_BYTES=%s, which is for all requests together", Prefix, total)
 	}
 }
-
-// faultInjection always warns about injected faults, so that every start, reload and check
-// names them with the route. A global setting is reported once, for the default route.
-func (c *checker) faultInjection() {
-	faults := c.r.FaultInjection
-	if faults.FaultInjector == nil || c.r != &c.s.Default && !c.own("FAULT_INJECTION") {
-		return
-	}
-	which := "on route " + c.r.Name
-	if c.r == &c.s.Default {
-		which += " and on every route without a setting of its own"
-	}
-	c.warnf("FAULT_INJECTION", faults.String(), "injects faults into attempts %s; use it for tests only", which)
-}

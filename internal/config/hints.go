@@ -38,6 +38,7 @@ var hints = []struct{ names, hint string }{
 	{"RETRY_PERCENT", "'retryproxy retry-percent' changes it in a running process"},
 	{"CIRCUIT_BREAKER", "it is on by default; RETRYPROXY_BREAKER=queue, fail-fast or off says what happens to requests while it is open"},
 	{"CLIENT_THROTTLING", "it is gone: the circuit breaker (RETRYPROXY_BREAKER), RETRYPROXY_CONCURRENCY_LIMIT and the retry budget protect the upstream"},
+	{"FAULT_INJECTION", "it is gone: let the upstream fail, such as nginx with split_clients (docs/how-to/try-out.md)"},
 	{"MAX_CONCURRENCY CONCURRENCY MAX_CONCURRENT MAX_REQUESTS", "did you mean RETRYPROXY_CONCURRENCY_LIMIT=100 (attempts in flight to the upstream)?"},
 	{"RATELIMIT RATE RPS RATE_LIMIT_RPS RATE_LIMIT_REQUESTS RATE_LIMIT_PER_SECOND", "did you mean RETRYPROXY_RATE_LIMIT=100/s?"},
 	{"RATE_LIMIT_BURST", "attempts are spread evenly; RETRYPROXY_RATE_LIMIT_WAIT says how long requests wait for their turn"},

@@ -27,7 +27,7 @@ var parsers = byType(
 	of(ParseAddress), of(parsePrefixes), of(parseUpstream), of(parseHostRule), of(parseBalance), of(parseHealthPath),
 	of(parseRouteNames), of(parseMethods), of(parseHeaderFields), of(parseHeaderList),
 	of(policy.ParseRetryOn), of(parseRetryMethods), of(policy.ParseLayeredRetries), of(status.ParseRejected), of(parseErrorCodes), of(hedge.Parse), of(parseFallback),
-	of(parseConcurrencyLimit), of(parseBreakerOn), of(parseBreakerAfter), of(parseBreakerBackoff), of(parseRateLimit), of(parseRateLimitKey), of(parseTokenLimit), of(parsePauseKey), of(parseFaultInjection),
+	of(parseConcurrencyLimit), of(parseBreakerOn), of(parseBreakerAfter), of(parseBreakerBackoff), of(parseRateLimit), of(parseRateLimitKey), of(parseTokenLimit), of(parsePauseKey),
 )
 
 // typeParser is the parser of the settings of one type.

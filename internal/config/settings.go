@@ -194,10 +194,9 @@ type HeaderSettings struct {
 	ResponseHeadersRemove HeaderList   `env:"RESPONSE_HEADERS_REMOVE" shown:"none" unit:"headernames" about:"Headers that clients do not get, from the upstream or from retryproxy, such as X-Retryproxy-Attempts and X-Retryproxy-Reason. A client that is itself a retryproxy gets these two in any case."`
 }
 
-// TrialSettings try out rules and failures.
+// TrialSettings try out rules.
 type TrialSettings struct {
-	DryRun         bool           `env:"DRY_RUN" envDefault:"false" unit:"bool" about:"true: send every request once, return its response unchanged, and only count the retries that would have been made, by reason. Circuit breaker, limits, pauses and fallback are off. Timeouts still apply."`
-	FaultInjection FaultInjection `env:"FAULT_INJECTION" envDefault:"off" unit:"fault" about:"Faults injected into attempts, for tests only: a status, a lost connection or a delay, each with its percentage of attempts. Every start, reload and check warns about them. A route with faults shares no circuit breaker, limit, budget or connections with other routes."`
+	DryRun bool `env:"DRY_RUN" envDefault:"false" unit:"bool" about:"true: send every request once, return its response unchanged, and only count the retries that would have been made, by reason. Circuit breaker, limits, pauses and fallback are off. Timeouts still apply."`
 }
 
 // MatcherSettings select the requests of a route.

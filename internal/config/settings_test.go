@@ -130,7 +130,6 @@ var otherValues = map[string]string{
 	"TOKEN_LIMIT":          "200000/m",
 	"RETRY_BUFFER_BYTES":   "2MiB",
 	"DRY_RUN":              "true",
-	"FAULT_INJECTION":      "503:10%,reset:1%,delay:200ms:5%",
 }
 
 func TestEverySettingIsRead(t *testing.T) {

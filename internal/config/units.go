@@ -26,7 +26,6 @@ var units = map[string]string{
 	"engine":         "redis://[user@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/master, redis+cluster://host,host (or rediss+...), or unix:/path, with options such as ?scope=NAME&password_file=FILE",
 	"errorcodes":     "error codes or texts, separated by commas, or none",
 	"fallback":       "http://host[:port], https://host[:port], unix:/path, route:NAME, a status code and a body such as 503:busy, several separated by commas, or none",
-	"fault":          "CODE:P%, reset:P% and delay:TIME:P%, separated by commas, such as 503:10%,reset:1%,delay:200ms:5%, or off",
 	"headers":        "Name: value, several separated by commas, or none",
 	"headernames":    "header names, separated by commas, or none",
 	"header":         "a header name, or Name=value",

@@ -116,14 +116,6 @@ func parseErrorCodes(s string) (ErrorCodes, error) {
 // String is the inverse of parseErrorCodes.
 func (e ErrorCodes) String() string { return e.text }
 
-// FaultInjection is a policy.FaultInjector, nil for none.
-type FaultInjection struct{ *policy.FaultInjector }
-
-func parseFaultInjection(s string) (FaultInjection, error) {
-	faults, err := policy.ParseFaultInjection(s)
-	return FaultInjection{faults}, err
-}
-
 // ConcurrencyLimit is the maximum of requests in flight. Fixed is 0 unless the mode is fixed.
 type ConcurrencyLimit struct {
 	Mode  breaker.ConcurrencyLimitMode

@@ -35,8 +35,8 @@ configuration file.
   path and the file of secret headers.
 - **Routes to the same upstream** share its connections, circuit breaker, concurrency limit and retry
   budget if their settings for these are equal: the certificates of the upstream, ` + "`BUDGET_*`" + `,
-  ` + "`BREAKER*`, `QUEUE_MAX`, `QUEUE_ORDER`, `CONCURRENCY_LIMIT`, `HEALTH_PATH`" + `,
-  ` + "`DRY_RUN`" + ` and ` + "`FAULT_INJECTION`" + `. Otherwise each group of equal routes has its own.
+  ` + "`BREAKER*`, `QUEUE_MAX`, `QUEUE_ORDER`, `CONCURRENCY_LIMIT`, `HEALTH_PATH`" + `
+  and ` + "`DRY_RUN`" + `. Otherwise each group of equal routes has its own.
 - **Empty** means not set.
 - **Durations** have a unit: ` + "`250ms`" + `, ` + "`10s`" + `, ` + "`2m`" + `. **Sizes** may have one: ` + "`64KiB`" + `, ` + "`1MiB`" + `, or
   ` + "`1MB`" + ` for a million bytes; without it they are bytes. **Booleans** are true or false; ` + "`1`" + ` and

@@ -36,7 +36,6 @@ type Attempt struct {
 
 	Permit breaker.Permit    // the right to be in flight
 	Span   trace.AttemptSpan // nil: not traced
-	Fault  Fault             // by fault injection
 	Began  clock.Instant     // zero: the attempt is not running
 	SentAt clock.Instant     // when the request was sent whole
 
@@ -116,7 +115,7 @@ func (a *Attempt) Running() bool { return !a.Began.IsZero() }
 
 // SentSome reports whether the upstream may have received a byte of the request.
 func (a *Attempt) SentSome() bool {
-	return a.Running() && (a.Fault.Stalled || a.Up != nil && a.GotBytes)
+	return a.Running() && a.Up != nil && a.GotBytes
 }
 
 // SentWhole records that the whole request was sent.

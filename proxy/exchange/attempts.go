@@ -30,7 +30,7 @@ func (at *attempts) begin(n int) {
 	a := at.s.att
 	a.Number, a.Endpoint, a.Addr, a.DialErr = int32(n), nil, "", nil
 	a.Began = at.r.Time.Clock // when the request began, or when the wait before this attempt ended
-	a.Fault, a.Span = attempt.Fault{}, nil
+	a.Span = nil
 	at.stream = heldStream{}
 	at.hedge.learns, at.hedge.after = false, 0
 	if n > 1 {
@@ -42,9 +42,6 @@ func (at *attempts) begin(n int) {
 	if at.r.Dest.Hedge != nil {
 		at.hedge.arm()
 	}
-	if at.r.Dest.FaultInjection != nil {
-		a.Fault = attempt.NewFault(at.report.DrawFault())
-	}
 }
 
 // make sends the request once, waits for the response headers and sets res to the result. After a
@@ -52,11 +49,6 @@ func (at *attempts) begin(n int) {
 // open for resume. If fresh is set, make dials a new connection.
 func (at *attempts) make(res *policy.Attempt, fresh bool) {
 	*res = policy.Attempt{}
-	if at.s.att.Fault.Stalled {
-		if res.Cause = at.s.stall(); res.Cause != policy.CauseStatus {
-			return
-		}
-	}
 	for {
 		if res.Cause = at.s.connect(fresh); res.Cause != policy.CauseStatus {
 			return
@@ -88,10 +80,6 @@ func (at *attempts) make(res *policy.Attempt, fresh bool) {
 // time that is left.
 func (at *attempts) resume(res *policy.Attempt) {
 	at.s.lastAttempt, at.hedge.after = true, 0
-	if at.s.att.Fault.Stalled {
-		at.make(res, false)
-		return
-	}
 	at.receive(res)
 }
 
@@ -324,7 +312,7 @@ func (at *attempts) readUntil(began clock.Instant, idle time.Duration, progress 
 	at.r.Time.StartClock(at.s.att.SentAt)
 	until := at.r.Time.Deadline
 	if t := at.r.Time.AttemptTimeout(); t > 0 && !at.s.lastAttempt {
-		from := at.s.att.SentAt.Add(-at.s.att.Fault.Taken)
+		from := at.s.att.SentAt
 		if r := at.hedge.running; r != nil {
 			from = r.Att.Began // both attempts get the time of the later one
 		}

@@ -104,9 +104,6 @@ func (ra *race) send() {
 	a := &ra.running.Att
 	a.Span = ra.report.AttemptSpan(a, true)
 	parts := ra.wholeRequest(a)
-	if ra.s.r.Route.FaultInjection != nil {
-		a.Fault = attempt.NewFault(ra.report.DrawFault())
-	}
 	ra.running.Start(parts)
 }
 

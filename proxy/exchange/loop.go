@@ -31,7 +31,7 @@ func (x *Exchange) run() (int, policy.Outcome) {
 		switch stays := x.tryOnce(&a, &d, again.Free); {
 		case !stays:
 			return x.abandon()
-		case d.LacksToken() && x.admit.MayRetryThroughBreaker(x.sender.att, &a, &d): // d is that retry
+		case d.LacksToken() && x.admit.MayRetryThroughBreaker(&a, &d): // d is that retry
 		case !d.Retry:
 			return x.conclude(&a, d)
 		}
@@ -166,7 +166,7 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	case !d.Retry:
 		return d
 	}
-	if why := x.admit.RetryBlockedBy(x.sender.att, a); why != policy.ReasonNone {
+	if why := x.admit.RetryBlockedBy(a); why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
 	}
 	why := x.secure(a)

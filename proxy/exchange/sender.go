@@ -62,10 +62,6 @@ func (s *sender) connect(fresh bool) policy.Cause {
 		s.passed = pool.Passed()
 	}
 	s.att.Unchecked = s.upload.IsBuffered()
-	if s.att.Fault.Breaks() {
-		s.use(attempt.FaultConn(pool, s.att.Fault.Fault))
-		return policy.CauseStatus
-	}
 	choice := s.choice()
 	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: s.avoid, Key: choice.Key, Endpoint: pool.Choose(choice), Unchecked: s.att.Unchecked, HTTP1: s.r.HTTP.Upgrade != nil, DialTimeout: s.r.Route.DialTimeout}
 	if !s.retriesReset() {
@@ -245,7 +241,7 @@ func length(parts [][]byte) int {
 
 // mayResume reports whether an attempt that timed out may continue.
 func (s *sender) mayResume() bool {
-	return !s.r.Dest.AttemptTimeoutHard && (s.att.Up != nil || s.att.Fault.Stalled) && (s.r.Time.Deadline.IsZero() || s.r.Time.Now().Before(s.r.Time.Deadline))
+	return !s.r.Dest.AttemptTimeoutHard && s.att.Up != nil && (s.r.Time.Deadline.IsZero() || s.r.Time.Now().Before(s.r.Time.Deadline))
 }
 
 // discard drops the connection of an attempt that will be retried.
@@ -334,37 +330,6 @@ func (s *sender) stopUpload() {
 		s.att.NotReusable = true
 		s.upload.Stop()
 	}
-}
-
-// stall waits out the injected delay, within the time of the attempt and the request. It returns
-// CauseStatus if the delay is over and the attempt continues. A drain ends it early.
-func (s *sender) stall() policy.Cause {
-	began := s.r.Time.Tick()
-	until := began.Add(s.att.Fault.Delay)
-	end := s.admit.Await(s.stallUntil(began, until), nil)
-	took := s.r.Time.Tick().Sub(began)
-	s.att.Fault.Taken += took
-	s.att.Fault.Delay -= took
-	switch {
-	case end == permit.Left:
-		s.r.ClientLeft()
-		return policy.CauseReset
-	case end != permit.DrainBegan && s.att.Fault.Delay > 0:
-		return policy.CauseAttemptTimeout
-	}
-	s.att.Fault.Stalled = false
-	return policy.CauseStatus
-}
-
-// stallUntil returns until, or the end of the attempt's or the request's time if that is sooner.
-func (s *sender) stallUntil(began, until clock.Instant) clock.Instant {
-	if t := s.r.Time.AttemptTimeout(); t > 0 && !s.lastAttempt {
-		until = request.Earliest(until, began.Add(t))
-	}
-	if !s.r.Time.Deadline.IsZero() {
-		until = request.Earliest(until, s.r.Time.Deadline)
-	}
-	return until
 }
 
 // redirect sends the next attempts, beginning with a, to another upstream. The request headers are

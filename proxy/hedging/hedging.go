@@ -120,9 +120,6 @@ func (h *Attempt) run() {
 // makeAttempt sends the request and reads the response headers. The connection stays open after a
 // status and after a timeout.
 func (h *Attempt) makeAttempt() policy.Cause {
-	if h.Att.Fault.Stalled && !h.stall() {
-		return policy.CauseAttemptTimeout
-	}
 	cause := h.send(false)
 	if cause == policy.CauseIdleClose && !h.IsStopped() {
 		cause = h.send(true) // the pooled connection was stale
@@ -140,16 +137,13 @@ func (h *Attempt) makeAttempt() policy.Cause {
 
 // send writes the request to a connection. If it returns CauseStatus, the request was sent whole.
 func (h *Attempt) send(fresh bool) policy.Cause {
-	up, err := h.connect(fresh)
+	// To another endpoint than that of the first attempt, if there is one.
+	up, err := h.pool.Get(h.ctx, upstream.GetOptions{Fresh: fresh, Avoid: h.beside.Addr, DialTimeout: h.dialing})
 	if err != nil {
 		return h.Att.DialFailed(err)
 	}
 	if !h.use(up) {
-		if h.Att.Fault.Breaks() {
-			up.Abort()
-		} else {
-			up.Release(0) // for the next request
-		}
+		up.Release(0) // for the next request
 		return policy.CauseDial
 	}
 	parts := slices.Clone(h.request) // Writev cuts its argument
@@ -171,30 +165,6 @@ func (h *Attempt) send(fresh bool) policy.Cause {
 	}
 	h.Abort()
 	return policy.CauseDial
-}
-
-// stall waits out an injected delay. Everything else sees a silent upstream that has the request.
-// It reports false if there is no more time, or after Stop.
-func (h *Attempt) stall() bool {
-	h.Wrote = true
-	delay := time.NewTimer(h.Att.Fault.Delay)
-	defer delay.Stop()
-	select {
-	case <-delay.C:
-		h.Att.Fault.Stalled = false
-		return true
-	case <-h.ctx.Done():
-		return false
-	}
-}
-
-// connect gets a connection, to another endpoint than that of the first attempt if there is one,
-// or an injected fault in its place.
-func (h *Attempt) connect(fresh bool) (*upstream.Conn, error) {
-	if h.Att.Fault.Breaks() {
-		return attempt.FaultConn(h.pool, h.Att.Fault.Fault), nil
-	}
-	return h.pool.Get(h.ctx, upstream.GetOptions{Fresh: fresh, Avoid: h.beside.Addr, DialTimeout: h.dialing})
 }
 
 // use makes up the attempt's connection, so that Stop can end it. It reports false if Stop was

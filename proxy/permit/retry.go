@@ -61,7 +61,7 @@ func (ad *Admitter) BackOff(d policy.Decision) WaitEnd {
 
 // RetryBlockedBy returns why a retry that the policy allows must not be made, or ReasonNone. It is
 // called before the wait, like the policy.
-func (ad *Admitter) RetryBlockedBy(a *attempt.Attempt, res *policy.Attempt) policy.Reason {
+func (ad *Admitter) RetryBlockedBy(res *policy.Attempt) policy.Reason {
 	if ad.r.PauseTooLong(res) {
 		return policy.ReasonRetryAfterTooLong
 	}
@@ -119,8 +119,8 @@ func (ad *Admitter) wouldNot(a *attempt.Attempt, res *policy.Attempt) policy.Rea
 // MayRetryThroughBreaker waits for the breaker after the request's connection was lost and the
 // budget had no token. It reports whether the breaker opened and the request is retried through
 // its queue. again is then that retry.
-func (ad *Admitter) MayRetryThroughBreaker(a *attempt.Attempt, res *policy.Attempt, again *policy.Decision) bool {
-	if !again.LacksToken() || res.Cause != policy.CauseReset || a.Fault.Breaks() || ad.r.Route.Breaker != settings.BreakerQueue {
+func (ad *Admitter) MayRetryThroughBreaker(res *policy.Attempt, again *policy.Decision) bool {
+	if !again.LacksToken() || res.Cause != policy.CauseReset || ad.r.Route.Breaker != settings.BreakerQueue {
 		return false
 	}
 	began := ad.r.Time.Tick()

@@ -142,21 +142,6 @@ func (p *Report) Record(a *attempt.Attempt, res *policy.Attempt, class policy.Cl
 	a.Began = 0
 }
 
-// DrawFault draws a fault and reports it to the observer.
-func (p *Report) DrawFault() policy.Fault {
-	f := p.Request.Route.FaultInjection.Draw(p.Request.Settings.FaultRand())
-	switch {
-	case f.Status != 0:
-		p.Observer.FaultInjected(policy.FaultStatus)
-	case f.Reset:
-		p.Observer.FaultInjected(policy.FaultReset)
-	}
-	if f.Delay > 0 {
-		p.Observer.FaultInjected(policy.FaultDelay)
-	}
-	return f
-}
-
 // RecordFallback reports the attempt at a fallback upstream that ended with the result res. It
 // does not count among a route's attempts.
 func (p *Report) RecordFallback(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {

@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
@@ -97,8 +96,5 @@ type Config struct {
 	// Tracer makes spans, and the upstream gets traceparent and tracestate of the attempts. If it
 	// is nil, the client's are forwarded. Not reloadable.
 	Tracer trace.Tracer
-	// Rand draws the faults of Route.FaultInjection; nil means the process's own source. It must
-	// be safe for concurrent use.
-	Rand backoff.Rand
-	Log  *zap.Logger // nil logs nothing
+	Log    *zap.Logger // nil logs nothing
 }

@@ -27,8 +27,6 @@ type Observer interface {
 	// Queued is called after a wait for the breaker, for a permit, for a slot of a rate limit, or for
 	// the end of a rate-limit pause.
 	Queued(waited time.Duration)
-	// FaultInjected is called when a fault of Route.FaultInjection is drawn for an attempt.
-	FaultInjected(kind policy.FaultKind)
 	// WaitBegan and WaitEnded are called around the wait before a retry.
 	WaitBegan()
 	WaitEnded(waited time.Duration)
@@ -65,8 +63,6 @@ func (NoObserver) HedgeWon() {}
 func (NoObserver) Queued(time.Duration) {}
 
 func (NoObserver) FallbackFailed() {}
-
-func (NoObserver) FaultInjected(policy.FaultKind) {}
 
 func (NoObserver) WaitBegan() {}
 

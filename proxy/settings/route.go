@@ -27,23 +27,22 @@ type Route struct {
 	Budget   budget.Config
 	NoBudget bool
 
-	Guard             breaker.Options       // circuit breaker and concurrency limit; routes with equal upstreams and options share them
-	Breaker           BreakerMode           // what happens to requests while the breaker is not closed
-	QueueTimeout      time.Duration         // the longest wait for the breaker, with BreakerQueue
-	LimitQueueTimeout time.Duration         // the longest wait for a permit under the concurrency limit; 0 means a second
-	Eject             Eject                 // when endpoints of an upstream with several are ejected
-	HealthCheck       upstream.HealthCheck  // how the endpoints of an upstream with several are checked
-	Balance           Balance               // which endpoint gets a request
-	Probe             admission.Probe       // how the upstream is probed while its breaker is not closed
-	QueueMax          int                   // requests queued at once per upstream; when exceeded, the oldest is dropped
-	QueueOldest       bool                  // the queue serves requests in the order in which they began, and not the newest first
-	RateLimitPause    RateLimitPause        // who shares the pause that a 429 asks for
-	RateLimit         admission.RateLimit   // attempts and tokens that the upstream gets in a time
-	CountTokens       bool                  // read how many tokens responses of a language model's API used
-	Fallbacks         []Fallback            // what responds if everything else failed, in order; a response of ours can only be the last
-	ModelAPI          bool                  // the upstream is the API of a language model: clients expect its error bodies, and an account may be used up
-	DryRun            bool                  // forward once and count the retries that would be made: no buffering, retry, rejection or added response header
-	FaultInjection    *policy.FaultInjector // faults below the retry loop, to test policies; nil: none. Such a route shares no breaker, limit, budget and connections with others
+	Guard             breaker.Options      // circuit breaker and concurrency limit; routes with equal upstreams and options share them
+	Breaker           BreakerMode          // what happens to requests while the breaker is not closed
+	QueueTimeout      time.Duration        // the longest wait for the breaker, with BreakerQueue
+	LimitQueueTimeout time.Duration        // the longest wait for a permit under the concurrency limit; 0 means a second
+	Eject             Eject                // when endpoints of an upstream with several are ejected
+	HealthCheck       upstream.HealthCheck // how the endpoints of an upstream with several are checked
+	Balance           Balance              // which endpoint gets a request
+	Probe             admission.Probe      // how the upstream is probed while its breaker is not closed
+	QueueMax          int                  // requests queued at once per upstream; when exceeded, the oldest is dropped
+	QueueOldest       bool                 // the queue serves requests in the order in which they began, and not the newest first
+	RateLimitPause    RateLimitPause       // who shares the pause that a 429 asks for
+	RateLimit         admission.RateLimit  // attempts and tokens that the upstream gets in a time
+	CountTokens       bool                 // read how many tokens responses of a language model's API used
+	Fallbacks         []Fallback           // what responds if everything else failed, in order; a response of ours can only be the last
+	ModelAPI          bool                 // the upstream is the API of a language model: clients expect its error bodies, and an account may be used up
+	DryRun            bool                 // forward once and count the retries that would be made: no buffering, retry, rejection or added response header
 
 	// HedgeAfter is when a second attempt is sent beside one without a response; see
 	// docs/decisions/0006-hedging.md. The zero value means never.

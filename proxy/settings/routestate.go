@@ -91,7 +91,7 @@ func fallbackRoute(r *Route, f *Fallback) *Route {
 	to := *r
 	to.Upstream, to.Forward, to.Fallbacks = f.Upstream, f.Forward, nil
 	to.HealthCheck, to.Balance = upstream.HealthCheck{}, Balance{} // these are for the route's own upstream
-	to.NoBudget, to.RateLimitPause, to.Breaker, to.Probe, to.FaultInjection = true, RateLimitPause{}, BreakerFailFast, admission.Probe{}, nil
+	to.NoBudget, to.RateLimitPause, to.Breaker, to.Probe = true, RateLimitPause{}, BreakerFailFast, admission.Probe{}
 	to.HedgeAfter, to.RateLimit = hedge.After{}, admission.RateLimit{}
 	if to.AttemptTimeout == 0 && to.RequestTimeout == 0 {
 		to.AttemptTimeout = fallbackTimeout

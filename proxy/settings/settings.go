@@ -18,7 +18,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/hedge"
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/bridge"
@@ -165,14 +164,6 @@ func (n *Settings) FlushLogs() {
 	for _, u := range n.Upstreams() {
 		u.DialFailures.LogLimiter.Flush()
 	}
-}
-
-// FaultRand returns the source of randomness for faults.
-func (n *Settings) FaultRand() backoff.Rand {
-	if n.Rand != nil {
-		return n.Rand
-	}
-	return backoff.Shared()
 }
 
 // Find returns the route of the request. h finds its headers, and the model of its body if a route

@@ -43,7 +43,6 @@ type upstreamKey struct {
 	queueMax int
 	oldest   bool
 	probe    admission.Probe
-	faults   string
 	dryRun   bool
 	eject    Eject
 	health   upstream.HealthCheck
@@ -53,7 +52,7 @@ type upstreamKey struct {
 func keyOf(r *Route) upstreamKey {
 	return upstreamKey{
 		target: r.Upstream.Key(), budget: r.Budget, guard: r.Guard, queueMax: r.QueueMax, oldest: r.QueueOldest,
-		probe: r.Probe, faults: r.FaultInjection.String(), dryRun: r.DryRun, eject: r.Eject, health: r.HealthCheck,
+		probe: r.Probe, dryRun: r.DryRun, eject: r.Eject, health: r.HealthCheck,
 	}
 }
 

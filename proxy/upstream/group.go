@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -138,14 +137,6 @@ func (g *Group) TryPooled(o *GetOptions) *Conn {
 		}
 	}
 	return m.pool.TryPooled(o)
-}
-
-// Adopt wraps a connection that was not dialled, such as an injected fault. It belongs to no
-// endpoint and is never pooled.
-func (g *Group) Adopt(c net.Conn) *Conn {
-	none := NewPool(Target{}, g.options)
-	none.Close()
-	return none.newConn("", c, nil)
 }
 
 // CloseOldest closes the longest idle connection of one of the addresses, to free its

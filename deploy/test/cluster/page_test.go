@@ -41,6 +41,14 @@ func TestThePagesHaveWhatTheTestsRun(t *testing.T) {
 	if blocks := readPage(t, tutorial).blocks(t, "sh"); len(blocks) != tutorialSteps {
 		t.Errorf("%s: %d blocks of commands, want %d", tutorial, len(blocks), tutorialSteps)
 	}
+	failing, err := os.ReadFile(filepath.Join(engine.Root(t), "deploy", "nginx", "failing.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	indented := regexp.MustCompile("(?m)^").ReplaceAllString(strings.TrimSpace(string(failing)), "    ")
+	if app := readPage(t, tutorial).blocks(t, "yaml")[0]; !strings.Contains(app, "\n"+indented+"\n---\n") {
+		t.Errorf("%s: its nginx is not configured by deploy/nginx/failing.conf", tutorial)
+	}
 	for _, p := range []part{createCertificate, applyOverlay, helmGateway, helmWebhook} {
 		p.commands(t)
 	}
