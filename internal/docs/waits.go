@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"regexp"
 	"strings"
 	"time"
 
@@ -41,9 +42,9 @@ func WaitFormTable() string {
 		case f.Unit == time.Millisecond:
 			value = "milliseconds, a duration or a time"
 		}
-		rows = append(rows, []string{form, value, code(f.Example), f.Source})
+		rows = append(rows, []string{form, value, code(f.Example)})
 	}
-	return markdown([]string{"Member, or text in a message", "Value", "Example", "Source"}, rows)
+	return markdown([]string{"Member, or text in a message", "Value", "Example"}, rows)
 }
 
 // SignTable returns a table in docs/reference/retry-after.md of errors that end retries. Package
@@ -73,10 +74,16 @@ func LimitTable() string {
 	models := map[ratelimit.Model]string{ratelimit.Refilling: "refilling", ratelimit.Windowed: "windowed"}
 	var rows [][]string
 	for _, r := range retryafter.LimitRows() {
-		rows = append(rows, []string{code(r.Remaining), kinds[r.Kind], models[r.Model], r.Source})
+		rows = append(rows, []string{code(r.Remaining), kinds[r.Kind], models[r.Model], vendor(r.Source)})
 	}
-	return markdown([]string{"Header with what is left", "Counts", "Renewal", "Source"}, rows)
+	return markdown([]string{"Header with what is left", "Counts", "Renewal", "Sent by"}, rows)
 }
+
+// titles matches what a source says besides a name: titles of pages, files and remarks.
+var titles = regexp.MustCompile(",? ?\"[^\"]*\"|, `[^`]*`| \\([^)]*\\)|: .*")
+
+// vendor returns whom a source is about.
+func vendor(source string) string { return titles.ReplaceAllString(source, "") }
 
 // PathTable returns the table in docs/reference/llm.md of paths that name a model.
 func PathTable() string {
@@ -89,7 +96,7 @@ func PathTable() string {
 			}
 			forms[i] = code("..." + f.Before + "MODEL" + after)
 		}
-		rows = append(rows, []string{strings.Join(forms, ", "), f.Source})
+		rows = append(rows, []string{strings.Join(forms, ", "), vendor(f.Source)})
 	}
-	return markdown([]string{"Path", "Source"}, rows)
+	return markdown([]string{"Path", "API"}, rows)
 }
