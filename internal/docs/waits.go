@@ -29,36 +29,48 @@ func WaitTable() string {
 	return markdown([]string{"Header", "Value", "Counts when", "Source"}, rows)
 }
 
-// WaitFormTable returns the table in docs/reference/retry-after.md of waits in error bodies.
-func WaitFormTable() string {
-	var rows [][]string
+// WaitFormList returns the list in docs/reference/retry-after.md of waits in error bodies.
+func WaitFormList() string {
+	var members, milliseconds, phrases []string
 	for _, f := range apierror.WaitForms() {
-		form, value := code(f.Key), "seconds, a duration or a time"
 		switch {
-		case f.Bare:
-			form, value = code(f.Phrase), "a duration, or seconds"
 		case f.Phrase != "":
-			form, value = code(f.Phrase), "a duration"
+			phrases = append(phrases, code(f.Example))
 		case f.Unit == time.Millisecond:
-			value = "milliseconds, a duration or a time"
+			milliseconds = append(milliseconds, code(f.Key))
+		default:
+			members = append(members, code(f.Key))
 		}
-		rows = append(rows, []string{form, value, code(f.Example)})
 	}
-	return markdown([]string{"Member, or text in a message", "Value", "Example"}, rows)
+	var b strings.Builder
+	paragraph(&b, "- ", "Members in seconds, as a duration or as a time: "+strings.Join(members, ", "))
+	paragraph(&b, "- ", "Members in milliseconds, as a duration or as a time: "+strings.Join(milliseconds, ", "))
+	paragraph(&b, "- ", "Texts in a message: "+strings.Join(phrases, ", "))
+	return b.String()
 }
 
-// SignTable returns a table in docs/reference/retry-after.md of errors that end retries. Package
-// apierror has the source of each.
+// SignTable returns a table in docs/reference/retry-after.md of errors that end retries, by vendor.
+// Package apierror has the source of each.
 func SignTable(entries []apierror.Entry) string {
-	var rows [][]string
+	var vendors []string
+	signs := map[string][2][]string{}
 	for _, e := range entries {
-		kind := "code"
-		if apierror.IsText(e.Sign) {
-			kind = "text"
+		if _, known := signs[e.Vendor]; !known {
+			vendors = append(vendors, e.Vendor)
 		}
-		rows = append(rows, []string{code(e.Sign), kind, e.Vendor})
+		of := signs[e.Vendor]
+		kind := 0
+		if apierror.IsText(e.Sign) {
+			kind = 1
+		}
+		of[kind] = append(of[kind], code(e.Sign))
+		signs[e.Vendor] = of
 	}
-	return markdown([]string{"Sign", "Kind", "Vendor"}, rows)
+	var rows [][]string
+	for _, v := range vendors {
+		rows = append(rows, []string{v, strings.Join(signs[v][0], ", "), strings.Join(signs[v][1], ", ")})
+	}
+	return markdown([]string{"Vendor", "Codes", "Texts"}, rows)
 }
 
 // markdown returns a table without a trailing blank line.
