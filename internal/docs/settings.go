@@ -105,7 +105,7 @@ func setting(b *strings.Builder, s *config.Setting) {
 	paragraph(b, "", plain(s.About+profiles(s)))
 	b.WriteString("\n")
 	paragraph(b, "- ", "Default: "+plain(s.Shown))
-	paragraph(b, "- ", "Values: "+plain(s.Expected()))
+	paragraph(b, "- ", "Values: "+plain(strings.Replace(s.Expected(), " with its unit, such as 250ms, 10s or 2m", "", 1)))
 	if words := marks(s); words != "" {
 		paragraph(b, "- ", words)
 	}
