@@ -161,7 +161,7 @@ var (
 		"Maximum of retry_buffer_bytes (RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES).",
 		"How full is the retry buffer?")
 	retriesEnabledRatio = define(Gauge, "retries_enabled_ratio", nil,
-		"Share of retries that are made, 0 to 1 (retryproxy retry-percent).",
+		"Share of retries that are made, 0 to 1 (POST /retry-percent of the admin listener).",
 		"Are retries switched off, and where?")
 	rateLimitPausesTotal = define(Counter, "rate_limit_pauses_total", nil,
 		"Rate-limit pauses that began (RETRYPROXY_RATE_LIMIT_PAUSE_KEY).",

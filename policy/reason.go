@@ -98,7 +98,7 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonNotInRetryOn:         {Label: "not_in_retry_on", Explain: "RETRYPROXY_RETRY_ON does not list this kind of failure, such as a 501."},
 	ReasonRateLimitPause:       {Label: "rate_limit_pause", Explain: "A rate-limit pause (429) was in force for this key, and it was longer than the time left for the request."},
 	ReasonRateLimited:          {Label: "rate_limited", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for a retry within the time that it may wait."},
-	ReasonSwitchedOff:          {Label: "switched_off", Explain: "Retries are switched off, all or a share of them, by retryproxy retry-percent."},
+	ReasonSwitchedOff:          {Label: "switched_off", Explain: "Retries are switched off, all or a share of them, by POST /retry-percent of the admin listener."},
 	ReasonDryRun:               {Label: "dry_run", Explain: "The route makes no retries (RETRYPROXY_DRY_RUN=true); otherwise the request would have been retried."},
 	ReasonNoDescriptors:        {Label: "no_descriptors", Explain: "The process or the machine had no file descriptor for a connection to the upstream for as long as the request could wait. This does not count against the upstream."},
 	ReasonAskedNotToRetry:      {Label: "asked_not_to_retry", Explain: "The upstream asked for no retry: X-Should-Retry: false, or a grpc-retry-pushback-ms that is negative or no number."},

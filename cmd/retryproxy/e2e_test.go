@@ -377,6 +377,19 @@ func (p *process) command(args ...string) (code int, out, errs string) {
 	return code, stdout.String(), stderr.String()
 }
 
+// setRetryPercent changes the share of retries that are made, as curl --json does.
+func (p *process) setRetryPercent(percent string) {
+	p.t.Helper()
+	response, err := p.client.Post("http://"+p.admin+"/retry-percent", "application/json", strings.NewReader(percent))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // only a test
+	if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 200 || string(body) != percent+"\n" {
+		p.t.Errorf("%d %q, %v", response.StatusCode, body, err)
+	}
+}
+
 func TestRetriesAreSwitchedOffLive(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "env")
 	set := func(content string) {
@@ -393,34 +406,23 @@ func TestRetriesAreSwitchedOffLive(t *testing.T) {
 		response, _ := p.get(0, "/")
 		return response.Header.Get("X-Retryproxy-Reason")
 	}
-	if code, out, errs := p.command("retry-percent", "0"); code != exitOK || out != "0\n" {
-		t.Errorf("%d %q %q", code, out, errs)
-	}
+	p.setRetryPercent("0")
 	if got := reason(); got != "switched_off" {
 		t.Errorf("at 0: %q", got)
 	}
-	if code, out, errs := p.command("retry-percent"); code != exitOK || out != "0\n" {
-		t.Errorf("%d %q %q", code, out, errs)
+	if status, body := p.ask("/retry-percent"); status != 200 || body != "0\n" {
+		t.Errorf("%d %q", status, body)
 	}
-	if code, out, errs := p.command("retry-percent", "100"); code != exitOK || out != "100\n" {
-		t.Errorf("%d %q %q", code, out, errs)
-	}
+	p.setRetryPercent("100")
 	if got := reason(); got != "retries_exhausted" {
 		t.Errorf("switched on: %q", got)
 	}
 	if got := p.metric("retryproxy_retries_enabled_ratio"); got != "1" {
 		t.Errorf("the gauge says %s", got)
 	}
-	for _, bad := range []string{"101", "x", "-1"} {
-		if code, _, errs := p.command("retry-percent", bad); code != exitUsage || errs == "" {
-			t.Errorf("%s: %d %q", bad, code, errs)
-		}
-	}
 
 	// A reload keeps the switch.
-	if code, _, errs := p.command("retry-percent", "40"); code != exitOK {
-		t.Error(errs)
-	}
+	p.setRetryPercent("40")
 	set("RETRYPROXY_MAX_RETRIES=1\n")
 	p.signals <- syscall.SIGHUP
 	p.await("the reload", func() bool { return strings.Contains(p.log.String(), `"changed":["RETRYPROXY_MAX_RETRIES"]`) })

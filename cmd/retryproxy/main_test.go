@@ -58,6 +58,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"await":  await,
 			"link":   link,
+			"post":   postAdmin,
 			"signal": sendSignal,
 		},
 	})
@@ -78,6 +79,16 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	ts.Fatalf("%s%s does not say %q in %v but\n%s", args[0], args[1], args[2], patience, body)
+}
+
+// postAdmin is the command `post ADDRESS PATH TEXT`: it posts to the admin listener, whose response
+// must be the text.
+func postAdmin(ts *testscript.TestScript, _ bool, args []string) {
+	a, err := config.ParseAddress(args[0])
+	ts.Check(err)
+	if _, body, err := adminclient.Send(context.Background(), a, "POST", args[1], ""); err != nil || body != args[2] {
+		ts.Fatalf("%s%s: %q, %v; expected %q", args[0], args[1], body, err, args[2])
+	}
 }
 
 // sendSignal is the command `signal NAME`: it sends TERM, INT or HUP to the background command.

@@ -89,7 +89,7 @@ type call struct {
 // it.
 func commands() []command {
 	return []command{
-		serveCommand, checkCommand, convertCommand, schemaCommand, explainCommand, planCommand, simulateCommand, healthCommand, drainCommand, quitCommand, percentCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, manCommand,
+		serveCommand, checkCommand, convertCommand, explainCommand, planCommand, simulateCommand, healthCommand, drainCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, manCommand,
 	}
 }
 

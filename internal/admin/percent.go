@@ -50,7 +50,7 @@ func (p RetryPercent) change(r *http.Request) (status int, err error) {
 	if len(body) > maxPercentBody {
 		return http.StatusBadRequest, errors.New("the body is too long for a number from 0 to 100")
 	}
-	n, err := ParsePercent(string(body))
+	n, err := parsePercent(string(body))
 	if err != nil {
 		return http.StatusBadRequest, err
 	}
@@ -58,8 +58,8 @@ func (p RetryPercent) change(r *http.Request) (status int, err error) {
 	return 0, nil
 }
 
-// ParsePercent parses a whole number from 0 to 100, with optional white space around it.
-func ParsePercent(s string) (int, error) {
+// parsePercent parses a whole number from 0 to 100, with optional white space around it.
+func parsePercent(s string) (int, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 8)
 	if err != nil || n > 100 {
 		return 0, fmt.Errorf("%q: expected a whole number from 0 to 100", strings.TrimSpace(s))

@@ -35,7 +35,7 @@ var hints = []struct{ names, hint string }{
 	{"RETRY_STATUS RETRY_CODES", "did you mean RETRYPROXY_RETRY_ON=5xx,429,connect-failure,reset?"},
 	{"RETRY_DELAY RETRY_INTERVAL", "did you mean RETRYPROXY_BACKOFF_BASE=100ms?"},
 	{"RETRY_POST RETRY_UNSAFE", "did you mean RETRYPROXY_RETRY_METHODS=any?"},
-	{"RETRY_PERCENT", "'retryproxy retry-percent' changes it in a running process"},
+	{"RETRY_PERCENT", "POST /retry-percent of the admin listener changes it in a running process"},
 	{"CIRCUIT_BREAKER", "it is on by default; RETRYPROXY_BREAKER=queue, fail-fast or off says what happens to requests while it is open"},
 	{"CLIENT_THROTTLING", "it is gone: the circuit breaker (RETRYPROXY_BREAKER), RETRYPROXY_CONCURRENCY_LIMIT and the retry budget protect the upstream"},
 	{"FAULT_INJECTION", "it is gone: let the upstream fail, such as nginx with split_clients (docs/how-to/try-out.md)"},

@@ -168,7 +168,7 @@ func TestUnknownNames(t *testing.T) {
 		"RETRYPROXY_SHARED_PASSWORD_FILE=/p":         "unknown name; it is an option: RETRYPROXY_SHARED=redis://host?password_file=FILE",
 		"RETRYPROXY_SHARED_CA=/ca":                   "RETRYPROXY_SHARED=rediss://host?ca=FILE",
 		"RETRYPROXY_SHARED_CERT=/c":                  "RETRYPROXY_SHARED=rediss://host?cert=FILE",
-		"RETRYPROXY_RETRY_PERCENT=50":                "unknown name; 'retryproxy retry-percent' changes it",
+		"RETRYPROXY_RETRY_PERCENT=50":                "unknown name; POST /retry-percent of the admin listener changes it",
 		"RETRYPROXY_MAX_HEADERS=50":                  "unknown name; a request or response has at most 100",
 		"RETRYPROXY_MAX_CONCURRENT_STREAMS=9":        "unknown name; an HTTP/2 client may have 128",
 		"RETRYPROXY_ROUTE_SEARCH_EJECT_AFTER=9":      "RETRYPROXY_ROUTE_SEARCH_BREAKER=off turns ejection off",

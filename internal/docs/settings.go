@@ -71,9 +71,8 @@ routes:
     max_retries: 5
 ` + "```" + `
 
-` + "`retryproxy convert`" + ` prints the settings of the environment in this form, and
-` + "`retryproxy schema`" + ` prints the JSON Schema with which an editor completes names and marks
-mistakes ([retryproxy.schema.json](retryproxy.schema.json)).
+` + "`retryproxy convert`" + ` prints the settings of the environment in this form. With the JSON
+Schema [retryproxy.schema.json](retryproxy.schema.json), an editor completes names and marks mistakes.
 
 Any other file holds lines ` + "`NAME=VALUE`" + `. Lines that begin with ` + "`#`" + ` are comments. Within single quotes,
 every character stands for itself. Within double quotes, ` + "`\\n`, `\\t`, `\\\"`, `\\\\` and `\\$`" + ` are escapes.
