@@ -1,39 +1,43 @@
 package memlimit
 
 import (
-	"os"
-	"path/filepath"
+	"errors"
+	"math"
 	"runtime/debug"
 	"testing"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-func TestLimit(t *testing.T) {
-	for name, tt := range map[string]struct {
-		files map[string]string
+func TestTheRuntimeGetsItsShareOfTheLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit uint64
+		err   error
 		want  int64
 	}{
-		"nothing there":         {nil, 0},
-		"v2 in a container":     {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "67108864\n"}, 64 << 20},
-		"v2 without a limit":    {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, 0},
-		"v2 the parent's limit": {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "1000\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}, 1000},
-		"v2 the lowest counts":  {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "1000\n", "sys/fs/cgroup/a/b/memory.max": "2000\n"}, 1000},
-		"v1":                    {map[string]string{"proc/self/cgroup": "5:cpu,memory:/x\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "4096\n"}, 4096},
-		"v1 without a limit":    {map[string]string{"proc/self/cgroup": "5:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 0},
-		"path that climbs":      {map[string]string{"proc/self/cgroup": "0::/../../x\n", "sys/fs/cgroup/memory.max": "5000\n"}, 5000},
-		"garbage":               {map[string]string{"proc/self/cgroup": "x\n0:a\n", "sys/fs/cgroup/memory.max": "lots"}, 0},
+		"a limit":            {1000, nil, 900},
+		"no limit":           {0, memlimit.ErrNoLimit, 0},
+		"outside Linux":      {0, memlimit.ErrCgroupsNotSupported, 0},
+		"it cannot be read":  {0, errors.New("permission denied"), 0},
+		"as good as none":    {math.MaxInt64, nil, 0},
+		"larger than 64 bit": {math.MaxUint64, nil, 0},
 	} {
-		root := t.TempDir()
-		for file, content := range tt.files {
-			path := filepath.Join(root, file)
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+		if got := shareOf(func() (uint64, error) { return c.limit, c.err }); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
-		if got := Limit(root); got != tt.want {
-			t.Errorf("%s: %d, want %d", name, got, tt.want)
+	}
+}
+
+func TestTheLowerLimitCounts(t *testing.T) {
+	for _, c := range []struct{ soft, ofGroup, want int64 }{
+		{math.MaxInt64, 0, 0},
+		{math.MaxInt64, 900, 900},
+		{500, 900, 500},
+		{5000, 900, 900},
+		{500, 0, 500},
+	} {
+		if got := lower(c.soft, c.ofGroup); got != c.want {
+			t.Errorf("%+v: %d", c, got)
 		}
 	}
 }
