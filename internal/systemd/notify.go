@@ -9,7 +9,8 @@ import (
 const notifyTime = time.Second
 
 // Notify sends a state, such as READY=1, to systemd's socket (sd_notify(3): NOTIFY_SOCKET). It does
-// nothing without a socket, and does not wait for a systemd that does not read.
+// nothing without a socket, and does not wait for a systemd that does not read. go-systemd's
+// daemon.SdNotify is not used: it has no deadline, so it does not return while that queue is full.
 func Notify(socket, state string) error {
 	if socket == "" {
 		return nil

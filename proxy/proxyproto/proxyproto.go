@@ -7,6 +7,10 @@
 // and never reads beyond the header.
 //
 // Anybody can write such a header. The caller must first check that it trusts the peer.
+//
+// pires/go-proxyproto is the oracle of the tests, and no more: it reads from a blocking reader, so it holds a
+// goroutine and a buffer for each silent connection, and takes 0.7 us and 7 allocations for a header (here 0.01 us
+// and none for version 2, 0.24 us and 2 for version 1) and 41 kB of the program.
 package proxyproto
 
 import (

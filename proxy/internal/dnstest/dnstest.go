@@ -1,5 +1,6 @@
 // Package dnstest provides a small DNS server for tests. It responds by UDP and TCP from a zone
-// that the test can change while it runs.
+// that the test can change while it runs. golang.org/x/net reads and writes the messages; miekg/dns
+// would save some 60 of 249 lines, for one more module.
 package dnstest
 
 import (
