@@ -83,8 +83,8 @@ func intro(names []string) string {
 
 # Conformance: which raw messages are refused
 
-This page shows which raw HTTP/1.1 messages retryproxy forwards and which it refuses, beside %s on
-the same machine, at their defaults.
+This page shows which raw HTTP/1.1 messages retryproxy forwards and which it refuses, beside
+%s on the same machine, at their defaults.
 
 Each case of `+"`bench/conformance`"+` is sent over TCP to the real binary, whose upstream records the bytes
 it gets. A second request on the same connection shows if the proxy sees the end of the first at another
@@ -168,6 +168,6 @@ func writeDifferences(b *strings.Builder, name string, list []testCase, ours, th
 	for i := range list {
 		counts[kindOf(&ours[i], &theirs[i])]++
 	}
-	fmt.Fprintf(b, "\n%s: %d cases only it forwards, %d only retryproxy, %d both, but it with two readings. Both refuse %d others in different ways.\n",
+	fmt.Fprintf(b, "\n%s: %d cases only it forwards, %d only retryproxy, %d both,\nbut it with two readings. Both refuse %d others in different ways.\n",
 		name, counts["stricter"], counts["laxer"], counts["ambiguous"], counts["status"])
 }
