@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/upload"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
 )
 
 // What a client sees of a response.
@@ -141,7 +141,7 @@ func TestACutUploadAbortsTheUpstream(t *testing.T) {
 				p := startProxy(t, u, nil)
 				c := p.dial().send(sent)
 				soon(t, "the head upstream", func() bool { return u.sends() == 1 }) // who leaves before that is gone
-				time.Sleep(2 * upload.InlineWait)
+				time.Sleep(2 * attempt.InlineWait)
 				w.leave(c)
 				got := within(t, "the end upstream", ended)
 				if !errors.Is(got.err, syscall.ECONNRESET) || strings.Contains(got.body, "0\r\n\r\n") {

@@ -21,7 +21,7 @@
 //     rate-limit pause, rate limit, and the queue of the upstream (package admission), which gives
 //     a permit.
 //  5. attempts.make (attempts.go) gets a connection and sends the request (sender.go). A body that is
-//     large or slow is sent by a second goroutine (package upload).
+//     large or slow is sent by a second goroutine (the pump, in package attempt).
 //  6. Package attempt reads the headers of the response (response.go). A hedge (hedge.go,
 //     package hedging) may race it.
 //  7. judgeAttempt (loop.go) returns the permit with what the attempt says about the upstream, and asks the

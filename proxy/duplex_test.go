@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/upload"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
 )
 
 // echo responds at once and sends every piece of the body back as it arrives.
@@ -107,7 +107,7 @@ func TestAResponseDoesNotWaitForATricklingBody(t *testing.T) {
 				select {
 				case <-stop:
 					return
-				case <-time.After(upload.InlineWait / 20):
+				case <-time.After(attempt.InlineWait / 20):
 				}
 				piece := "x"
 				if chunked {
@@ -130,7 +130,7 @@ func TestAChunkSizeMayComeInPieces(t *testing.T) {
 	p := startProxy(t, u, nil)
 	c := p.dial().send(requestText("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "1")
 	for _, piece := range []string{"0", "\r", "\n0123456789abcdef", "\r\n", "0\r\n", "\r\n"} {
-		time.Sleep(2 * upload.InlineWait)
+		time.Sleep(2 * attempt.InlineWait)
 		c.send(piece)
 	}
 	c.want(200, "ok")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
-	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
 const continue100 = "HTTP/1.1 100 Continue\r\n\r\n"
@@ -64,7 +63,7 @@ func TestAClientThatExpectsMaySendItsBodyAnyway(t *testing.T) {
 		c := p.dial()
 		if late {
 			c.send(expecting("1.1", 5))
-			time.Sleep(2 * upload.InlineWait)
+			time.Sleep(2 * attempt.InlineWait)
 			c.send("hello")
 		} else {
 			c.send(expecting("1.1", 5) + "hello")

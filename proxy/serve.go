@@ -66,7 +66,7 @@ func (c *conn) admitBody() bool {
 	if !c.makeRoom() {
 		return false
 	}
-	c.x.Upload().AwaitBody(c.server.process.Clock.Now())
+	c.x.Upload().Await(c.server.process.Clock.Now())
 	return true
 }
 

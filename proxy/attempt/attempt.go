@@ -23,6 +23,14 @@ type Host struct {
 	Clock *clock.Clock
 	// UnderPressure reports whether memory is short. Read buffers then stay small.
 	UnderPressure func() bool
+	// OnFault is called with a panic of the pump that was contained.
+	OnFault func(fault any)
+}
+
+// Options are what an attempt must know about its request beforehand.
+type Options struct {
+	BodyIdle    time.Duration // how long a body may pause; 0: no limit
+	Interactive bool          // the client may wait for a response before it sends more of its body
 }
 
 // Attempt is one send of a request to an upstream, and the response to it. It owns its upstream
@@ -33,6 +41,11 @@ type Host struct {
 type Attempt struct {
 	Host    *Host
 	Buffers *buffer.Cache // the source of read buffers
+
+	client  Client
+	source  Source
+	options Options
+	upload  Upload
 
 	Permit breaker.Permit    // the right to be in flight
 	Span   trace.AttemptSpan // nil: not traced
@@ -83,6 +96,15 @@ const (
 	WriteFailed
 )
 
+// Serve makes the attempt one for a client, who sends the body by source.
+func (a *Attempt) Serve(client Client, source Source, o Options) {
+	a.client, a.source, a.options = client, source, o
+	a.upload.a = a
+}
+
+// Upload returns the sending of the request.
+func (a *Attempt) Upload() *Upload { return &a.upload }
+
 // Use takes the connection that the attempt is made on.
 func (a *Attempt) Use(up *upstream.Conn) {
 	a.Up, a.Reused, a.Endpoint = up, up.Reused, up.Endpoint
@@ -92,6 +114,9 @@ func (a *Attempt) Use(up *upstream.Conn) {
 	a.R, a.W, a.earlyErr = 0, 0, nil
 	a.resp.Restart()
 	a.Progress.Store(Sending)
+	if a.upload.lastPiece.Load() { // a load is cheaper than a store
+		a.upload.lastPiece.Store(false)
+	}
 }
 
 // DialFailed records that the attempt got no connection, and returns the cause.
@@ -149,6 +174,7 @@ func (a *Attempt) SendChecked(parts [][]byte) (end SendEnd, waits bool) {
 	n, got, err := a.Up.SendChecked(parts, a.Up.Buf)
 	a.W, a.GotBytes = got, n > 0
 	left := length(parts)
+	defer a.upload.forget()
 	switch {
 	case err == nil && left == 0: // reading continues with the bytes that arrived
 	case err == upstream.ErrStale:

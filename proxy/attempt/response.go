@@ -154,10 +154,11 @@ func (a *Attempt) replaceBuffer(b []byte) {
 	buffer.Put(used)
 }
 
-// CheckDetached panics if the response still points into b. It has an effect only in builds that
-// poison.
+// CheckDetached panics if the response, or what was written last, still points into b. It has an effect
+// only in builds that poison.
 func (a *Attempt) CheckDetached(b []byte) {
 	if poison.On && cap(b) > 0 {
+		a.upload.checkDetached(b)
 		a.resp.Spans(func(span []byte) { MustNotPointInto(b, "the response", span) })
 	}
 }

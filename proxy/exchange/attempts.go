@@ -31,6 +31,7 @@ func (at *attempts) begin(n int) {
 	a.Number, a.Endpoint, a.Addr, a.DialErr = int32(n), nil, "", nil
 	a.Began = at.r.Time.Clock // when the request began, or when the wait before this attempt ended
 	a.Span = nil
+	a.Serve(at.r, &at.r.Body, at.s.options())
 	at.stream = heldStream{}
 	at.hedge.learns, at.hedge.after = false, 0
 	if n > 1 {
@@ -62,7 +63,7 @@ func (at *attempts) make(res *policy.Attempt, fresh bool) {
 			at.receive(res)
 			return
 		case sent == attempt.NotTaken && at.s.att.Reused:
-			at.s.upload.Stop()
+			at.s.att.Upload().Stop()
 			at.s.att.Take().CloseStale()
 			res.Cause = policy.CauseIdleClose
 			return
@@ -88,12 +89,12 @@ func (at *attempts) sendRequest() attempt.SendEnd {
 	parts, headers, expect, end, err := at.s.request()
 	switch {
 	case err != nil:
-		at.s.upload.ClientFailed(err) // the body is broken before a byte of it is sent
+		at.r.ClientFailed(err) // the body is broken before a byte of it is sent
 		return attempt.Taken
 	case end && at.s.att.Unchecked && at.s.att.Up.CanSendChecked():
 		return at.sendChecked(parts)
 	}
-	return at.s.send(parts, headers, expect, end)
+	return at.s.att.Upload().Send(parts, headers, expect, end)
 }
 
 // sendChecked sends a complete request and waits a short while for the first bytes of the
@@ -105,7 +106,7 @@ func (at *attempts) sendChecked(parts [][]byte) attempt.SendEnd {
 	at.setRead(at.hedge.untilDue(at.readUntil(now, 0, attempt.Sent)), now)
 	end, waits := a.SendChecked(parts)
 	if waits && !at.hedge.due() { // otherwise receive sends the hedge
-		at.s.upload.StartWatch(nil)
+		at.s.att.Upload().StartWatch(nil)
 	}
 	return end
 }
@@ -130,8 +131,8 @@ func (at *attempts) received(a *policy.Attempt, cause policy.Cause) {
 			*a = policy.Attempt{Cause: policy.CauseIdleClose}
 			return
 		}
-		if at.s.upload.Pump.Running {
-			at.s.upload.AwaitLastWrite()
+		if at.s.att.Upload().Running() {
+			at.s.att.Upload().AwaitLastWrite()
 		}
 		at.s.att.ReadBody(at, at.r.Settings.Limits)
 		at.r.StatusOf(a, at.s.att.Response())
@@ -203,8 +204,8 @@ func (at *attempts) Fill(a *attempt.Attempt, idle time.Duration) error {
 // other writes. A reset after the upstream's orderly end counts too, because that end may not be
 // the response's. An upload in flight is stopped.
 func (at *attempts) resetWhileSplicing() bool {
-	if at.s.upload.HasBody() {
-		at.s.upload.Stop()
+	if at.s.att.Upload().HasBody() {
+		at.s.att.Upload().Stop()
 	}
 	return at.s.att.Spliced && rawsocket.IsTCPClosed(at.s.att.Up.Conn)
 }
@@ -213,7 +214,7 @@ func (at *attempts) resetWhileSplicing() bool {
 // request (RFC 9110 section 7.8). After a body that was cut short, the bytes of the new protocol
 // would look like the rest of the body.
 func (at *attempts) AcceptsUpgrade(a *attempt.Attempt) bool {
-	at.s.upload.Stop()
+	at.s.att.Upload().Stop()
 	return at.r.HTTP.Upgrade != nil && a.Response().Upgrade != nil && a.Progress.Load() == attempt.Sent
 }
 
@@ -277,13 +278,13 @@ func (at *attempts) read(idle time.Duration) error {
 		case whole && at.hedge.due():
 			at.hedge.send()
 			continue
-		case at.s.upload.UpstreamVanished():
+		case at.s.att.Upload().UpstreamVanished():
 			return attempt.ErrVanished
-		case at.s.upload.LeftWhileStuck():
+		case at.s.att.Upload().LeftWhileStuck():
 			at.r.ClientLeft()
 			return attempt.ErrClientGone
 		}
-		at.s.upload.StartWatch(nil)
+		at.s.att.Upload().StartWatch(nil)
 	}
 }
 
@@ -327,11 +328,11 @@ func (at *attempts) readUntil(began clock.Instant, idle time.Duration, progress 
 // is not watched. A deadline that is close enough stays, unless the pump or a hedge may have moved
 // it.
 func (at *attempts) setRead(until, now clock.Instant) {
-	if !at.s.upload.Pump.Running || at.s.upload.HasBody() {
+	if !at.s.att.Upload().Running() || at.s.att.Upload().HasBody() {
 		soon := now.Add(downstream.PollEvery)
 		if until.IsZero() || soon.Before(until) {
 			until = soon
-			if d := soon.Sub(at.s.att.ReadBy); !at.s.upload.Pump.Running && at.hedge.running == nil && d >= 0 && d < downstream.PollEvery/2 {
+			if d := soon.Sub(at.s.att.ReadBy); !at.s.att.Upload().Running() && at.hedge.running == nil && d >= 0 && d < downstream.PollEvery/2 {
 				return
 			}
 		}

@@ -116,7 +116,7 @@ func (h *bufferedResponse) keep(cut bool) {
 	h.full, h.attempt = true, int32(h.s.r.Attempts)
 	h.s.att.Keep(&h.kept, cut)
 	h.s.endRequest()
-	h.s.upload.Stop()
+	h.s.att.Upload().Stop()
 	h.s.att.Release(h.s.r.Time.Tick())
 }
 

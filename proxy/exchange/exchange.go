@@ -11,7 +11,6 @@
 //     retry rules must see its body (firstcontent.go), beside a hedge (hedge.go).
 //   - sender connects the running attempt and sends its request (sender.go). It alone changes which
 //     attempt that is.
-//   - upload.Upload sends the body and watches the client.
 //   - bufferedResponse keeps a failed response while a better one is sought.
 //   - relay sends the response that the client gets, by response.Writer (relay.go, tunnel.go).
 //
@@ -21,6 +20,7 @@ package exchange
 import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -29,7 +29,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/response"
 	"github.com/retryproxy/retryproxy/proxy/settings"
-	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
 // Exchange is one request with its attempts and its response. It belongs to its connection, which
@@ -38,7 +37,6 @@ type Exchange struct {
 	r        request.Request
 	report   report.Report
 	admit    permit.Admitter
-	upload   upload.Upload
 	sender   sender
 	attempts attempts
 	buffered bufferedResponse
@@ -53,9 +51,9 @@ func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
 	x.report.Init(r)
 	x.w.Init(r, &x.report)
 	x.admit.Init(r, &x.report)
-	x.upload.Init(r)
-	x.sender.r, x.sender.admit, x.sender.upload = r, &x.admit, &x.upload
+	x.sender.r, x.sender.admit = r, &x.admit
 	x.sender.first.Host, x.sender.first.Buffers = &p.Attempts, &c.Buffers
+	x.sender.first.Serve(r, &r.Body, attempt.Options{})
 	x.sender.begin()
 	x.attempts.s, x.attempts.r, x.attempts.report, x.attempts.w = &x.sender, r, &x.report, &x.w
 	x.attempts.hedge.s, x.attempts.hedge.report = &x.sender, &x.report
@@ -81,7 +79,7 @@ func (x *Exchange) EndAfterFault() bool {
 	x.attempts.hedge.abort()
 	x.sender.abandonPermit(breaker.Abandoned)
 	x.sender.drop()
-	x.upload.Stop()
+	x.sender.att.Upload().Stop()
 	if !x.report.IsOpen() {
 		return false
 	}
@@ -92,7 +90,7 @@ func (x *Exchange) EndAfterFault() bool {
 
 // end returns all memory of the exchange except what the next request will use.
 func (x *Exchange) end() {
-	x.upload.BodyCame()
+	x.r.Body.Arrived()
 	x.r.Body.Close()
 	x.buffered.drop()
 	x.sender.att.Body().Release()
@@ -146,8 +144,8 @@ func (x *Exchange) RefuseHeaders(why http1.Refusal) {
 	x.end()
 }
 
-// Upload returns the upload of the connection's requests.
-func (x *Exchange) Upload() *upload.Upload { return &x.upload }
+// Upload returns the body of the connection's request.
+func (x *Exchange) Upload() *request.Body { return &x.r.Body }
 
 // HeadersTimedOut responds to a client whose request headers did not arrive in time.
 func (x *Exchange) HeadersTimedOut() {

@@ -48,14 +48,14 @@ func (x *Exchange) askFallbacks(a *policy.Attempt, reason string) (int, policy.O
 			continue
 		case !prepared:
 			x.buffered.leave(a, &x.attempts.stream)
-			x.upload.FetchBody()
+			x.r.FetchBody()
 			prepared = true
 		}
 		if x.r.ClientEnd() != request.ClientPresent {
 			code, o := x.abandon()
 			return code, o, true
 		}
-		if !x.r.Body.Ended || x.upload.Replay() != policy.ReplayWhole {
+		if !x.r.Body.Ended() || x.sender.replay() != policy.ReplayWhole {
 			return 0, 0, false
 		}
 		if code, o, done := x.askFallback(to, reason); done {

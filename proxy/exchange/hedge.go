@@ -9,12 +9,10 @@ import (
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/hedging"
-	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/report"
 	"github.com/retryproxy/retryproxy/proxy/request"
-	"github.com/retryproxy/retryproxy/proxy/upload"
 )
 
 // A hedge is a second attempt that is sent while the first is still in flight. The first good
@@ -85,7 +83,7 @@ func (ra *race) send() {
 	if ra.s.r.Route.HedgeAfter.Slow() && !ra.s.r.Route.UpstreamState.Pool.Several() {
 		return
 	}
-	if ra.s.att.R < ra.s.att.W || !ra.s.r.Body.Ended || !ra.mayHedge(&situation, nil) {
+	if ra.s.att.R < ra.s.att.W || !ra.s.r.Body.Ended() || !ra.mayHedge(&situation, nil) {
 		return
 	}
 	budget := ra.s.r.Route.RetryBudget()
@@ -113,20 +111,7 @@ func (ra *race) wholeRequest(a *attempt.Attempt) [][]byte {
 	ra.s.r.Out.Render()
 	headers := make([]byte, 0, len(ra.s.r.Out.Headers)+buffer.Small/8)
 	parts := [][]byte{ra.s.r.Out.Finish(append(headers, ra.s.r.Out.Headers...), false, a)}
-	chunked := ra.s.r.Body.Framing.Kind == http1.BodyChunked
-	for _, piece := range ra.s.r.Body.Kept {
-		switch {
-		case len(piece) == 0:
-		case chunked:
-			parts = append(parts, http1.AppendChunkSize(nil, int64(len(piece))), piece, upload.ChunkEnd)
-		default:
-			parts = append(parts, piece)
-		}
-	}
-	if chunked {
-		parts = append(parts, ra.s.upload.LastChunk())
-	}
-	return parts
+	return append(parts, attempt.WholeBody(&ra.s.r.Body)...)
 }
 
 // attemptDone ends the running attempt with the result res.
@@ -192,10 +177,10 @@ func (ra *race) await(res *policy.Attempt, from attempt.Reader) bool {
 		ra.s.admit.Release(ra.s.att, res)
 	}
 	if !h.IsOver() {
-		ra.s.upload.Stop()
-		ra.s.upload.StartWatch(h.Stop)
+		ra.s.att.Upload().Stop()
+		ra.s.att.Upload().StartWatch(h.Stop)
 		<-h.Done
-		ra.s.upload.Stop()
+		ra.s.att.Upload().Stop()
 	}
 	h.Await(ra.s.r)
 	ra.s.r.Time.Tick()
@@ -239,8 +224,8 @@ func (ra *race) adopt(res *policy.Attempt, class policy.Class, from attempt.Read
 	ra.s.att.Response().Detach()
 	ra.s.att = &h.Att
 	ra.s.att.Buffers, ra.s.avoid = &ra.s.r.Conn.Buffers, ra.s.att.Addr
+	ra.s.att.Serve(ra.s.r, &ra.s.r.Body, ra.s.options())
 	ra.s.att.ReadBy, ra.s.att.WriteBy = 0, 0 // the hedge has set deadlines of its own
-	ra.s.upload.Serve(ra.s.att)
 	ra.s.att.ReadBody(from, ra.s.r.Settings.Limits)
 	*res = h.Result
 }

@@ -213,10 +213,10 @@ func (x *Exchange) situation() policy.Situation {
 // wait for the messages of a gRPC call, because its client may wait for a response before it sends
 // more.
 func (x *Exchange) secure(a *policy.Attempt) policy.Reason {
-	unfinished := x.upload.Replay() == policy.ReplayUnfinished
+	unfinished := x.sender.replay() == policy.ReplayUnfinished
 	if unfinished {
 		x.sender.att.NotReusable = true // the rest of the body could arrive after the response
-		x.upload.Stop()
+		x.sender.att.Upload().Stop()
 	}
 	if a.Cause == policy.CauseStatus {
 		if why := x.buffered.read(); why != policy.ReasonNone {
@@ -224,7 +224,7 @@ func (x *Exchange) secure(a *policy.Attempt) policy.Reason {
 		}
 	}
 	if unfinished && !x.r.GRPC {
-		x.upload.FinishBody(x.r.Time.Deadline)
+		x.r.FinishBody(x.r.Time.Deadline)
 	}
 	return policy.ReasonNone
 }
@@ -374,7 +374,7 @@ func (x *Exchange) abandon() (int, policy.Outcome) {
 	}
 	x.sender.abandonPermit(breaker.Abandoned)
 	x.sender.drop()
-	x.upload.Stop()
+	x.sender.att.Upload().Stop()
 	if x.sender.att.Running() {
 		x.attempts.hedge.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, class)
 	}

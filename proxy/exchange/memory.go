@@ -18,9 +18,6 @@ func (x *Exchange) Compact() {
 	buffer.Put(x.r.Out.Headers)
 	x.r.Out.Headers = nil
 	x.r.Conn.Buffers.Release()
-	if !x.upload.Pump.Running { // the pump writes from them
-		x.upload.Forget() // the last write still points into buffers
-	}
 	x.buffered.compact()
 	if x.sender.att.Up == nil {
 		x.sender.att.Response().Reset()
@@ -33,10 +30,10 @@ func (x *Exchange) Compact() {
 func (x *Exchange) compactRequest() {
 	c := x.r.Conn
 	switch {
-	case x.upload.Pump.Running || x.attempts.hedge.running != nil: // another goroutine may read it
-	case x.r.HeaderBuffer() != nil && x.r.Body.Framing.Kind == http1.BodyChunked && x.r.Body.Ended && c.Buffered() == 0: // a chunked body was read through it; of one with a length the begin is kept there
+	case x.sender.att.Upload().Running() || x.attempts.hedge.running != nil: // another goroutine may read it
+	case x.r.HeaderBuffer() != nil && x.r.Body.Framing().Kind == http1.BodyChunked && x.r.Body.Ended() && c.Buffered() == 0: // a chunked body was read through it; of one with a length the begin is kept there
 		c.ShrinkEmpty(readTail)
-	case x.r.HeaderBuffer() == nil && x.r.Body.Framing.Kind == http1.BodyNone && c.CanShrink(readTail):
+	case x.r.HeaderBuffer() == nil && x.r.Body.Framing().Kind == http1.BodyNone && c.CanShrink(readTail):
 		x.r.Out.OwnID()
 		c.Shrink(readTail, x.r.Settings.Limits)
 	}
@@ -51,7 +48,6 @@ func (x *Exchange) compactRequest() {
 func (x *Exchange) DetachRequest() {
 	x.r.Conn.Request().Detach()
 	x.r.Out.ID = nil
-	x.upload.Forget()
 }
 
 // putHead returns the buffer of the detached request headers to its pool when the request ends.
@@ -78,11 +74,10 @@ func (x *Exchange) CheckDetached(b []byte) {
 	x.r.Conn.Request().Spans(func(span []byte) { attempt.MustNotPointInto(b, "the request", span) })
 	x.sender.att.CheckDetached(b)
 	x.buffered.kept.CheckDetached(b)
-	if x.upload.Pump.Running {
+	if x.sender.att.Upload().Running() {
 		return // the pump owns the vector and the body
 	}
-	x.upload.CheckDetached(b)
-	for _, piece := range x.r.Body.Kept {
+	for _, piece := range x.r.Body.Kept() {
 		attempt.MustNotPointInto(b, "the body", piece)
 	}
 }

@@ -52,7 +52,7 @@ func (re *relay) rest(received clock.Instant, o policy.Outcome, reason string) (
 		return status, o
 	}
 	re.at.s.drop()
-	re.at.s.upload.Stop()
+	re.at.s.att.Upload().Stop()
 	status, o = re.broken(status, framing, err)
 	if events && o == policy.OutcomeResponseBroken {
 		o = policy.OutcomeStreamCut
@@ -85,7 +85,7 @@ func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Out
 // endIfUnread marks the connection for closing if the response came before the whole request,
 // because the stream still contains the rest.
 func (re *relay) endIfUnread() {
-	if re.at.s.upload.HasBody() || !re.at.r.Body.Ended || re.at.r.Process.Draining.Load() {
+	if re.at.s.att.Upload().HasBody() || !re.at.r.Body.Ended() || re.at.r.Process.Draining.Load() {
 		re.at.w.Close()
 	}
 }
@@ -136,19 +136,19 @@ func (re *relay) copyBody(f http1.Framing) error {
 func (re *relay) finishUpstream() {
 	if re.at.s.att.Progress.Load() != attempt.Sent {
 		re.at.s.drop()
-		if !re.at.r.Body.Ended {
+		if !re.at.r.Body.Ended() {
 			re.at.w.Close()
 		}
 		return
 	}
-	re.at.s.upload.Stop()
+	re.at.s.att.Upload().Stop()
 	re.at.s.att.Release(re.at.report.Relayed())
 }
 
 // canSpliceDown reports whether the rest of the response has a length and can move inside the
 // kernel.
 func (re *relay) canSpliceDown(f http1.Framing) bool {
-	return f.Kind == http1.BodyLength && !re.at.r.Tokens.ReadsUsage() && re.at.r.Conn.TCP != nil && !re.at.s.upload.HasBody() && re.at.s.att.Body().CanSplice()
+	return f.Kind == http1.BodyLength && !re.at.r.Tokens.ReadsUsage() && re.at.r.Conn.TCP != nil && !re.at.s.att.Upload().HasBody() && re.at.s.att.Body().CanSplice()
 }
 
 // spliceDown moves the rest of the response body to the client.
@@ -183,11 +183,11 @@ func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
 	switch {
 	case re.at.r.ClientEnd() != request.ClientPresent, rawsocket.IsTimeout(err) && re.at.r.Conn.WriteTimedOut():
 		return attempt.ErrClientGone
-	case rawsocket.IsTimeout(err) && re.at.s.upload.LeftWhileStuck():
+	case rawsocket.IsTimeout(err) && re.at.s.att.Upload().LeftWhileStuck():
 		re.at.r.ClientLeft()
 		return attempt.ErrClientGone
 	case rawsocket.IsTimeout(err) && re.at.r.Time.Now().Before(until):
-		re.at.s.upload.StartWatch(nil) // the time before the client is watched is over, or the pump woke this goroutine
+		re.at.s.att.Upload().StartWatch(nil) // the time before the client is watched is over, or the pump woke this goroutine
 		return nil
 	case err != nil && !rawsocket.IsTimeout(err) && re.at.r.Conn.HungUp():
 		return attempt.ErrClientGone

@@ -9,21 +9,18 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
-	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/permit"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/settings"
-	"github.com/retryproxy/retryproxy/proxy/upload"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // sender connects and sends the attempts of a request, one after the other.
 type sender struct {
-	r      *request.Request
-	admit  *permit.Admitter
-	upload *upload.Upload
-	att    *attempt.Attempt // the running attempt, or the last one: the first, or a hedge that won
+	r     *request.Request
+	admit *permit.Admitter
+	att   *attempt.Attempt // the running attempt, or the last one: the first, or a hedge that won
 
 	first         attempt.Attempt
 	avoid         string        // the address of the last attempt; the next one prefers another
@@ -39,7 +36,6 @@ func (s *sender) begin() {
 	s.avoid, s.waited, s.freeRetries, s.askedWaitUsed, s.lastAttempt = "", 0, 0, false, false
 	s.att = &s.first
 	s.att.Spliced, s.att.Began = false, 0
-	s.upload.Serve(s.att)
 }
 
 // freshFor bounds the idle age of a pooled connection for a request that could not be retried.
@@ -61,7 +57,7 @@ func (s *sender) connect(fresh bool) policy.Cause {
 	if s.freeRetries == 0 {
 		s.passed = pool.Passed()
 	}
-	s.att.Unchecked = s.upload.IsBuffered()
+	s.att.Unchecked = s.att.Upload().IsBuffered()
 	choice := s.choice()
 	o := upstream.GetOptions{Fresh: fresh, ForceLookup: fresh, Avoid: s.avoid, Key: choice.Key, Endpoint: pool.Choose(choice), Unchecked: s.att.Unchecked, HTTP1: s.r.HTTP.Upgrade != nil, DialTimeout: s.r.Route.DialTimeout}
 	if !s.retriesReset() {
@@ -96,7 +92,7 @@ func (s *sender) choice() upstream.Choice {
 // retriesReset reports whether the attempt will be retried, as far as is known now, if its
 // connection ends without a response.
 func (s *sender) retriesReset() bool {
-	return s.r.Safe && s.r.Body.Keeping && s.r.Retries < s.r.MaxRetries && s.r.Dest.RepeatsReset
+	return s.r.Safe && s.r.Body.Keeps() && s.r.Retries < s.r.MaxRetries && s.r.Dest.RepeatsReset
 }
 
 // connection returns a pooled connection, unless fresh is set, or dials one. If no descriptor is
@@ -138,8 +134,8 @@ func (s *sender) dial(o upstream.GetOptions) (up *upstream.Conn, err error) {
 	ctx, cancel := s.r.Process.Clock.Context(s.r.Time.Deadline)
 	defer cancel()
 	o.Fresh = true
-	s.upload.StartWatch(cancel)
-	defer s.upload.Stop()
+	s.att.Upload().StartWatch(cancel)
+	defer s.att.Upload().Stop()
 	admission := s.r.Dest.UpstreamState.Admission
 	dialled := make(chan any)
 	go func() {
@@ -163,7 +159,6 @@ func (s *sender) use(up *upstream.Conn) {
 	s.att.Use(up)
 	s.avoid = up.Addr // a next attempt prefers another address
 	s.admit.Connected()
-	s.upload.Serve(s.att)
 }
 
 func (s *sender) dialFailed(err error) policy.Cause {
@@ -187,41 +182,28 @@ func (s *sender) request() (parts [][]byte, headers int, expect, end bool, err e
 	s.r.Out.Render()
 	rendered := s.r.Out.Finish(s.r.Out.Headers, expect, s.att)
 	s.r.Out.Headers = rendered[:len(s.r.Out.Headers)]
-	parts, end, err = s.upload.Gather(rendered, expect)
+	parts, end, err = s.att.Upload().Gather(rendered, expect)
 	return parts, len(rendered), expect, end, err
 }
 
-// send writes the parts of the request. The rest of its body is sent here or by the pump. It does
-// not return a failure after the first byte, because the upstream may have responded before the
-// failure.
-func (s *sender) send(parts [][]byte, headers int, expect, end bool) attempt.SendEnd {
-	if s.att.Unchecked && s.att.Reused && !s.att.Up.StillOpen() {
-		return attempt.Stale
+// options returns what an attempt must know about the request.
+func (s *sender) options() attempt.Options {
+	return attempt.Options{BodyIdle: s.r.Time.BodyIdle(), Interactive: s.r.GRPC}
+}
+
+// replay returns whether the body can be replayed, as far as is known while it is being sent.
+func (s *sender) replay() policy.Replay {
+	if s.att.Upload().HasBody() {
+		return s.r.Body.ReplaySoFar()
 	}
-	total := length(parts)
-	n, err := s.upload.WriteUp(parts)
-	s.att.GotBytes = n > 0
-	switch {
-	case n == 0 && err != nil:
-		return attempt.NotTaken
-	case err != nil:
-		s.att.Progress.Store(attempt.WriteFailed)
-	case end:
-		s.upload.BodyCame()
-		s.att.SentWhole()
-	case expect:
-		s.upload.Start()
-	default:
-		s.upload.SendInline(total - headers)
-	}
-	return attempt.Taken
+	return s.r.Body.Replay()
 }
 
 // mayGoUnread reports whether the request has a body that an upstream may leave unread, because
 // its method gives the body no meaning (RFC 9110 section 9.3). Such an upstream would parse the
 // body as the next request.
 func (s *sender) mayGoUnread() bool {
-	if s.r.Body.Framing.Empty() || s.att.Up.Stream() {
+	if s.r.Body.Framing().Empty() || s.att.Up.Stream() {
 		return false
 	}
 	switch string(s.r.HTTP.Method) {
@@ -229,14 +211,6 @@ func (s *sender) mayGoUnread() bool {
 		return true
 	}
 	return false
-}
-
-func length(parts [][]byte) int {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
-	return n
 }
 
 // mayResume reports whether an attempt that timed out may continue.
@@ -248,7 +222,7 @@ func (s *sender) mayResume() bool {
 func (s *sender) discard() {
 	s.drop()
 	s.att.Body().Release()
-	s.upload.Stop()
+	s.att.Upload().Stop()
 }
 
 // drop resets the connection of an unfinished attempt, so that the server notices at once.
@@ -256,11 +230,7 @@ func (s *sender) drop() {
 	if s.att.Up == nil {
 		return
 	}
-	if s.upload.Pump.Running {
-		s.upload.Pump.Stopping.Store(true) // before the deadline, so that the pump's write does not count as a failure
-	}
-	_ = s.att.Up.SetDeadline(downstream.Past)
-	s.upload.Stop()
+	s.att.Upload().EndWrites()
 	s.att.Abort()
 }
 
@@ -268,10 +238,10 @@ func (s *sender) drop() {
 // and makes room for the next one. The caller owns the attempt.
 func (s *sender) setAside() *attempt.Attempt {
 	s.endRequest()
-	s.upload.Stop()
+	s.att.Upload().Stop()
 	left := s.att
 	s.att = &attempt.Attempt{Host: left.Host, Buffers: left.Buffers}
-	s.upload.Serve(s.att)
+	s.att.Serve(s.r, &s.r.Body, s.options())
 	return left
 }
 
@@ -279,7 +249,6 @@ func (s *sender) setAside() *attempt.Attempt {
 func (s *sender) resume(a *attempt.Attempt) {
 	s.discard()
 	s.att = a
-	s.upload.Serve(a)
 }
 
 // abandonPermit keeps the permit of an attempt that was sent and that the client no longer waits
@@ -288,7 +257,7 @@ func (s *sender) resume(a *attempt.Attempt) {
 // other connection.
 func (s *sender) abandonPermit(kind breaker.EndKind) {
 	if s.admit.AwaitsLateResponse(s.att, s.att.Permit) {
-		s.upload.Stop() // the pump could wake the goroutine that reads the response
+		s.att.Upload().Stop() // the pump could wake the goroutine that reads the response
 	}
 	s.admit.Abandon(s.att, kind)
 }
@@ -303,7 +272,7 @@ func (s *sender) situation() policy.Situation {
 		Retries:       int(s.r.Retries),
 		MaxRetries:    int(s.r.MaxRetries),
 		Safe:          s.r.Safe,
-		Replay:        s.upload.Replay(),
+		Replay:        s.replay(),
 		Left:          left,
 		Elapsed:       s.r.Time.Clock.Sub(s.r.Time.Began),
 		Previous:      s.waited,
@@ -319,16 +288,16 @@ func (s *sender) situation() policy.Situation {
 // request body still in flight is stopped, and its connection is not reused: later bytes could
 // pass for another request.
 func (s *sender) endRequest() {
-	if s.upload.Pump.Running {
+	if s.att.Upload().Running() {
 		s.stopUpload()
 	}
 }
 
 func (s *sender) stopUpload() {
-	s.upload.AwaitLastWrite()
+	s.att.Upload().AwaitLastWrite()
 	if s.att.Progress.Load() != attempt.Sent {
 		s.att.NotReusable = true
-		s.upload.Stop()
+		s.att.Upload().Stop()
 	}
 }
 
@@ -337,7 +306,6 @@ func (s *sender) stopUpload() {
 func (s *sender) redirect(to *settings.RouteState, a *attempt.Attempt) {
 	s.r.Dest, s.avoid = to, ""
 	s.att = a
-	s.upload.Serve(a)
 	s.r.Conn.Buffers.Put(s.r.Out.Headers)
 	s.r.Out.Headers = nil
 }

@@ -57,7 +57,7 @@ func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code i
 		zap.ByteString("path", target),
 		zap.Int("status", code),
 		zap.Stringer("outcome", o),
-		zap.Int64("request_bytes", p.Request.Body.Total),
+		zap.Int64("request_bytes", p.Request.Body.Total()),
 		zap.Int64("response_bytes", p.bodySent),
 		zap.Duration("duration_seconds", took),
 		zap.Array("attempts", &p.AttemptLog),

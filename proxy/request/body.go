@@ -22,118 +22,192 @@ const BodyGrace = 10 * time.Second
 var (
 	ErrBodyTooSlow = errors.New("the request body arrived slower than allowed")
 	ErrBodyCut     = errors.New("the request body ended early")
-	ErrStopped     = errors.New("reading was stopped")
 	ErrTurnedAway  = errors.New("other clients needed the slot of the client")
 )
 
 // Body is the body of a request. It streams from the client. What passes is kept, within the caps,
 // so that the whole body can be replayed. Only one goroutine uses it at a time: that of the
-// exchange, or the pump.
+// exchange, or the one that LendClient lets read. Only Pieces, AwaitedSince and
+// ReplaySoFar are safe for concurrent use.
 type Body struct {
-	Of      *Request
-	Pump    *Pump // the goroutine that reads it while the exchange continues
-	Framing http1.Framing
-	Left    int64 // bytes of a body with a length that were not read from the client yet
-	Chunked http1.Chunked
-	Total   int64
-	Began   clock.Instant // when reading began
-	waited  time.Duration // for bytes of the client, for the minimum rate
+	of      *Request
+	framing http1.Framing
+	left    int64 // bytes of a body with a length that were not read from the client yet
+	chunked http1.Chunked
+	total   int64
+	began   clock.Instant // when reading began
+	waited  time.Duration // in which the client could have sent bytes, for the minimum rate
+	splicer attempt.Splicer
 
-	Started     bool          // a byte of it was read
-	Ended       bool          // all of it was read
-	Keeping     bool          // what passes is kept
+	started     bool          // a byte of it was read
+	ended       bool          // all of it was read
+	keeping     bool          // what passes is kept
 	scratchFull bool          // the last read filled scratch
-	ReplayLoss  atomic.Uint32 // a policy.Replay: why the body is not kept; may be read while the pump owns the body
-	Kept        [][]byte      // what passed, in order; the first may be the client's read buffer
+	replayLoss  atomic.Uint32 // a policy.Replay: why the body is not kept; may be read while another goroutine owns the body
+	kept        [][]byte      // what passed, in order; the first may be the client's read buffer
 	own         int           // kept[own:] are pooled chunks, charged by capacity
-	KeptLen     int64
+	keptLen     int64
 
-	Cursor  int    // next kept piece for the attempt being sent
+	cursor  int    // next kept piece for the attempt being sent
 	scratch []byte // for pieces that are not kept
+
+	awaitedFrom atomic.Int64  // instant since when the rest of the body is awaited; zero: it is not
+	pieces      atomic.Uint32 // pieces of bodies that were moved while the exchange waited for the upstream
+}
+
+// Await records that not all of the body has arrived yet.
+func (b *Body) Await(now clock.Instant) {
+	b.awaitedFrom.Store(int64(now))
+	b.of.Conn.BeginBody()
+}
+
+// Arrived records that nothing more of the body is awaited.
+func (b *Body) Arrived() {
+	if b.awaitedFrom.Load() != 0 { // a load is cheaper than a store
+		b.awaitedFrom.Store(0)
+	}
+}
+
+// AwaitedSince returns since when the rest of the body is awaited; zero means that it is not. It is
+// safe for concurrent use.
+func (b *Body) AwaitedSince() clock.Instant { return clock.Instant(b.awaitedFrom.Load()) }
+
+// Pieces returns how many pieces of bodies were moved while responses were awaited. It is safe for
+// concurrent use.
+func (b *Body) Pieces() uint32 { return b.pieces.Load() }
+
+// Framing returns how the client framed the body.
+func (b *Body) Framing() http1.Framing { return b.framing }
+
+// Ended reports whether all of the body was read.
+func (b *Body) Ended() bool { return b.ended }
+
+// Keeps reports whether what passes is kept. A piece that is not kept is valid only until the next one.
+func (b *Body) Keeps() bool { return b.keeping }
+
+// Total returns how many bytes of the body were read.
+func (b *Body) Total() int64 { return b.total }
+
+// Kept returns what passed, in order. It must not be changed.
+func (b *Body) Kept() [][]byte { return b.kept }
+
+// Trailers returns the trailers to send upstream after the end of the body.
+func (b *Body) Trailers() []http1.Header {
+	if b.framing.Kind != http1.BodyChunked {
+		return nil
+	}
+	return b.of.Dest.Forward.Changes.Trailers(b.chunked.Trailers())
+}
+
+// start notes when reading begins.
+func (b *Body) start() {
+	if !b.started {
+		b.started, b.began = true, b.of.Process.Clock.Now()
+	}
+}
+
+// IsInMemory reports whether the whole body is in memory and stays there, and is no longer than max
+// bytes.
+func (b *Body) IsInMemory(max int64) bool {
+	if b.framing.Kind == http1.BodyNone || b.ended && b.keeping && b.keptLen <= max {
+		return true
+	}
+	return b.keeping && !b.started && b.framing.Kind == http1.BodyLength && int64(b.of.Conn.Buffered()) >= b.left && b.left <= max
 }
 
 // Reset begins a body. Close must have released the one before.
 func (b *Body) Reset(f http1.Framing) {
-	b.Framing, b.Left, b.Total, b.Cursor, b.waited = f, f.Length, 0, 0, 0
-	b.Started, b.Ended, b.Keeping = false, f.Kind == http1.BodyNone, true
+	b.framing, b.left, b.total, b.cursor, b.waited = f, f.Length, 0, 0, 0
+	b.started, b.ended, b.keeping = false, f.Kind == http1.BodyNone, true
 	why := policy.ReplayWhole
 	switch f.Kind {
 	case http1.BodyLength:
-		b.Ended = f.Length == 0
-		if f.Length > b.Of.Route.RetryBufferBytes {
-			b.Keeping, why = false, policy.ReplayTooLarge
+		b.ended = f.Length == 0
+		if f.Length > b.of.Route.RetryBufferBytes {
+			b.keeping, why = false, policy.ReplayTooLarge
 		}
 	case http1.BodyChunked:
-		b.Chunked.Reset(b.Of.Settings.Limits)
+		b.chunked.Reset(b.of.Settings.Limits)
 	}
-	if lost := uint32(why); b.ReplayLoss.Load() != lost { // a load is cheaper than a store
-		b.ReplayLoss.Store(lost)
+	if lost := uint32(why); b.replayLoss.Load() != lost { // a load is cheaper than a store
+		b.replayLoss.Store(lost)
 	}
 }
 
 // IsComplete reports whether the whole body has arrived from the client.
 func (b *Body) IsComplete() bool {
-	return b.Ended || !b.Started && b.Framing.Kind == http1.BodyLength && int64(b.Of.Conn.Buffered()) >= b.Left
+	return b.ended || !b.started && b.framing.Kind == http1.BodyLength && int64(b.of.Conn.Buffered()) >= b.left
 }
 
 // Replay returns whether the body can be replayed from its first byte.
 func (b *Body) Replay() policy.Replay {
 	switch {
-	case !b.Started || b.Ended && b.Keeping:
+	case !b.started || b.ended && b.keeping:
 		return policy.ReplayWhole
-	case !b.Keeping:
-		return policy.Replay(b.ReplayLoss.Load())
+	case !b.keeping:
+		return policy.Replay(b.replayLoss.Load())
+	}
+	return policy.ReplayUnfinished
+}
+
+// ReplaySoFar is like Replay while another goroutine reads the body.
+func (b *Body) ReplaySoFar() policy.Replay {
+	if lost := policy.Replay(b.replayLoss.Load()); lost != policy.ReplayWhole {
+		return lost
 	}
 	return policy.ReplayUnfinished
 }
 
 // Ready reports whether Next returns a piece, or the end, without waiting.
 func (b *Body) Ready() bool {
-	return b.Cursor < len(b.Kept) || b.Ended || b.Of.Conn.Buffered() > 0
+	return b.cursor < len(b.kept) || b.ended || b.of.Conn.Buffered() > 0
 }
 
 // AtEnd reports whether the attempt being sent has got the whole body.
-func (b *Body) AtEnd() bool { return b.Ended && b.Cursor >= len(b.Kept) }
+func (b *Body) AtEnd() bool { return b.ended && b.cursor >= len(b.kept) }
 
 // Rewind makes the next attempt start at the first byte.
-func (b *Body) Rewind() { b.Cursor = 0 }
+func (b *Body) Rewind() { b.cursor = 0 }
 
 // Next returns the next piece for the attempt being sent: first what was kept, then what the
 // client sends. It waits at most wait for the client; 0 means as long as a body may take. At the
 // end it returns io.EOF. The piece is valid until the next call.
 func (b *Body) Next(wait time.Duration) ([]byte, error) {
-	if b.Cursor < len(b.Kept) {
-		b.Cursor++
-		return b.Kept[b.Cursor-1], nil
+	if b.of.lending.lent {
+		b.pieces.Add(1)
 	}
-	if b.Ended {
+	if b.cursor < len(b.kept) {
+		b.cursor++
+		return b.kept[b.cursor-1], nil
+	}
+	if b.ended {
 		return nil, io.EOF
 	}
-	if !b.Keeping {
+	if !b.keeping {
 		b.release()
 	}
 	piece, err := b.read(wait)
-	b.Cursor = len(b.Kept)
+	b.cursor = len(b.kept)
 	return piece, err
 }
 
 // NextNow is like Next for a body with a length but never waits. An empty piece means that nothing
 // has arrived.
 func (b *Body) NextNow() ([]byte, error) {
-	c := b.Of.Conn
-	if b.Cursor < len(b.Kept) || b.Ended || c.Buffered() > 0 {
+	c := b.of.Conn
+	if b.cursor < len(b.kept) || b.ended || c.Buffered() > 0 {
 		return b.Next(0)
 	}
 	if c.TLS != nil || c.Raw == nil {
 		return nil, nil // a layer that buffers, such as TLS, cannot be polled without a wait
 	}
-	if !b.Keeping {
+	if !b.keeping {
 		b.release()
 	}
 	dst := b.room()
-	dst = dst[:min(int64(len(dst)), b.Left)]
+	dst = dst[:min(int64(len(dst)), b.left)]
 	n, err := c.ReadNow(dst)
-	b.Cursor = len(b.Kept)
+	b.cursor = len(b.kept)
 	switch {
 	case n > 0:
 	case err == io.EOF:
@@ -143,19 +217,15 @@ func (b *Body) NextNow() ([]byte, error) {
 	default:
 		return nil, nil
 	}
-	if !b.Started {
-		b.Started, b.Began = true, b.Of.Process.Clock.Now()
-	}
+	b.start()
 	b.countRead(n)
 	b.commit(n)
 	return dst[:n], nil
 }
 
 func (b *Body) read(wait time.Duration) ([]byte, error) {
-	if !b.Started {
-		b.Started, b.Began = true, b.Of.Process.Clock.Now()
-	}
-	if b.Framing.Kind == http1.BodyChunked {
+	b.start()
+	if b.framing.Kind == http1.BodyChunked {
 		return b.readChunked(wait)
 	}
 	return b.readLength(wait)
@@ -164,8 +234,8 @@ func (b *Body) read(wait time.Duration) ([]byte, error) {
 // readLength returns the next piece of a body with a length. It comes from the read buffer, or is
 // read directly to where it is kept.
 func (b *Body) readLength(wait time.Duration) ([]byte, error) {
-	c := b.Of.Conn
-	if n := int(min(int64(c.Buffered()), b.Left)); n > 0 {
+	c := b.of.Conn
+	if n := int(min(int64(c.Buffered()), b.left)); n > 0 {
 		piece := c.Peek()[:n:n]
 		c.Discard(n)
 		b.countRead(n)
@@ -173,7 +243,7 @@ func (b *Body) readLength(wait time.Duration) ([]byte, error) {
 		return piece, nil
 	}
 	dst := b.room()
-	dst = dst[:min(int64(len(dst)), b.Left)]
+	dst = dst[:min(int64(len(dst)), b.left)]
 	n, err := b.receive(dst, wait)
 	if n == 0 {
 		return nil, err
@@ -184,17 +254,17 @@ func (b *Body) readLength(wait time.Duration) ([]byte, error) {
 }
 
 func (b *Body) countRead(n int) {
-	b.Total += int64(n)
-	b.Left -= int64(n)
-	b.Ended = b.Left == 0
+	b.total += int64(n)
+	b.left -= int64(n)
+	b.ended = b.left == 0
 }
 
 // readChunked returns the next piece of a chunked body from the read buffer and fills that buffer
 // as needed. The headers must have been detached from the buffer.
 func (b *Body) readChunked(wait time.Duration) ([]byte, error) {
-	c := b.Of.Conn
+	c := b.of.Conn
 	for {
-		n, data, err := b.Chunked.Next(c.Peek())
+		n, data, err := b.chunked.Next(c.Peek())
 		c.Discard(n)
 		if err != nil {
 			return nil, err
@@ -203,13 +273,13 @@ func (b *Body) readChunked(wait time.Duration) ([]byte, error) {
 			if data, err = b.joinChunks(len(data)); err != nil {
 				return nil, err
 			}
-			b.Total += int64(len(data))
+			b.total += int64(len(data))
 			b.keepCopy(data)
-			b.Ended = b.Chunked.Done()
+			b.ended = b.chunked.Done()
 			return data, nil
 		}
-		if b.Chunked.Done() {
-			b.Ended = true
+		if b.chunked.Done() {
+			b.ended = true
 			return nil, io.EOF
 		}
 		if n > 0 {
@@ -227,10 +297,10 @@ func (b *Body) readChunked(wait time.Duration) ([]byte, error) {
 // joinChunks moves the payload that the read buffer still holds next to the n bytes used last, so
 // that tiny chunks do not each cause a write upstream.
 func (b *Body) joinChunks(n int) ([]byte, error) {
-	c := b.Of.Conn
+	c := b.of.Conn
 	joined := c.Used(n)
-	for c.Buffered() > 0 && !b.Chunked.Done() {
-		took, data, err := b.Chunked.Next(c.Peek())
+	for c.Buffered() > 0 && !b.chunked.Done() {
+		took, data, err := b.chunked.Next(c.Peek())
 		c.Discard(took)
 		if err != nil {
 			return nil, err
@@ -243,33 +313,33 @@ func (b *Body) joinChunks(n int) ([]byte, error) {
 // receive reads from the client within wait, or within the time that the idle timeout and the
 // minimum rate leave.
 func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
-	c := b.Of.Conn
-	began := b.Of.Process.Clock.Now()
-	until, slack := b.ReadDeadline(began, began), time.Duration(0)
+	c := b.of.Conn
+	began := b.of.Process.Clock.Now()
+	until, slack := b.readDeadline(began, began), time.Duration(0)
 	if wait > 0 {
 		until = began.Add(wait)
-	} else if b.Pump.Running {
+	} else if b.of.lending.lent {
 		slack = time.Second
 	}
 	c.SetRead(until, slack)
-	if b.Pump.Stopping.Load() {
-		return 0, ErrStopped
+	if b.of.lending.interrupted.Load() {
+		return 0, attempt.ErrStopped
 	}
 	if c.IsTurnedAway() {
 		return 0, ErrTurnedAway
 	}
 	n, err := c.NC.Read(p)
-	b.WaitedForClient(b.Of.Process.Clock.Now().Sub(began))
+	b.waited += b.of.Process.Clock.Now().Sub(began)
 	switch {
 	case n > 0:
 		return n, nil
 	case err == nil:
 		return 0, io.ErrNoProgress
-	case rawsocket.IsTimeout(err) && b.Pump.Stopping.Load():
-		return 0, ErrStopped
+	case rawsocket.IsTimeout(err) && b.of.lending.interrupted.Load():
+		return 0, attempt.ErrStopped
 	case rawsocket.IsTimeout(err) && c.IsTurnedAway():
 		return 0, ErrTurnedAway
-	case rawsocket.IsTimeout(err) && b.Of.Process.Clock.Now().Before(until):
+	case rawsocket.IsTimeout(err) && b.of.Process.Clock.Now().Before(until):
 		c.ReadMoved() // a late wake-up for an earlier wait
 		return b.receive(p, wait)
 	case rawsocket.IsTimeout(err) && wait > 0:
@@ -284,19 +354,15 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 	return 0, attempt.ErrClientGone
 }
 
-// WaitedForClient counts time in which the client could have sent bytes. An upstream that reads nothing
-// is not the client's slowness.
-func (b *Body) WaitedForClient(d time.Duration) { b.waited += d }
-
-// ReadDeadline returns when a client that sends nothing more counts as too slow. It has sent nothing
+// readDeadline returns when a client that sends nothing more counts as too slow. It has sent nothing
 // since heard.
-func (b *Body) ReadDeadline(heard, now clock.Instant) clock.Instant {
+func (b *Body) readDeadline(heard, now clock.Instant) clock.Instant {
 	until := now.Add(365 * 24 * time.Hour)
-	if idle := b.Of.Time.BodyIdle(); idle > 0 {
+	if idle := b.of.Time.BodyIdle(); idle > 0 {
 		until = heard.Add(idle)
 	}
-	if rate := b.Of.Settings.MinBodyRate; rate > 0 && !b.Of.GRPC {
-		due := now.Add(BodyGrace + time.Duration(float64(b.Total)/float64(rate)*float64(time.Second)) - b.waited)
+	if rate := b.of.Settings.MinBodyRate; rate > 0 && !b.of.GRPC {
+		due := now.Add(BodyGrace + time.Duration(float64(b.total)/float64(rate)*float64(time.Second)) - b.waited)
 		if due.Before(until) {
 			until = due
 		}
@@ -304,26 +370,26 @@ func (b *Body) ReadDeadline(heard, now clock.Instant) clock.Instant {
 	return until
 }
 
-// Finish reads the rest of the body only to keep it for a replay. It stops without an error if the
+// finish reads the rest of the body only to keep it for a replay. It stops without an error if the
 // body can no longer be kept, if it will not be complete by until, or if it is too slow for any
 // body. A zero until means that it may take as long as any body.
-func (b *Body) Finish(until clock.Instant) error {
-	b.Cursor = len(b.Kept)
-	heard := b.Of.Process.Clock.Now()
-	for b.Started && !b.Ended && b.Keeping {
+func (b *Body) finish(until clock.Instant) error {
+	b.cursor = len(b.kept)
+	heard := b.of.Process.Clock.Now()
+	for b.started && !b.ended && b.keeping {
 		wait := time.Duration(0)
 		if !until.IsZero() {
-			now := b.Of.Process.Clock.Now()
-			if wait = min(b.timeToFinish(until), minRateSample, b.ReadDeadline(heard, now).Sub(now)); wait <= 0 {
+			now := b.of.Process.Clock.Now()
+			if wait = min(b.timeToFinish(until), minRateSample, b.readDeadline(heard, now).Sub(now)); wait <= 0 {
 				return nil
 			}
 		}
-		had := b.Total
+		had := b.total
 		if _, err := b.Next(wait); err != nil && err != io.EOF && !rawsocket.IsTimeout(err) {
 			return err
 		}
-		if b.Total > had {
-			heard = b.Of.Process.Clock.Now()
+		if b.total > had {
+			heard = b.of.Process.Clock.Now()
 		}
 	}
 	return nil
@@ -335,16 +401,10 @@ const minRateSample = time.Second
 // timeToFinish returns how long to wait for the rest of the body until then. It returns 0 if the
 // body would not be complete at the rate so far.
 func (b *Body) timeToFinish(until clock.Instant) time.Duration {
-	now := b.Of.Process.Clock.Now()
-	left, took := until.Sub(now), now.Sub(b.Began)
-	if b.Framing.Kind == http1.BodyLength && took > minRateSample && float64(b.Left)*took.Seconds() > float64(b.Total)*left.Seconds() {
+	now := b.of.Process.Clock.Now()
+	left, took := until.Sub(now), now.Sub(b.began)
+	if b.framing.Kind == http1.BodyLength && took > minRateSample && float64(b.left)*took.Seconds() > float64(b.total)*left.Seconds() {
 		return 0
 	}
 	return left
-}
-
-// Pump is the state of the goroutine that reads a body while the exchange continues.
-type Pump struct {
-	Running  bool        // the pump runs; used by the exchange's goroutine only
-	Stopping atomic.Bool // the pump must end
 }

@@ -9,10 +9,10 @@ import (
 // keepAlias keeps a piece in the client's read buffer, which does not change until the exchange
 // ends.
 func (b *Body) keepAlias(piece []byte) {
-	if b.Keeping && len(b.Kept) == 0 {
-		b.Kept = append(b.Kept, piece)
+	if b.keeping && len(b.kept) == 0 {
+		b.kept = append(b.kept, piece)
 		b.own = 1
-		b.KeptLen += int64(len(piece))
+		b.keptLen += int64(len(piece))
 		return
 	}
 	b.keepCopy(piece)
@@ -20,9 +20,9 @@ func (b *Body) keepAlias(piece []byte) {
 
 // keepCopy keeps a copy of data.
 func (b *Body) keepCopy(data []byte) {
-	for len(data) > 0 && b.Keeping {
+	for len(data) > 0 && b.keeping {
 		dst := b.room()
-		if !b.Keeping {
+		if !b.keeping {
 			return
 		}
 		n := copy(dst, data)
@@ -34,15 +34,15 @@ func (b *Body) keepCopy(data []byte) {
 // room returns the space for the next bytes: the free end of the last kept chunk, a new chunk, or
 // scratch if nothing is kept.
 func (b *Body) room() []byte {
-	if b.Keeping && b.KeptLen >= b.Of.Route.RetryBufferBytes {
+	if b.keeping && b.keptLen >= b.of.Route.RetryBufferBytes {
 		b.stopKeeping(policy.ReplayTooLarge)
 	}
-	if b.Keeping && len(b.Kept) > b.own {
-		if last := b.Kept[len(b.Kept)-1]; len(last) < cap(last) {
+	if b.keeping && len(b.kept) > b.own {
+		if last := b.kept[len(b.kept)-1]; len(last) < cap(last) {
 			return last[len(last):cap(last)]
 		}
 	}
-	if b.Keeping {
+	if b.keeping {
 		if chunk := b.newChunk(); chunk != nil {
 			return chunk
 		}
@@ -68,30 +68,30 @@ func (b *Body) fitScratch() {
 // newChunk adds an empty kept chunk, sized by the bytes still to come.
 func (b *Body) newChunk() []byte {
 	size := buffer.Medium
-	if b.KeptLen >= 2*buffer.Medium { // before that, a slow body would hold memory for bytes that may never come
+	if b.keptLen >= 2*buffer.Medium { // before that, a slow body would hold memory for bytes that may never come
 		size = buffer.Large
-	} else if b.Framing.Kind == http1.BodyLength && b.Left <= buffer.Small || b.KeptLen == 0 && b.Of.Process.Attempts.UnderPressure() {
+	} else if b.framing.Kind == http1.BodyLength && b.left <= buffer.Small || b.keptLen == 0 && b.of.Process.Attempts.UnderPressure() {
 		size = buffer.Small
 	}
-	if !b.Of.Process.RetryBuffer.Take(size) {
+	if !b.of.Process.RetryBuffer.Take(size) {
 		b.stopKeeping(policy.ReplayBufferFull)
 		return nil
 	}
 	chunk := buffer.Get(size)
-	b.Kept = append(b.Kept, chunk[:0])
+	b.kept = append(b.kept, chunk[:0])
 	return chunk
 }
 
 // commit records that n bytes were written to the space that room returned.
 func (b *Body) commit(n int) {
-	if !b.Keeping {
+	if !b.keeping {
 		b.scratchFull = n == len(b.scratch)
 		return
 	}
-	last := len(b.Kept) - 1
-	b.Kept[last] = b.Kept[last][:len(b.Kept[last])+n]
-	b.KeptLen += int64(n)
-	if b.KeptLen > b.Of.Route.RetryBufferBytes {
+	last := len(b.kept) - 1
+	b.kept[last] = b.kept[last][:len(b.kept[last])+n]
+	b.keptLen += int64(n)
+	if b.keptLen > b.of.Route.RetryBufferBytes {
 		b.stopKeeping(policy.ReplayTooLarge)
 	}
 }
@@ -99,25 +99,25 @@ func (b *Body) commit(n int) {
 // stopKeeping stops keeping the body because of why. The memory is released at the next read or at
 // the end, because the piece being sent may lie in it.
 func (b *Body) stopKeeping(why policy.Replay) {
-	b.Keeping = false
-	b.ReplayLoss.Store(uint32(why))
+	b.keeping = false
+	b.replayLoss.Store(uint32(why))
 }
 
 // release returns the kept bytes.
 func (b *Body) release() {
-	for i, chunk := range b.Kept {
+	for i, chunk := range b.kept {
 		if i >= b.own {
-			b.Of.Process.RetryBuffer.Give(cap(chunk))
+			b.of.Process.RetryBuffer.Give(cap(chunk))
 			buffer.Put(chunk)
 		}
-		b.Kept[i] = nil
+		b.kept[i] = nil
 	}
-	b.Kept, b.own, b.KeptLen = b.Kept[:0], 0, 0
+	b.kept, b.own, b.keptLen = b.kept[:0], 0, 0
 }
 
 // Close returns all memory at the end of the exchange.
 func (b *Body) Close() {
-	if len(b.Kept) > 0 || b.scratch != nil {
+	if len(b.kept) > 0 || b.scratch != nil {
 		b.releaseAll()
 	}
 }

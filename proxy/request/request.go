@@ -52,6 +52,7 @@ type Request struct {
 
 	clientEnd   atomic.Int32  // why the client's side ended early
 	bodyRefusal http1.Refusal // set with ClientBodyBroken
+	lending     lending
 }
 
 // Reasons why the client's side ended early.
@@ -66,7 +67,7 @@ const (
 // Init prepares the request of a connection for its first use.
 func (cr *Request) Init(c *downstream.Conn, p *Process) {
 	cr.Conn, cr.HTTP, cr.Process = c, c.Request(), p
-	cr.Time.of, cr.Out.of, cr.Body.Of = cr, cr, cr
+	cr.Time.of, cr.Out.of, cr.Body.of = cr, cr, cr
 }
 
 // Begin prepares for the request that was just parsed. now is when its headers began to arrive.
@@ -89,7 +90,7 @@ func (cr *Request) Prepare() {
 	r := cr.Route
 	cr.Body.Reset(cr.HTTP.Body)
 	cr.Conn.SizeNextRead(cr.HTTP.Body)
-	cr.expectsContinue = cr.HTTP.ExpectContinue && !cr.Body.Ended
+	cr.expectsContinue = cr.HTTP.ExpectContinue && !cr.Body.ended
 	if r.GenerateKey {
 		cr.Out.GeneratedKey = cr.Out.generateKey()
 	}
@@ -101,10 +102,10 @@ func (cr *Request) Prepare() {
 	if cr.HeaderNames.HasAny(forward.DeadlineHeaderNames) {
 		cr.Time.ReadClients()
 	}
-	if cr.Body.Framing.Kind == http1.BodyChunked {
+	if cr.Body.framing.Kind == http1.BodyChunked {
 		cr.DetachHeaders(buffer.Medium)
 	}
-	if cr.Body.Ended {
+	if cr.Body.ended {
 		cr.Time.StartClock(cr.Time.Began)
 	}
 }
@@ -352,7 +353,7 @@ type Hooks struct {
 // Init prepares the process for its first request. retryBuffer bounds RetryBuffer, in bytes.
 func (p *Process) Init(retryBuffer int64, hooks Hooks) {
 	p.Clock, p.RetryBuffer.Limit, p.hooks = clock.New(), retryBuffer, hooks
-	p.Attempts = attempt.Host{Clock: &p.Clock, UnderPressure: hooks.UnderPressure}
+	p.Attempts = attempt.Host{Clock: &p.Clock, UnderPressure: hooks.UnderPressure, OnFault: hooks.OnFault}
 }
 
 // Fault is called with a panic that was contained.
