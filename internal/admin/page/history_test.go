@@ -161,7 +161,7 @@ func TestUpstreamHistory(t *testing.T) {
 	up := func(state breaker.State, closed uint64, limit, inFlight int, budget float64) {
 		g := breaker.GuardState{Breaker: state, ConcurrencyLimit: limit, InFlight: inFlight, OpenedBy: breaker.OpenedByRefused}
 		g.Opened[breaker.OpenedByRefused] = closed
-		s.upstreams = []metrics.Upstream{{Name: "http://u", Guard: g, HasBudget: true, BudgetTokens: budget, DialErrors: []uint64{1, 2}}}
+		s.upstreams = []metrics.Upstream{{Name: "http://u", Guard: g, HasBudget: true, BudgetTokens: budget}}
 		s.steps(1)
 	}
 	up(breaker.Closed, 0, 0, 1, 10)
@@ -176,7 +176,7 @@ func TestUpstreamHistory(t *testing.T) {
 	if n := len(u.History.Breaker); n != Points || u.History.Limit[n-1] != 7 || u.History.InFlight[n-2] != 3 || u.History.Budget[n-3] != 4 {
 		t.Errorf("%+v", u.History)
 	}
-	if u.Breaker != "closed" || u.OpenedBy != "" || u.Limit != 7 || u.DialErrors != 3 || u.Budget != 6 {
+	if u.Breaker != "closed" || u.OpenedBy != "" || u.Limit != 7 || u.Budget != 6 {
 		t.Errorf("%+v", u)
 	}
 	s.upstreams[0].Guard.Breaker = breaker.Open

@@ -62,9 +62,6 @@ type Tokens struct {
 	Limit int64 `json:"limit"` // a minute, of all keys; 0: not known
 }
 
-// Any reports whether there is anything to show.
-func (t Tokens) Any() bool { return t != Tokens{} }
-
 // Queue is the requests that are queued at one place.
 type Queue struct {
 	Requests  int   `json:"requests"`

@@ -14,7 +14,6 @@ type State struct {
 	Version    string     `json:"version"`
 	Host       string     `json:"host"` // name of the machine or Pod; "" if unknown
 	UptimeMS   int64      `json:"uptime_ms"`
-	StepMS     int64      `json:"step_ms"` // between the points of a history
 	Process    Process    `json:"process"`
 	Queued     Queue      `json:"queued"` // for circuit breakers, concurrency limits, rate limits and rate-limit pauses together
 	Routes     []Route    `json:"routes"`
@@ -85,8 +84,6 @@ type Upstream struct {
 	Budget      float64         `json:"budget"` // retries left
 	Active      int             `json:"active"` // connections
 	Idle        int             `json:"idle"`
-	Dialing     int             `json:"dialing"`
-	DialErrors  uint64          `json:"dial_errors"`            // since the start
 	LastFailure *Failure        `json:"last_failure,omitempty"` // a failed connection; only one of the last five minutes
 	History     UpstreamHistory `json:"history"`
 }
@@ -115,7 +112,7 @@ func (p *Page) State(now time.Time) State {
 	defer p.mu.Unlock()
 	h := &p.history
 	s := State{
-		AtMS: now.UnixMilli(), Version: p.options.Version, Host: p.options.Host, UptimeMS: now.Sub(p.started).Milliseconds(), StepMS: Step.Milliseconds(),
+		AtMS: now.UnixMilli(), Version: p.options.Version, Host: p.options.Host, UptimeMS: now.Sub(p.started).Milliseconds(),
 		Process: process, Queued: queued(upstreams, process), MoreRoutes: h.more, Routes: []Route{}, Upstreams: []Upstream{},
 	}
 	h.find(p.options.Metrics)
@@ -187,16 +184,13 @@ func (h *history) upstreamState(u *metrics.Upstream, now time.Time) Upstream {
 	g := &u.Guard
 	out := Upstream{
 		Name: u.Name, Breaker: g.Breaker.String(), BreakerWhy: g.Breaker.Explain(), Limit: g.ConcurrencyLimit, InFlight: g.InFlight, Abandoned: g.Abandoned, Waiting: g.Queued, LongestMS: u.LongestWait.Milliseconds(),
-		HasBudget: u.HasBudget, Budget: u.BudgetTokens, Active: u.Active, Idle: u.Idle, Dialing: u.Dialing,
+		HasBudget: u.HasBudget, Budget: u.BudgetTokens, Active: u.Active, Idle: u.Idle,
 	}
 	if g.Breaker != breaker.Closed {
 		out.OpenedBy = g.OpenedBy.Explain()
 	}
 	if f := u.LastFailure; f != nil && now.Sub(f.At) < Window {
 		out.LastFailure = &Failure{AtMS: f.At.UnixMilli(), Address: f.Address, Kind: f.Kind, Error: f.Text}
-	}
-	for _, n := range u.DialErrors {
-		out.DialErrors += n
 	}
 	t := &out.History
 	for _, known := range h.upstreams {
