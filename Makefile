@@ -27,8 +27,15 @@ help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
 .PHONY: build
-build: ## bin/retryproxy, retryproxy-otel, retryproxy-plot and retryproxy-inject, static and stripped
-	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/retryproxy ./cmd/retryproxy-plot ./cmd/retryproxy-inject
+build: ## bin/retryproxy, static and stripped
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/retryproxy
+
+.PHONY: ctl
+ctl: ## bin/retryproxyctl: plan, simulate, plot, advise, inject, webhook
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/retryproxyctl
+
+.PHONY: otel
+otel: ## bin/retryproxy-otel, the proxy with OpenTelemetry
 	go build -ldflags '$(LDFLAGS)' -tags otel -o $(BIN)/retryproxy-otel ./cmd/retryproxy
 
 .PHONY: quick
@@ -39,7 +46,7 @@ quick: ## the loop: build, vet and test what changed since HEAD (SINCE=main: sin
 test: lint vuln race ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck
 
 # Code and tests of one goroutine that compute a lot: the race detector finds nothing there, and makes them ten times slower.
-ONE_GOROUTINE := ./sim ./plot/... ./policy/backoff ./policy/retryafter ./internal/inject
+ONE_GOROUTINE := ./ctl/sim ./ctl/plot/... ./policy/backoff ./policy/retryafter ./ctl/inject
 
 .PHONY: race
 race: $(BIN)/gotestsum-$(GOTESTSUM)
@@ -175,9 +182,9 @@ images: ## retryproxy:dev-amd64 and -arm64, compiled with the Go of this machine
 image-full: ## the image with sharing and OpenTelemetry in it, retryproxy:dev-full
 	TAGS=otel bash deploy/image/build $(IMAGE)-full
 
-.PHONY: image-inject
-image-inject: ## the webhook's image retryproxy-inject:dev
-	docker build -f deploy/image/inject/Dockerfile --build-arg VERSION=$$(git describe --tags --always) -t retryproxy-inject:dev .
+.PHONY: image-ctl
+image-ctl: ## the webhook's image retryproxyctl:dev
+	docker build -f deploy/image/ctl/Dockerfile --build-arg VERSION=$$(git describe --tags --always) -t retryproxyctl:dev .
 
 .PHONY: e2e-image
 e2e-image: $(BIN)/gotestsum-$(GOTESTSUM) ## the image: the same twice, what is in it, how it runs (needs dockerd)
@@ -201,7 +208,7 @@ e2e-page: build $(BIN)/gotestsum-$(GOTESTSUM) ## the page in a real browser (nee
 	cd tools/page && RETRYPROXY=$(BIN)/retryproxy $(GOTEST) ./... -count=1 -timeout 15m
 
 .PHONY: page-pictures
-page-pictures: build ## docs/pictures/page-*.png, some three minutes of made-up trouble
+page-pictures: ctl ## docs/pictures/page-*.png, some three minutes of made-up trouble
 	cd tools/page && RETRYPROXY=$(BIN)/retryproxy go test -count=1 -timeout 15m -run TestPictures . -pictures $(CURDIR)/docs/pictures
 
 .PHONY: docs
@@ -209,8 +216,8 @@ docs: ## the tables generated from the code
 	go run ./tools/docs
 
 .PHONY: pictures
-pictures: build ## docs/pictures, by the commands in docs/explanation/backoff.md and storm.md
-	grep -hE '^retryproxy .*--png docs/pictures/' docs/explanation/backoff.md docs/explanation/storm.md | PATH="$(BIN):$$PATH" bash -eux
+pictures: ctl ## docs/pictures, by the commands in docs/explanation/backoff.md and storm.md
+	grep -hE '^retryproxyctl .*--png docs/pictures/' docs/explanation/backoff.md docs/explanation/storm.md | PATH="$(BIN):$$PATH" bash -eux
 
 .PHONY: rules
 rules: ## the alert rules, the dashboard's queries and those of docs/reference/queries.md, by promtool: syntax and unit tests

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/ctl/plot"
 )
 
 // program is retryproxy, built for the test.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/plot"
-	"github.com/retryproxy/retryproxy/plot/picture"
+	"github.com/retryproxy/retryproxy/ctl/plot"
+	"github.com/retryproxy/retryproxy/ctl/plot/picture"
 )
 
 // document is everything that was measured.

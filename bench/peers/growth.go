@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/ctl/plot"
 )
 
 // axis is something that grows.

@@ -32,7 +32,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/plot/picture"
+	"github.com/retryproxy/retryproxy/ctl/plot/picture"
 )
 
 func main() { rig.Main("peers", run) }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/plot/picture"
+	"github.com/retryproxy/retryproxy/ctl/plot/picture"
 )
 
 // three rounds in which the machine became three times slower, and ours is

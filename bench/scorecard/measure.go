@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/sim"
+	"github.com/retryproxy/retryproxy/ctl/sim"
 )
 
 // Good again means this share of good requests, and that errors are over means that they stay below the share

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/overload"
-	"github.com/retryproxy/retryproxy/sim"
+	"github.com/retryproxy/retryproxy/ctl/sim"
 )
 
 // always returns users that come all the time until the end.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/bench/internal/overload"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/sim"
+	"github.com/retryproxy/retryproxy/ctl/sim"
 )
 
 // rows returns the table, first what takes the whole machine.

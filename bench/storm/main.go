@@ -29,8 +29,8 @@ import (
 
 	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
+	"github.com/retryproxy/retryproxy/ctl/sim"
 	"github.com/retryproxy/retryproxy/policy/backoff"
-	"github.com/retryproxy/retryproxy/sim"
 )
 
 func main() { rig.Main("storm", run) }

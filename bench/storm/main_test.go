@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/ctl/plot"
 )
 
 // TestMain lets the test binary be the server, as the command is.
@@ -69,7 +69,7 @@ func readDocument(t *testing.T, file string) *document {
 		t.Fatal(err)
 	}
 	if _, err := plot.Decode(bytes.NewReader(b)); err != nil {
-		t.Errorf("retryproxy-plot cannot draw it: %v", err)
+		t.Errorf("retryproxyctl plot cannot draw it: %v", err)
 	}
 	return &d
 }

@@ -7,12 +7,12 @@ import (
 
 	"github.com/retryproxy/retryproxy/bench/internal/draw"
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/plot"
-	"github.com/retryproxy/retryproxy/plot/picture"
-	"github.com/retryproxy/retryproxy/sim"
+	"github.com/retryproxy/retryproxy/ctl/plot"
+	"github.com/retryproxy/retryproxy/ctl/plot/picture"
+	"github.com/retryproxy/retryproxy/ctl/sim"
 )
 
-// document is everything that was measured. retryproxy-plot can draw it.
+// document is everything that was measured. retryproxyctl plot can draw it.
 type document struct {
 	rig.Document
 	Runs []*runResult `json:"runs"`

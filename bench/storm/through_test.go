@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/sim"
+	"github.com/retryproxy/retryproxy/ctl/sim"
 )
 
 func TestHAProxyConfigurations(t *testing.T) {

@@ -82,24 +82,15 @@ func (c *call) parseAsk(f *flag.FlagSet) (adminclient.Ask, error) {
 	return adminclient.To(a, *timeout), nil
 }
 
-// parseAddress parses the flags and returns the address of the admin listener. It ignores problems of
-// other settings: a health check must not fail because of them.
+// parseAddress parses the flags and returns the address of the admin listener.
 func (c *call) parseAddress(f *flag.FlagSet) (config.Address, error) {
 	given := f.String("address", "", "the admin listener (host:port or unix:/path); default RETRYPROXY_ADMIN_LISTEN")
 	if _, err := c.parse(f, 0); err != nil {
 		return "", err
 	}
-	if *given != "" {
-		a, err := config.ParseAddress(*given)
-		if err != nil || a.Off() {
-			fmt.Fprintf(c.stderr, "retryproxy %s: --address %s: expected host:port or unix:/path\n", c.command.name, *given)
-			return "", errUsage
-		}
-		return a, nil
+	a, err := adminclient.Address(*given, c.env)
+	if errors.Is(err, adminclient.ErrAddress) {
+		return "", c.usage(f, err)
 	}
-	s, _ := config.Load(c.env)
-	if s.AdminListen.Off() {
-		return "", errors.New("RETRYPROXY_ADMIN_LISTEN=off: the admin listener is off")
-	}
-	return s.AdminListen, nil
+	return a, err
 }

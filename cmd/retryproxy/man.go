@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/roff"
 )
 
 var manCommand = command{
@@ -28,12 +29,12 @@ func runMan(ctx context.Context, c *call) error {
 
 // manPage writes roff with the man macros (groff_man(7)).
 func manPage(ctx context.Context, w io.Writer, commands []command) {
-	fmt.Fprintf(w, ".TH RETRYPROXY 1 \"\" %s\n", macroArg("retryproxy "+build().Version))
+	fmt.Fprintf(w, ".TH RETRYPROXY 1 \"\" %s\n", roff.Arg("retryproxy "+build().Version))
 	fmt.Fprint(w, ".SH NAME\nretryproxy \\- reverse proxy that retries what is safe and worth retrying\n")
 	fmt.Fprint(w, ".SH SYNOPSIS\n.B retryproxy\n[command] [flags]\n.SH COMMANDS\n")
 	for _, c := range commands {
-		fmt.Fprintf(w, ".SS %s\n%s.\n.PP\n.EX\n", macroArg(c.name), roff(strings.ToUpper(c.summary[:1])+c.summary[1:]))
-		fmt.Fprintf(w, "%s\n.EE\n", roff(strings.TrimSpace(helpText(ctx, &c))))
+		fmt.Fprintf(w, ".SS %s\n%s.\n.PP\n.EX\n", roff.Arg(c.name), roff.Escape(strings.ToUpper(c.summary[:1])+c.summary[1:]))
+		fmt.Fprintf(w, "%s\n.EE\n", roff.Escape(strings.TrimSpace(helpText(ctx, &c))))
 	}
 	manSettings(w)
 	fmt.Fprint(w, ".SH SIGNALS\nSIGTERM, SIGINT: end in order; a second one ends at once. SIGHUP: read the settings file and certificates again.\n"+
@@ -46,26 +47,11 @@ func manSettings(w io.Writer) {
 	for _, s := range config.Reference() {
 		if s.Group != group {
 			group = s.Group
-			fmt.Fprintf(w, ".SS %s\n", macroArg(group))
+			fmt.Fprintf(w, ".SS %s\n", roff.Arg(group))
 		}
-		fmt.Fprintf(w, ".TP\n.B %s\n%s\n", roff(s.Variable()), roff(s.Description()))
+		fmt.Fprintf(w, ".TP\n.B %s\n%s\n", roff.Escape(s.Variable()), roff.Escape(s.Description()))
 	}
 }
-
-// roff escapes text so that it is not read as requests: backslashes and hyphens are escaped, and
-// no line begins with a dot or a quote.
-func roff(s string) string {
-	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
-	lines := strings.Split(s, "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
-			lines[i] = `\&` + line
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
-func macroArg(s string) string { return `"` + strings.ReplaceAll(roff(s), `"`, `\(dq`) + `"` }
 
 // helpText returns the help of a command.
 func helpText(ctx context.Context, c *command) string {

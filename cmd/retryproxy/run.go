@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/retryproxy/retryproxy/internal/companion"
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/serve"
-	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
 )
 
@@ -44,9 +43,9 @@ func (o *outside) getenv(name string) string {
 
 // The exit codes.
 const (
-	exitOK     = companion.ExitOK
-	exitFailed = companion.ExitFailed // it ran and failed; not healthy
-	exitUsage  = companion.ExitUsage  // it did not run: wrong arguments or settings
+	exitOK     = 0
+	exitFailed = 1 // it ran and failed; not healthy
+	exitUsage  = 2 // it did not run: wrong arguments or settings
 )
 
 // An error of a command that matches one of these was already reported or has its own exit code.
@@ -89,16 +88,18 @@ type call struct {
 // it.
 func commands() []command {
 	return []command{
-		serveCommand, checkCommand, convertCommand, explainCommand, planCommand, simulateCommand, healthCommand, drainCommand, adviseCommand, injectCommand, webhookCommand, demoCommand, versionCommand, manCommand,
+		serveCommand, checkCommand, explainCommand, healthCommand, drainCommand, demoCommand, versionCommand, manCommand,
 	}
 }
 
 // run runs the command that the arguments name and returns the exit code.
 func run(ctx context.Context, o *outside) int {
-	o, out := o.checked()
-	err := dispatch(ctx, o)
-	if err == nil && out.err != nil {
-		err = fmt.Errorf("write the output: %w", out.err)
+	out := &text.Checked{Writer: o.stdout}
+	own := *o
+	own.stdout = out
+	err := dispatch(ctx, &own)
+	if err == nil {
+		err = out.Err
 	}
 	return exitCode(o.report(err))
 }
@@ -137,12 +138,17 @@ func (o *outside) unknown(name string) error {
 		names = append(names, c.name)
 	}
 	hint := "see retryproxy help"
-	if meant := config.Nearest(name, slices.Values(names)); meant != "" {
+	if slices.Contains(atADesk, name) {
+		hint = "it is a command of retryproxyctl"
+	} else if meant := config.Nearest(name, slices.Values(names)); meant != "" {
 		hint = "did you mean " + meant + "?"
 	}
 	fmt.Fprintf(o.stderr, "retryproxy: unknown command %q; %s\n", name, hint)
 	return errUsage
 }
+
+// atADesk are the commands of retryproxyctl that people look for here.
+var atADesk = []string{"plan", "simulate", "plot", "advise", "inject", "webhook", "convert"}
 
 func isHelp(arg string) bool {
 	return arg == "help" || arg == "-h" || arg == "-help" || arg == "--help"
@@ -183,6 +189,7 @@ func overview(w io.Writer) {
 	fmt.Fprint(w, "\nOnly the upstream must be set:\n\n"+
 		"  RETRYPROXY_UPSTREAM=http://localhost:3000 retryproxy\n\n"+
 		"retryproxy help COMMAND describes one. The settings are in docs/reference/settings.md.\n"+
+		"retryproxyctl, another program, plans and simulates retries and puts retryproxy into Pods.\n"+
 		"Exit codes: 0 done, 1 failed or not healthy, 2 wrong arguments or settings.\n")
 }
 
@@ -200,7 +207,7 @@ func (c *call) parse(f *flag.FlagSet, max int) (rest []string, err error) {
 	args := c.args
 	for {
 		if err := f.Parse(args); err != nil {
-			return nil, c.usage(f, withUnit(f, err))
+			return nil, c.usage(f, twoDashes(withUnit(f, err)))
 		}
 		if f.NArg() == 0 {
 			break
@@ -227,6 +234,34 @@ func withUnit(f *flag.FlagSet, err error) error {
 	return err
 }
 
+// oneDash matches the name of a flag in an error of package flag.
+var oneDash = regexp.MustCompile(`(flag|for|not defined:|argument:) -([a-z][a-z-]+)`)
+
+// twoDashes writes the name of a flag in an error as the help does.
+func twoDashes(err error) error {
+	if errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	return errors.New(oneDash.ReplaceAllString(err.Error(), "$1 --$2"))
+}
+
+// printFlags writes a flag in a row, with its default.
+func printFlags(w io.Writer, f *flag.FlagSet) {
+	t := text.NewTable(w)
+	f.VisitAll(func(one *flag.Flag) {
+		value, usage := flag.UnquoteUsage(one)
+		name := "--" + one.Name
+		if len(one.Name) == 1 {
+			name = "-" + one.Name
+		}
+		if !slices.Contains([]string{"", "0", "0s", "false"}, one.DefValue) {
+			usage += " (default " + one.DefValue + ")"
+		}
+		t.Row("  "+strings.TrimSpace(name+" "+value), usage)
+	})
+	t.Flush()
+}
+
 // usage prints the command's usage to standard output if that was requested, otherwise the error
 // to standard error.
 func (c *call) usage(f *flag.FlagSet, err error) error {
@@ -239,8 +274,7 @@ func (c *call) usage(f *flag.FlagSet, err error) error {
 	f.VisitAll(func(*flag.Flag) { any = true })
 	if any {
 		fmt.Fprint(c.stdout, "\nFlags:\n")
-		f.SetOutput(c.stdout)
-		f.PrintDefaults()
+		printFlags(c.stdout, f)
 	}
 	return errHelp
 }
@@ -262,32 +296,4 @@ func (c *call) settings() (*config.Settings, error) {
 func (c *call) invalid(problems config.Problems) error {
 	text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
 	return fmt.Errorf("%w %w", errReported, config.ErrInvalid)
-}
-
-// checkedWriter remembers the first write error. Commands that print do not check each write, and
-// the disk may be full.
-type checkedWriter struct {
-	io.Writer
-	err error
-}
-
-// Write implements io.Writer.
-func (w *checkedWriter) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	if err != nil && w.err == nil {
-		w.err = err
-	}
-	return n, err
-}
-
-// checked returns o with a standard output that remembers errors. A terminal is not wrapped, so
-// that it is still recognised as one.
-func (o *outside) checked() (*outside, *checkedWriter) {
-	out := &checkedWriter{Writer: o.stdout}
-	if terminal.Is(o.stdout) {
-		return o, out
-	}
-	also := *o
-	also.stdout = out
-	return &also, out
 }

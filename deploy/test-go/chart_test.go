@@ -118,7 +118,7 @@ podMonitor: {enabled: true, interval: 1m, scrapeTimeout: 30s, labels: {release: 
 prometheusRule: {enabled: true, labels: {release: prometheus}}
 webhook:
   enabled: true
-  image: {repository: registry.example/retryproxy-inject, tag: 1.0.1}
+  image: {repository: registry.example/retryproxyctl, tag: 1.0.1}
   replicas: 3
   certificateSecret: tls
   caBundle: LS0tLS0=

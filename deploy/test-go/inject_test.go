@@ -34,8 +34,8 @@ func TestInjectedManifestsAreValid(t *testing.T) {
 		"settings":      {"--outbound-env", "API_URL", "--set", "MAX_RETRIES=5", "--set", "RETRYPROXY_PROFILE=batch"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := append([]string{"--image", "registry.example/retryproxy:1.0.0"}, flags...)
-			out, err := program(t, "retryproxy-inject", nil, workloads(t), args...)
+			args := append([]string{"inject", "--image", "registry.example/retryproxy:1.0.0"}, flags...)
+			out, err := program(t, "retryproxyctl", nil, workloads(t), args...)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -62,7 +62,7 @@ func TestInjectedManifestsAreValid(t *testing.T) {
 			if sidecars < 4 {
 				t.Errorf("%d sidecars", sidecars)
 			}
-			if again, err := program(t, "retryproxy-inject", nil, out, args...); err != nil || again != out {
+			if again, err := program(t, "retryproxyctl", nil, out, args...); err != nil || again != out {
 				t.Errorf("injecting twice is not the same as once: %v", err)
 			}
 		})
@@ -79,7 +79,7 @@ func checkWebhook(t *testing.T, c corev1.Container) {
 		}
 	}
 	// It understands its arguments and stops only at the certificate, which is not here.
-	out, err := program(t, "retryproxy-inject", nil, "", c.Args...)
+	out, err := program(t, "retryproxyctl", nil, "", c.Args...)
 	if err == nil || !strings.Contains(out, "/tls/tls.crt") {
 		t.Errorf("%q: %v\n%s", c.Args, err, out)
 	}

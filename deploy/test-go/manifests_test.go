@@ -22,14 +22,14 @@ import (
 	podsecuritypolicy "k8s.io/pod-security-admission/policy"
 )
 
-// binaries builds retryproxy and retryproxy-inject once for all tests: the
+// binaries builds retryproxy and retryproxyctl once for all tests: the
 // manifests are checked against what they really understand.
 var binaries = sync.OnceValues(func() (string, error) {
 	directory, err := os.MkdirTemp("", "deploytest")
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", directory+"/", "./cmd/retryproxy", "./cmd/retryproxy-inject")
+	build := exec.Command("go", "build", "-o", directory+"/", "./cmd/retryproxy", "./cmd/retryproxyctl")
 	build.Dir = "../.."
 	build.Stderr = os.Stderr
 	return directory, build.Run()
@@ -135,7 +135,7 @@ func checkPod(t *testing.T, template *corev1.PodTemplateSpec) {
 		}
 	}
 	if found == 0 {
-		t.Error("neither retryproxy nor retryproxy-inject in the Pod")
+		t.Error("neither retryproxy nor retryproxyctl in the Pod")
 	}
 }
 

@@ -105,4 +105,4 @@ func isProxy(c corev1.Container) bool {
 }
 
 // isWebhook tells the webhook's container.
-func isWebhook(c corev1.Container) bool { return strings.Contains(c.Image, "/retryproxy-inject:") }
+func isWebhook(c corev1.Container) bool { return strings.Contains(c.Image, "/retryproxyctl:") }

@@ -3,6 +3,7 @@ package adminclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,27 @@ import (
 
 	"github.com/retryproxy/retryproxy/internal/config"
 )
+
+// ErrAddress is the error of an address that is not one.
+var ErrAddress = errors.New("expected host:port or unix:/path")
+
+// Address returns the address of the admin listener: the given one, or if that is "", the one of the
+// settings in environ. It ignores problems of other settings: a health check must not fail because of
+// them. The error matches ErrAddress if the given address is wrong.
+func Address(given string, environ []string) (config.Address, error) {
+	if given != "" {
+		a, err := config.ParseAddress(given)
+		if err != nil || a.Off() {
+			return "", fmt.Errorf("--address %s: %w", given, ErrAddress)
+		}
+		return a, nil
+	}
+	s, _ := config.Load(environ)
+	if s.AdminListen.Off() {
+		return "", errors.New("RETRYPROXY_ADMIN_LISTEN=off: the admin listener is off")
+	}
+	return s.AdminListen, nil
+}
 
 // Ask sends one request to the admin listener.
 type Ask func(ctx context.Context, method, path, body string) (status int, answer string, err error)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/internal/adminclient"
+	"github.com/retryproxy/retryproxy/internal/buildinfo"
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/logwriter"
 	"github.com/retryproxy/retryproxy/internal/serve"
@@ -29,7 +30,7 @@ type Options struct {
 	Rate   int           // requests per second to each side, 1 to MaxRate
 	Seed   uint64        // determines the failures
 	Out    io.Writer
-	Build  serve.Build
+	Build  buildinfo.Build
 
 	// Listen and AdminListen are the addresses of the proxy; "" means 127.0.0.1 and the usual
 	// ports. If one is in use, a free port replaces it.

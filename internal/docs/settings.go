@@ -71,7 +71,7 @@ routes:
     max_retries: 5
 ` + "```" + `
 
-` + "`retryproxy convert`" + ` prints the settings of the environment in this form. With the JSON
+` + "`retryproxyctl convert`" + ` prints the settings of the environment in this form. With the JSON
 Schema [retryproxy.schema.json](retryproxy.schema.json), an editor completes names and marks mistakes.
 
 Any other file holds lines ` + "`NAME=VALUE`" + `. Lines that begin with ` + "`#`" + ` are comments. Within single quotes,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/internal/admin"
 	"github.com/retryproxy/retryproxy/internal/admin/page"
+	"github.com/retryproxy/retryproxy/internal/buildinfo"
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/filewatch"
 	"github.com/retryproxy/retryproxy/internal/systemd"
@@ -103,7 +104,7 @@ func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, err
 }
 
 // NewMetrics returns metrics with all labels of the data path.
-func NewMetrics(b Build) *metrics.Metrics {
+func NewMetrics(b buildinfo.Build) *metrics.Metrics {
 	o := metrics.Options{Version: b.Version, Revision: b.Revision}
 	for _, r := range http1.AllRefusals() {
 		o.Refusals = append(o.Refusals, r.String())

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/retryproxy/retryproxy/internal/buildinfo"
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
@@ -16,7 +17,7 @@ func TestEveryRefusalIsCountedByItsName(t *testing.T) {
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	a := &app{metrics: NewMetrics(Build{})}
+	a := &app{metrics: NewMetrics(buildinfo.Build{})}
 	c, err := a.configure(s)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/retryproxy/retryproxy/internal/buildinfo"
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/logwriter"
 	"github.com/retryproxy/retryproxy/internal/memlimit"
@@ -19,14 +20,11 @@ type Options struct {
 	Env    []string // as os.Environ
 	Getenv func(string) string
 	Log    *logwriter.Writer // what it writes; the caller closes it
-	Build  Build
+	Build  buildinfo.Build
 	// Signals starts listening for SIGTERM, SIGINT and SIGHUP. If it is nil, only the
 	// context ends the process.
 	Signals func() (signals <-chan os.Signal, stop func())
 }
-
-// Build identifies the build.
-type Build struct{ Version, Revision string }
 
 // ErrReported matches errors that the log already contains.
 var ErrReported = errors.New("reported already")

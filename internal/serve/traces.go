@@ -4,13 +4,13 @@ import (
 	"context"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/retryproxy/retryproxy/internal/companion"
 	"github.com/retryproxy/retryproxy/internal/config"
 	proxytrace "github.com/retryproxy/retryproxy/proxy/trace"
 )
@@ -97,11 +97,22 @@ func otherWithTracing() string {
 	if self, err := os.Executable(); err != nil || filepath.Base(self) == TracingProgram {
 		return ""
 	}
-	path, err := companion.Find(TracingProgram)
+	path, err := findProgram(TracingProgram)
 	if err != nil {
 		return ""
 	}
 	return path
+}
+
+// findProgram returns the path of the program: in the directory of this executable, or else in PATH.
+// The error is that of exec.LookPath.
+func findProgram(name string) (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if found, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
+			return found, nil
+		}
+	}
+	return exec.LookPath(name)
 }
 
 // BecomeTracing replaces this program with the one with tracing, if spans are wanted and it

@@ -141,3 +141,22 @@ func Plural(n int, thing string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
+
+// Checked remembers the first error of a writer. Commands that print do not check each write, and the
+// disk may be full.
+type Checked struct {
+	io.Writer
+	Err error
+}
+
+// Write implements io.Writer.
+func (w *Checked) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil && w.Err == nil {
+		w.Err = fmt.Errorf("write the output: %w", err)
+	}
+	return n, err
+}
+
+// Unwrap returns the writer, which may be a terminal.
+func (w *Checked) Unwrap() io.Writer { return w.Writer }

@@ -1,7 +1,7 @@
 package main
 
 // reviewed are modules whose licence a person has to read: what it is, and why
-// it may be in a binary. All of them are in retryproxy-plot only; the proxy
+// it may be in a binary. All of them are in retryproxyctl only; the proxy
 // itself has none.
 var reviewed = map[string]string{
 	"codeberg.org/go-fonts/liberation": "OFL-1.1",   // fonts, which the licence lets anybody embed

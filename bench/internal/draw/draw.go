@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/plot"
-	"github.com/retryproxy/retryproxy/plot/picture"
+	"github.com/retryproxy/retryproxy/ctl/plot"
+	"github.com/retryproxy/retryproxy/ctl/plot/picture"
 )
 
 // Run is the counts of a run, second by second.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
-	"github.com/retryproxy/retryproxy/sim"
+	"github.com/retryproxy/retryproxy/ctl/sim"
 )
 
 // need returns how long a request takes while c of them are in progress.

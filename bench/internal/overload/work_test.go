@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/retryproxy/retryproxy/sim"
+	"github.com/retryproxy/retryproxy/ctl/sim"
 )
 
 func TestNeedGrowsAboveFree(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/retryproxy/retryproxy/plot"
+	"github.com/retryproxy/retryproxy/ctl/plot"
 )
 
 // Document is the head of a report. Figures mean nothing without machine, commit and versions.
@@ -25,7 +25,7 @@ type Document struct {
 	Commit   string       `json:"commit"`
 	Machine  string       `json:"machine"`
 	Programs []string     `json:"programs"`
-	Figure   *plot.Figure `json:"figure,omitempty"` // for retryproxy-plot
+	Figure   *plot.Figure `json:"figure,omitempty"` // for retryproxyctl plot
 }
 
 // NewDocument returns the head for a run with these arguments and programs.

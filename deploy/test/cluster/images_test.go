@@ -22,9 +22,9 @@ func images(t *testing.T) []string {
 	t.Helper()
 	application := scratch(t, applicationImage, program(t, "./deploy/test/cluster/application"))
 	job := scratch(t, "retryproxy-job:test", program(t, "./deploy/test/cluster/application"), "job")
-	webhook := scratch(t, "retryproxy-inject:test", program(t, "./cmd/retryproxy-inject"))
+	webhook := scratch(t, "retryproxyctl:test", program(t, "./cmd/retryproxyctl"))
 	all := []string{engine.Image(t), application}
-	ours := map[string]string{"retryproxy": engine.Image(t), "retryproxy-inject": webhook, "web": application, "import": job}
+	ours := map[string]string{"retryproxy": engine.Image(t), "retryproxyctl": webhook, "web": application, "import": job}
 	for _, name := range namesInManifests(t) {
 		short := strings.TrimPrefix(name[:strings.LastIndexByte(name, ':')], "registry.example/")
 		if ours[short] == "" {
@@ -81,7 +81,7 @@ func namesInManifests(t *testing.T) []string {
 	return all
 }
 
-// compiled is where retryproxy and retryproxy-inject lie, with the first call of the process.
+// compiled is where retryproxy and retryproxyctl lie, with the first call of the process.
 var compiled string
 
 func programs(t *testing.T) (directory string) {
@@ -92,7 +92,7 @@ func programs(t *testing.T) (directory string) {
 			t.Fatal(err)
 		}
 		engine.Last(func() { _ = os.RemoveAll(dir) })
-		engine.Run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", dir+"/", "./cmd/retryproxy", "./cmd/retryproxy-inject")
+		engine.Run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", dir+"/", "./cmd/retryproxy", "./cmd/retryproxyctl")
 		compiled = dir
 	}
 	return compiled

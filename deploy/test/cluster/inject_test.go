@@ -42,10 +42,10 @@ spec:
 `, port, lifecycle, restricted)
 }
 
-// injected is what `retryproxy inject` makes of manifests.
+// injected is what `retryproxyctl inject` makes of manifests.
 func injected(t *testing.T, manifests string, flags ...string) string {
 	t.Helper()
-	return engine.Run(t, nil, programs(t)+"/retryproxy", append([]string{"inject", "-f", write(t, manifests), "--image", engine.Image(t), "--pull-policy", "Never"}, flags...)...)
+	return engine.Run(t, nil, programs(t)+"/retryproxyctl", append([]string{"inject", "-f", write(t, manifests), "--image", engine.Image(t), "--pull-policy", "Never"}, flags...)...)
 }
 
 // Sidecars move in and out again under load, and no request is lost: while Pods

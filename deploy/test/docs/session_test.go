@@ -29,7 +29,7 @@ var tree = sync.OnceValues(func() (string, error) {
 	}
 	script := `git -C "$ROOT" ls-files -z --cached --others --exclude-standard | (cd "$ROOT" && xargs -0 cp --parents --no-dereference -t "$TREE" 2>/dev/null || true)
 cd "$TREE"
-make build
+make build ctl otel
 go build -trimpath -o bin/ ./deploy/compose/example
 `
 	from, err := filepath.Abs(root)

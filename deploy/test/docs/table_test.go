@@ -37,7 +37,7 @@ type page struct {
 
 const (
 	upstream = "LISTEN=127.0.0.1:3000 example flaky >upstream.log 2>&1 &\n"
-	pictures = "cmd/retryproxy-plot/pages_test.go"
+	pictures = "cmd/retryproxyctl/pages_test.go"
 	running  = upstream + "export RETRYPROXY_UPSTREAM=http://localhost:3000\nretryproxy >retryproxy.log 2>&1 &\n" +
 		"until curl -sf -o ready.txt http://localhost:9797/readyz; do sleep 0.1; done\n"
 	prometheus = "touch p.yaml\nprometheus --config.file=p.yaml --storage.tsdb.path=data --enable-feature=exemplar-storage >p.log 2>&1 &\n" +

@@ -304,11 +304,11 @@ func checkDrain(t *testing.T, name string) {
 
 // The webhook's image understands its command under the same restrictions, and
 // has nothing else in it.
-func TestInjectImage(t *testing.T) {
+func TestWebhookImage(t *testing.T) {
 	engine.Asked(t, "image")
 	engine.Run(t, nil, "bash", "deploy/test/stand-ins", "golang")
-	const image = "retryproxy-inject:test"
-	engine.Run(t, nil, "docker", "build", "-f", "deploy/image/inject/Dockerfile", "--build-arg", "VERSION=1.2.3", "-t", image, ".")
+	const image = "retryproxyctl:test"
+	engine.Run(t, nil, "docker", "build", "-f", "deploy/image/ctl/Dockerfile", "--build-arg", "VERSION=1.2.3", "-t", image, ".")
 	if got := engine.Inspect(t, image, "{{.Config.User}}"); got != "65532:65532" {
 		t.Errorf("user %q", got)
 	}
@@ -321,7 +321,7 @@ func TestInjectImage(t *testing.T) {
 		// The engine itself makes /etc/hosts and the like, all empty.
 		if header.Typeflag == tar.TypeReg && header.Size > 0 {
 			regular++
-			if header.Name != "retryproxy-inject" {
+			if header.Name != "retryproxyctl" {
 				t.Errorf("there is %s", header.Name)
 			}
 		}

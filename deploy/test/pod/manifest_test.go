@@ -100,17 +100,17 @@ type (
 	}
 )
 
-// inject runs `retryproxy inject` on the manifest and decodes what it prints:
+// inject runs `retryproxyctl inject` on the manifest and decodes what it prints:
 // the Pod, and the number that the Service's first port leads to in it.
 func inject(t *testing.T, manifest string, flags ...string) (spec podSpec, target int) {
 	t.Helper()
 	dir := t.TempDir()
-	engine.Run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-o", dir, "./cmd/retryproxy", "./cmd/retryproxy-inject")
+	engine.Run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-o", dir, "./cmd/retryproxyctl")
 	input := filepath.Join(dir, "app.yaml")
 	if err := os.WriteFile(input, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := engine.Run(t, nil, dir+"/retryproxy", append([]string{"inject", "-f", input}, flags...)...)
+	out := engine.Run(t, nil, dir+"/retryproxyctl", append([]string{"inject", "-f", input}, flags...)...)
 	name := ""
 	for d := decoder(out); ; {
 		var o object

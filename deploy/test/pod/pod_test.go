@@ -1,4 +1,4 @@
-// Package pod runs what `retryproxy inject` prints as containers that share one
+// Package pod runs what `retryproxyctl inject` prints as containers that share one
 // network, as a Pod's do: started and ended in the kubelet's order, with the
 // hooks and probes of the manifest.
 package pod
