@@ -35,9 +35,6 @@ func TestEveryShellCompletesEveryCommandAndFlag(t *testing.T) {
 			return regexp.MustCompile(strings.NewReplacer("COMMAND", command, "NAME", name).Replace(pattern)).Match(script)
 		}
 		for _, c := range commands() {
-			if slices.Contains([]string{"schema", "quit", "retry-percent", "top"}, c.name) { // they are about to go
-				continue
-			}
 			if !has(form.command, "", c.name) {
 				t.Errorf("%s does not complete %s", shell, c.name)
 			}
