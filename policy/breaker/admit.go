@@ -11,56 +11,38 @@ import (
 // verdict returns the verdict for a request now. Requests in the queue take precedence over new
 // ones.
 func (g *core) verdict(now time.Duration, r Request, queued bool) Verdict {
-	w, whole := &g.window, !r.Unfinished
-	first := queued || !g.waiting.any() || whole && !g.waiting.anyWhole() // incomplete ones may wait for what it does not need
-	if w.phase == shut {
-		return g.verdictShut(now, r, first)
-	}
-	if g.atFixed(whole) {
-		return g.refusal()
-	}
-	switch {
-	case w.phase == open && (first || g.options.ConcurrencyLimit != ConcurrencyLimitFixed):
-		return VerdictGo
-	case w.phase == open:
-		return VerdictAtLimit
-	case g.mayTry(now, r): // of a URL that was answered lately, whoever waits
-		return VerdictGo
-	case w.phase == doubt && first && now >= w.extraAt:
-		return VerdictGo
-	case w.phase == doubt:
-		return g.refusal()
-	case g.trust(now, r) == silent:
-		if now >= g.urls.silentAt {
-			return VerdictGo
-		}
-	case first && g.hasPlace(whole), first && now >= w.extraAt:
-		return VerdictGo
-	}
-	return g.refusal()
+	first := queued || !g.waiting.any() || !r.Unfinished && !g.waiting.anyWhole() // incomplete ones may wait for what it does not need
+	return g.passes(now, !r.Unfinished, g.trust(now, r), first)
 }
 
-// refusal returns the verdict for a request that has to wait although the window is not shut.
-func (g *core) refusal() Verdict {
+// passes returns the verdict for a request, complete or not, of whose URL t is known.
+func (g *core) passes(now time.Duration, whole bool, t trust, first bool) Verdict {
+	w := &g.window
+	extra := now >= w.extraAt
 	switch {
-	case g.window.phase == doubt && !g.options.NoBreaker, g.window.recovering:
+	case w.phase == shut && g.probesSeparately():
+	case w.phase == shut && whole && (first && g.pace.due() || g.mayTry(now, whole, t)):
+		return VerdictProbe
+	case w.phase == shut && !whole && first && g.pace.due() && !g.waiting.anyWhole() && extra && !g.atFixed(false):
+		return VerdictGo
+	case w.phase == shut && now < g.urls.trialEnd:
+		return VerdictSuspect // in a moment more is known
+	case w.phase == shut:
+	case g.atFixed(whole):
+	case w.phase == open && (first || g.options.ConcurrencyLimit != ConcurrencyLimitFixed),
+		g.mayTry(now, whole, t), // whoever waits
+		w.phase == doubt && first && extra,
+		w.limits() && t == silent && now >= g.urls.silentAt,
+		w.limits() && t != silent && first && (g.hasPlace(whole) || extra):
+		return VerdictGo
+	}
+	switch {
+	case w.phase == shut:
+		return VerdictBreakerOpen
+	case w.phase == doubt && !g.options.NoBreaker, w.recovering:
 		return VerdictSuspect
 	}
 	return VerdictAtLimit
-}
-
-// verdictShut returns the verdict for a request while the window is shut.
-func (g *core) verdictShut(now time.Duration, r Request, first bool) Verdict {
-	switch {
-	case g.probesSeparately():
-	case !r.Unfinished && (first && g.pace.due() || g.mayTry(now, r)):
-		return VerdictProbe
-	case r.Unfinished && first && g.pace.due() && !g.waiting.anyWhole() && now >= g.window.extraAt && !g.atFixed(false):
-		return VerdictGo
-	case now < g.urls.trialEnd:
-		return VerdictSuspect // in a moment more is known
-	}
-	return VerdictBreakerOpen
 }
 
 // hasPlace reports whether a place is free for a request, complete or not.
@@ -76,22 +58,16 @@ func (g *core) trust(now time.Duration, r Request) trust {
 // mayTry reports whether a request may pass beside the window, because its URL was answered
 // lately: its response tells at once whether the upstream or only another URL is silent. One
 // at a time does.
-func (g *core) mayTry(now time.Duration, r Request) bool {
-	switch {
-	case r.Unfinished || now < g.urls.trialEnd || !g.tellsURLsApart() || g.trust(now, r) != known:
-		return false
-	case g.window.phase == shut:
-		return !g.probesSeparately()
-	case g.window.phase == doubt:
-		return true
-	}
-	return g.urls.anyDoubtful(now, overdue(&g.baseline))
+func (g *core) mayTry(now time.Duration, whole bool, t trust) bool {
+	return whole && t == known && now >= g.urls.trialEnd && g.tellsURLsApart(now) && !g.probesSeparately()
 }
 
 // tellsURLsApart reports whether a request may pass before others because of its URL. With
 // Options.After failures stop all of them, and then all keep the order of the queue.
-func (g *core) tellsURLsApart() bool {
-	return g.options.After == 0 || g.window.phase == doubt || g.pace.why == OpenedByStall
+func (g *core) tellsURLsApart(now time.Duration) bool {
+	w := &g.window
+	return w.binds() && (g.options.After == 0 || w.phase == doubt || g.pace.why == OpenedByStall) &&
+		(!w.limits() || g.urls.anyDoubtful(now, overdue(&g.baseline)))
 }
 
 // atFixed reports whether a fixed limit is reached. Whoever sets a number means attempts that
@@ -122,9 +98,9 @@ func (g *core) issue(now time.Duration, v Verdict, r Request) Permit {
 	w := &g.window
 	p := Permit{at: now, kind: permitTaken}
 	number := uint32(g.counters.acquired.Load()) | 1<<31 // another one for each probe, and never 0
-	if g.mayTry(now, r) {
+	if g.mayTry(now, !r.Unfinished, g.trust(now, r)) {
 		g.urls.trialEnd = now + overdue(&g.baseline)
-	} else if w.binds() && w.phase != shut && g.trust(now, r) == silent {
+	} else if w.limits() && g.trust(now, r) == silent {
 		g.urls.silentAt = now + silentEvery
 	}
 	switch {
@@ -138,7 +114,7 @@ func (g *core) issue(now time.Duration, v Verdict, r Request) Permit {
 		}
 	case w.phase == shut:
 		w.extraAt = now + g.pace.patience(g.options)
-	case w.binds() && !g.hasPlace(!r.Unfinished):
+	case w.limits() && !g.hasPlace(!r.Unfinished):
 		w.extraAt = now + overdue(&g.baseline)
 		w.uploads = max(w.uploads, g.counters.sending.Load()-half(int64(w.size))+1)
 	}
@@ -164,7 +140,7 @@ func (g *core) next(now time.Duration, line Line) (Permit, Verdict) {
 		return Permit{}, VerdictBreakerOpen
 	}
 	least := silent // that must be known of its URL
-	if g.tellsURLsApart() && (g.window.phase == doubt || g.window.phase == shut || g.urls.anyDoubtful(now, overdue(&g.baseline))) {
+	if g.tellsURLsApart(now) {
 		least = known
 	}
 	for ; ; least-- {
@@ -187,38 +163,18 @@ func (g *core) next(now time.Duration, line Line) (Permit, Verdict) {
 // admitsAt returns when a request in the queue may pass, as far as that does not depend on its
 // URL; 0 means at once.
 func (g *core) admitsAt(now time.Duration) time.Duration {
-	w := &g.window
+	silents, knowns := g.urls.count(now, overdue(&g.baseline))
+	for t, n := range [...]int{silent: silents, unknown: 1, known: knowns} {
+		whole := g.waiting.anyWhole() && g.passes(now, true, trust(t), true) <= VerdictProbe
+		if n > 0 && !g.waiting.noneFits && (whole || g.waiting.unfinished > 0 && g.passes(now, false, trust(t), true) <= VerdictProbe) {
+			return 0
+		}
+	}
 	at := backoff.Forever
-	may := func(possible bool, t time.Duration) {
-		if possible && (t > now || !g.waiting.noneFits) {
+	for _, t := range [...]time.Duration{g.window.extraAt, g.urls.trialEnd, g.urls.silentAt} {
+		if t > now {
 			at = min(at, t)
 		}
-	}
-	if w.phase == shut {
-		if g.probesSeparately() {
-			return at
-		}
-		may(g.pace.due() && g.waiting.anyWhole(), 0)
-		may(g.pace.due() && !g.waiting.anyWhole() && !g.atFixed(false), w.extraAt)
-		_, knowns := g.urls.count(now, overdue(&g.baseline))
-		may(knowns > 0 && g.tellsURLsApart(), g.urls.trialEnd)
-		return at
-	}
-	if g.atFixed(true) {
-		return at
-	}
-	silents, knowns := 0, 0
-	if w.binds() {
-		silents, knowns = g.urls.count(now, overdue(&g.baseline))
-	}
-	whole := g.waiting.anyWhole()
-	may(w.phase == open && (whole || !g.atFixed(false)), 0)
-	may(knowns > 0 && g.tellsURLsApart() && (w.phase == doubt || g.urls.anyDoubtful(now, overdue(&g.baseline))), g.urls.trialEnd)
-	may(w.phase == doubt, w.extraAt)
-	may(silents > 0 && w.phase != doubt, g.urls.silentAt)
-	if w.phase == start || w.phase == seek {
-		may(g.hasPlace(whole), 0)
-		may(true, w.extraAt)
 	}
 	return at
 }
@@ -233,7 +189,7 @@ func (g *core) nextEvent(now time.Duration) time.Duration {
 			return 0
 		}
 		at = g.pace.nextEvent()
-	case w.phase == start || w.phase == seek:
+	case w.limits():
 		at = w.reachedAt + unreachedTime
 		if g.waiting.any() || w.full(g.counters) {
 			at = backoff.Forever

@@ -119,7 +119,7 @@ func (g *core) succeeded(p Permit, now time.Duration, e AttemptEnd) {
 		g.pace.proved()
 		g.window.prove(now, &g.baseline)
 	}
-	if g.window.phase == start || g.window.phase == seek {
+	if g.window.limits() {
 		g.window.ended(p.at, now, true, &g.baseline)
 	}
 }
@@ -153,7 +153,7 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 	if !dial || g.options.After > 0 || g.contradicted(p.at, now, e) {
 		g.evidence.bad(p.at, now, e, false)
 	}
-	if g.window.phase == start || g.window.phase == seek {
+	if g.window.limits() {
 		g.window.ended(p.at, now, false, &g.baseline)
 	}
 	switch hash, one := g.evidence.oneURL(); {
@@ -414,7 +414,7 @@ func (g *core) expire(now time.Duration) {
 		g.pace.expire(now)
 	}
 	w.growBlindly(now, g.counters, &g.baseline)
-	if w.phase == start || w.phase == seek {
+	if w.limits() {
 		if g.waiting.any() || w.full(g.counters) {
 			w.reachedAt = now
 		} else if now >= w.reachedAt+unreachedTime {

@@ -104,7 +104,7 @@ func (g *Guard) State() GuardState {
 		LearnedConcurrency: c.baseline.Concurrency,
 		MedianLatency:      c.baseline.Median,
 	}
-	if c.window.phase == start || c.window.phase == seek {
+	if c.window.limits() {
 		s.ConcurrencyLimit = int(c.window.size)
 	}
 	if g.options.ConcurrencyLimit == ConcurrencyLimitFixed && (s.ConcurrencyLimit == 0 || s.ConcurrencyLimit > g.options.FixedLimit) {

@@ -109,8 +109,9 @@ const (
 	badShare  = 0.2 // of failures in a round that shrinks the window
 )
 
-// binds reports whether the window limits what is sent.
-func (w *window) binds() bool { return w.phase != open }
+// binds reports whether the window matters, limits whether its size does.
+func (w *window) binds() bool  { return w.phase != open }
+func (w *window) limits() bool { return w.phase >= start }
 
 // places returns the number of attempts that hold a place.
 func (w *window) places(c *counters) int64 { return max(0, c.awaiting()-w.passed) }
@@ -314,7 +315,6 @@ func (w *window) step(now time.Duration, u *latency.Baseline) {
 	}
 	w.size = max(minWindow, w.next(u))
 	w.endRound(now)
-	w.round.began += min(w.last.mean(), maxRoundTime) // until then goodput is still that of the previous size
 }
 
 // next returns the size of the next round.
