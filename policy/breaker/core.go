@@ -223,8 +223,7 @@ func (g *core) shut(now time.Duration, why OpenedBy) {
 		g.pace.opened[why]++
 	}
 	if !g.window.recovering {
-		g.learner.recovery = latency.Sums{}
-		g.learner.recovering = false
+		g.learner.recovery, g.learner.since = latency.Sums{}, 0
 	}
 	g.pace.shut(now, why, g.options)
 	g.window.enter(shut, now, g.counters)

@@ -9,24 +9,21 @@ import (
 
 // learner collects one window of counters and latencies after another.
 type learner struct {
-	counted   int64        // responses that evidence has counted
-	responded int64        // requests answered until the end of the last window
-	sent      int64        // requests sent until then
-	peak      int64        // most requests awaiting a response at any observation since then
-	window    latency.Sums // scratch
+	counted int64        // responses that evidence has counted
+	sent    int64        // requests sent until the end of the last window
+	peak    int64        // most requests awaiting a response at any observation since then
+	window  latency.Sums // scratch
 
 	// An upstream that gets more requests than it answers differs from one that only became
 	// slower: its attempts in flight grow from window to window. They also grow for the time
 	// of one response when latency rises, so the first window that looks overloaded is the
 	// base.
-	overloaded bool
-	base       int64 // attempts in flight at its end
+	base int64 // attempts in flight at its end; 0: no window looked like that
 
-	recovery   latency.Sums // of the first responses to requests sent since
-	since      time.Duration
-	recovering bool          // since is set
-	lateSent   time.Duration // when the request of the first response was sent that came since, if it was sent before
-	lateAt     time.Duration // when that response came; 0: none did
+	recovery latency.Sums  // of the first responses to requests sent since
+	since    time.Duration // 0: nothing is watched
+	lateSent time.Duration // when the request of the first response was sent that came since, if it was sent before
+	lateAt   time.Duration // when that response came; 0: none did
 }
 
 // recoverySlowdown is the minimum ratio of each of the first latencies after an outage to the
@@ -48,35 +45,35 @@ func (l *learner) observe(c *counters) (good int64) {
 }
 
 // next ends the window, which lasted dt, and stores its latencies in l.window. It returns the
-// mean and the maximum concurrency, the number of responses, and how many requests at least were
+// mean and the maximum concurrency, and how many requests at least were
 // sent before and are not answered. The mean is Little's law,
 // capped at the peak: a long poll that ends counts for more than its window.
-func (l *learner) next(c *counters, dt time.Duration) (mean float64, peak, responded, pending int64) {
+func (l *learner) next(c *counters, dt time.Duration) (mean float64, peak, pending int64) {
 	c.fresh.Drain(&l.window)
 	mean, peak = min(float64(l.window.Sum)/float64(dt), float64(l.peak)), l.peak
 	l.peak = c.awaiting()
-	responded, sent := c.responses()-l.responded, c.sent()-l.sent
-	l.responded, l.sent = l.responded+responded, l.sent+sent
-	return mean, peak, responded, c.awaiting() - sent
+	sent := c.sent() - l.sent
+	l.sent += sent
+	return mean, peak, c.awaiting() - sent
 }
 
 // grows reports whether more is in flight than at the end of the first window that looked
 // overloaded, by more than chance, or whether fewer than least were answered.
-func (l *learner) grows(inFlight, responded int64, least float64) bool {
-	if !l.overloaded {
-		l.overloaded, l.base = true, inFlight
+func (l *learner) grows(inFlight int64, least float64) bool {
+	if l.base == 0 {
+		l.base = max(inFlight, 1)
 		return false
 	}
-	noise := 3 * math.Sqrt(float64(responded))
-	return float64(responded)+noise < least || float64(inFlight-l.base) > max(minOverload, noise, float64(l.base)/5)
+	noise := 3 * math.Sqrt(l.window.Total)
+	return l.window.Total+noise < least || float64(inFlight-l.base) > max(minOverload, noise, float64(l.base)/5)
 }
 
 // begin starts the watch on the first responses after an outage, unless it already runs. It
 // keeps running if the breaker opens again during slow start: that is the same outage, or the
 // slowness to be detected.
 func (l *learner) begin(now time.Duration) {
-	if !l.recovering {
-		l.since, l.recovering, l.lateAt = now, true, 0
+	if l.since == 0 {
+		l.since, l.lateAt = now, 0
 	}
 }
 
@@ -86,7 +83,7 @@ func (l *learner) begin(now time.Duration) {
 // alone; later ones may be slow because of the load of this proxy and others.
 func (l *learner) recovered(sent, now time.Duration, u *latency.Baseline) bool {
 	switch {
-	case !l.recovering || !u.Known():
+	case l.since == 0 || !u.Known():
 		return false
 	case sent < l.since:
 		return l.respondsLate(sent, now, u)
@@ -94,7 +91,7 @@ func (l *learner) recovered(sent, now time.Duration, u *latency.Baseline) bool {
 		return false
 	}
 	l.recovery.Add(now - sent)
-	return l.recovery.Total >= latency.KnownSamples && u.Known() && slower(u, &l.recovery, 0, recoverySlowdown)
+	return l.recovery.Total >= latency.KnownSamples && slower(u, &l.recovery, 0, recoverySlowdown)
 }
 
 // respondsLate records a response to a request that was sent before the slow start. It reports
@@ -119,24 +116,21 @@ func (l *learner) respondsLate(sent, now time.Duration, u *latency.Baseline) boo
 // learn processes the window of latencies that ends now. Only windows without trouble change
 // the baseline.
 func (g *core) learn(now, dt time.Duration) {
-	mean, peak, responded, pending := g.learner.next(g.counters, dt)
+	mean, peak, pending := g.learner.next(g.counters, dt)
 	u, w := &g.baseline, &g.learner.window
 	crowd := g.counters.awaiting() >= minOverload
 	switch {
-	case g.window.shifted && w.Total >= latency.KnownSamples:
-		u.Relearn(w, now)
-		g.window.regrow(now, g.window.size)
 	case g.window.binds():
 		u.FoldedAt = now
-	case overloaded(u, w, mean), g.learner.overloaded && crowd && w.Total < latency.EstablishedSamples:
+	case overloaded(u, w, mean), g.learner.base > 0 && crowd && w.Total < latency.EstablishedSamples:
 		u.FoldedAt = now
-		if g.learner.grows(g.counters.awaiting(), responded, u.Rate*dt.Seconds()/3) && g.mayBind() {
-			g.learner.overloaded = false
+		if g.learner.grows(g.counters.awaiting(), u.Rate*dt.Seconds()/3) && g.mayBind() {
+			g.learner.base = 0
 			g.bind(now, peak)
 		}
 	default:
-		g.learner.overloaded = false
-		if responded > 0 {
+		g.learner.base = 0
+		if w.Total > 0 {
 			u.SawPending(pending)
 		}
 		u.Fold(w, now, dt, mean, !u.Known() || !slower(u, w, 0.5, minGain))

@@ -37,7 +37,6 @@ type window struct {
 
 	extraAt   time.Duration // when an attempt may pass beside it
 	reachedAt time.Duration // when it was last reached; it ends unreachedTime later
-	shifted   bool          // seek found that load is not the reason for the latencies
 	slow      int           // rounds of seek that were slow at no more than the usual concurrency
 
 	round, last round // of start and seek; the zero value of last: none
@@ -58,14 +57,12 @@ const (
 type round struct {
 	began, took time.Duration // took is set at its end
 	size        float64
-	good, bad   int
-	sentBad     int           // bad ones that were sent in this round
-	busy        time.Duration // sum of the latencies of the good ones
-	waits       int           // requests that had to wait
+	good        latency.Sums
+	bad, waits  int // attempts that failed, and requests that had to wait
 }
 
-func (r *round) rate() float64       { return float64(r.good) / r.took.Seconds() }
-func (r *round) mean() time.Duration { return r.busy / time.Duration(max(r.good, 1)) }
+func (r *round) rate() float64 { return r.good.Total / r.took.Seconds() }
+func (r *round) ended() int    { return int(r.good.Total) + r.bad }
 
 const (
 	// minWindow is the documented minimum per process: latency never lowers the window below
@@ -101,8 +98,7 @@ const (
 
 	// Elasticity is d ln(goodput) / d ln(size). At 1, more concurrency means more goodput; at
 	// 0, it only means more latency.
-	elasticHigh = 0.6
-	elasticLow  = 0.4
+	elastic = 0.5
 
 	maxSlow   = 3   // slow rounds at the usual concurrency, after which load is not the reason
 	waitShare = 0.2 // of waits among responses that shows that load exceeds capacity
@@ -173,7 +169,7 @@ func (w *window) bind(now time.Duration, size int64, c *counters, u *latency.Bas
 
 // regrow continues or begins start without a top from at least size.
 func (w *window) regrow(now time.Duration, size float64) {
-	w.phase, w.top, w.shifted, w.slow = start, maxFixed, false, 0
+	w.phase, w.top, w.slow = start, maxFixed, 0
 	w.size = min(max(w.size, size, minWindow), maxFixed)
 	w.last = round{}
 	w.newRound(now)
@@ -250,18 +246,14 @@ func (w *window) ended(sent, now time.Duration, good bool, u *latency.Baseline) 
 		return
 	}
 	r := &w.round
-	if w.phase == seek && w.last.took == 0 && r.good+r.bad == 0 && r.began < now {
+	if w.phase == seek && w.last.took == 0 && r.ended() == 0 && r.began < now {
 		r.began = now // the first round of all begins with the first response under its size
 		return
 	}
 	if good {
-		r.good++
-		r.busy += now - sent
+		r.good.Add(now - sent)
 	} else {
 		r.bad++
-		if sent >= r.began {
-			r.sentBad++
-		}
 	}
 	if w.phase == start {
 		w.grow(now, good)
@@ -285,10 +277,10 @@ func (w *window) grow(now time.Duration, good bool) {
 		w.newRound(now)
 		return
 	}
-	if w.round.good < max(int(w.round.size), 1) {
+	if w.round.good.Total < math.Floor(w.round.size) {
 		return
 	}
-	if w.last.good > 0 && minGain*float64(w.round.mean()) > 2*float64(w.last.mean()) {
+	if w.last.good.Total > 0 && minGain*float64(w.round.good.Mean()) > 2*float64(w.last.good.Mean()) {
 		w.phase = seek
 		w.size = max(minWindow, w.last.size)
 	}
@@ -301,38 +293,40 @@ func (w *window) endRound(now time.Duration) {
 	w.newRound(now)
 }
 
-// step ends a round of seek that has lasted long enough, and moves the size. A round that
-// fails has shown the effect of its size.
+// step ends a round of seek that has lasted long enough, and moves the size.
 func (w *window) step(now time.Duration, u *latency.Baseline) {
 	r := &w.round
-	least := max(roundTime, min(2*r.mean(), maxRoundTime))
-	if float64(r.sentBad) < badShare*(float64(r.sentBad+r.good)+r.size) {
-		least = max(least, 3*u.Mean)
-	}
+	least := max(roundTime, min(2*r.good.Mean(), maxRoundTime), 3*u.Mean)
 	r.took = now - r.began
-	if r.took < least || r.good+r.bad < roundGood && r.took < maxRoundTime {
+	if r.took < least || r.ended() < roundGood && r.took < maxRoundTime {
 		return
 	}
-	w.size = max(minWindow, w.next(u))
+	size, shifted := w.next(u)
+	if shifted && r.good.Total >= latency.KnownSamples {
+		u.Relearn(&r.good, now)
+		w.regrow(now, size)
+		return
+	}
+	w.size = max(minWindow, size)
 	w.endRound(now)
 }
 
-// next returns the size of the next round.
-func (w *window) next(u *latency.Baseline) float64 {
-	r := &w.round
+// next returns the size of the next round, and whether load is not the reason for the latencies.
+func (w *window) next(u *latency.Baseline) (size float64, shifted bool) {
+	r, mean := &w.round, w.round.good.Mean()
 	more := r.size + max(1, r.size*growth)
-	if w.last.waits > 0 && u.Known() && float64(r.mean()) <= minGain*float64(u.Mean) {
+	if w.last.waits > 0 && u.Known() && float64(mean) <= minGain*float64(u.Mean) {
 		more = r.size + max(1, r.size*fast)
 	}
 	switch {
-	case float64(r.bad) >= badShare*float64(r.good+r.bad):
-		return r.size * shrinkage
+	case float64(r.bad) >= badShare*float64(r.ended()):
+		return r.size * shrinkage, false
 	case r.waits == 0:
-		return r.size // goodput equals the load
-	case !u.Known() || r.mean() <= slowTimes*u.Mean:
-		return more
-	case float64(r.waits) < waitShare*float64(r.good):
-		return r.size
+		return r.size, false // goodput equals the load
+	case !u.Known() || mean <= slowTimes*u.Mean:
+		return more, false
+	case float64(r.waits) < waitShare*r.good.Total:
+		return r.size, false
 	}
 	return w.seek(u, more)
 }
@@ -341,33 +335,27 @@ func (w *window) next(u *latency.Baseline) float64 {
 // below the usual concurrency. If responses are slow even there, or goodput follows the size
 // down, load is not the reason. Then the window goes back to the last good size, and what is
 // usual is learnt anew.
-func (w *window) seek(u *latency.Baseline, more float64) float64 {
+func (w *window) seek(u *latency.Baseline, more float64) (size float64, shifted bool) {
 	r := &w.round
 	usual := max(minWindow, u.Concurrency)
 	if r.size <= usual {
 		w.slow++
-		w.shifted = w.slow >= maxSlow || r.mean() > recoverySlowdown*u.Mean
-		return usual
+		return usual, w.slow >= maxSlow || r.good.Mean() > recoverySlowdown*u.Mean
 	}
 	e, is := elasticity(&w.last, r)
 	switch {
-	case !is && w.recovering:
-		return more // after start, which went well so far
-	case !is || e < elasticLow:
-		return max(usual, r.size*shrinkage)
-	case e > elasticHigh && r.size < w.last.size:
-		w.shifted = true
-		return w.last.size
-	case e > elasticHigh:
-		return more
+	case !is || e < elastic:
+		return max(usual, r.size*shrinkage), false
+	case r.size < w.last.size:
+		return w.last.size, true
 	}
-	return r.size
+	return more, false
 }
 
 // elasticity returns how much goodput followed the size from round a to round b. It returns
 // false if a round lacks data or the size did not move.
 func elasticity(a, b *round) (float64, bool) {
-	if a.waits == 0 || a.good == 0 || b.good == 0 {
+	if a.waits == 0 || a.good.Total == 0 || b.good.Total == 0 {
 		return 0, false
 	}
 	moved := math.Log(b.size / a.size)

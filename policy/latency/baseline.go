@@ -101,17 +101,26 @@ func (s *Sums) Quantile(q float64) time.Duration {
 	return lowest(latencyBuckets)
 }
 
+// longest returns the upper end of the last bucket with a weight; 0 without one.
+func (s *Sums) longest() time.Duration {
+	above := 0.0
+	for i := latencyBuckets - 1; i >= 0; i-- {
+		if above += s.counts[i]; above >= 0.5 {
+			return lowest(i + 1)
+		}
+	}
+	return 0
+}
+
 // Baseline is what is usual for an upstream: the distribution of its latencies and the
 // concurrency that it sustains. It learns from windows without trouble and forgets slowly.
 // It is not safe for concurrent use.
 type Baseline struct {
-	sums  Sums // weights, decayed
-	above [latencyBuckets + 1]float64
+	sums Sums // weights, decayed
 
 	Median, P90, Mean time.Duration
-	longest           time.Duration // upper end of the last bucket with a weight
-	Concurrency       float64       // highest mean over a window, decayed
-	Rate              float64       // most responses per second over a window, decayed
+	Concurrency       float64 // highest mean over a window, decayed
+	Rate              float64 // most responses per second over a window, decayed
 	FoldedAt          time.Duration
 
 	// Slow requests are not in sums while they are in flight. So Pending is how many were
@@ -128,11 +137,10 @@ const (
 	// FoldEvery is the window of one measurement of concurrency. It is long enough for a
 	// dozen requests of a small service and short enough for a peak of a large one.
 	FoldEvery = time.Second
-	// baselineHalfLife is the half-life of learned weights, if there are at least
-	// decayFromSamples. Five minutes follow a deployment or the time of day and outlast a
+	// baselineHalfLife is the half-life of learned weights, as long as enough of them
+	// stay to describe the distribution. Five minutes follow a deployment or the time of day and outlast a
 	// short disturbance.
 	baselineHalfLife = 5 * time.Minute
-	decayFromSamples = 200
 	// maxWeightPerSecond limits the weight of a window, so that time counts and not
 	// requests. A rush of a few seconds, ten times as busy, must not make its own slowness
 	// usual.
@@ -163,12 +171,7 @@ func (u *Baseline) Fold(w *Sums, now, dt time.Duration, atOnce float64, easy boo
 		u.Concurrency = max(u.Concurrency, atOnce)
 		u.Rate = max(u.Rate, w.Total/dt.Seconds())
 	}
-	if u.sums.Total < decayFromSamples {
-		keep = 1
-	}
-	if w.Total == 0 && keep == 1 {
-		return
-	}
+	keep = max(keep, min(1, EstablishedSamples/u.sums.Total))
 	weight := min(1, maxWeightPerSecond*dt.Seconds()/max(w.Total, 1))
 	if !easy {
 		weight *= slowWindowWeight
@@ -203,18 +206,7 @@ func (u *Baseline) Relearn(w *Sums, now time.Duration) {
 
 // derive computes the cached statistics.
 func (u *Baseline) derive() {
-	s := &u.sums
-	u.longest = 0
-	for i := latencyBuckets - 1; i >= 0; i-- {
-		u.above[i] = u.above[i+1] + s.counts[i]
-		if u.longest == 0 && u.above[i] >= 0.5 {
-			u.longest = lowest(i + 1)
-		}
-	}
-	if s.Total > 0 {
-		u.Mean = time.Duration(float64(s.Sum) / s.Total)
-	}
-	u.Median, u.P90 = s.Quantile(0.5), s.Quantile(0.9)
+	u.Mean, u.Median, u.P90 = u.sums.Mean(), u.sums.Quantile(0.5), u.sums.Quantile(0.9)
 }
 
 // tailPower is the assumed decay of latencies longer than any seen: P(L > a) ~ a^-3. That
@@ -225,10 +217,13 @@ const tailPower = 3
 // Tail returns the probability that a request takes longer than age, in (0, 1). It is
 // estimated from the latencies seen, with the rule of succession for longer ones.
 func (u *Baseline) Tail(age time.Duration) float64 {
-	longer := u.above[bucketOf(age)]
+	longer, from := 0.0, bucketOf(age)
+	for _, n := range u.sums.counts[from:] {
+		longer += n
+	}
 	p := (longer + 1) / (u.sums.Total + 2)
-	if age > u.longest && u.longest > 0 {
-		p *= math.Pow(float64(u.longest)/float64(age), tailPower)
+	if longest := u.sums.longest(); age > longest && longest > 0 {
+		p *= math.Pow(float64(longest)/float64(age), tailPower)
 	}
 	return max(p, u.Pending/(u.Pending+u.recent+1))
 }

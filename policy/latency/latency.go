@@ -36,13 +36,11 @@ type Latencies struct {
 	foldAt   atomic.Int64
 	estimate atomic.Int64 // 0: not known
 
-	quantile float64
-	need     float64 // samples
+	percent int
 
 	mu     sync.Mutex // held while folding; guards the fields below
-	folded time.Duration
-	sums   Sums // decayed
-	window Sums // scratch
+	sums   Sums       // decayed
+	window Sums       // scratch
 }
 
 const (
@@ -54,12 +52,11 @@ const (
 
 // NewLatencies returns an empty Latencies for the given percentile, clamped to 1..99.
 func NewLatencies(percent int) *Latencies {
-	percent = min(max(percent, 1), 99)
-	return &Latencies{
-		quantile: float64(percent) / 100,
-		need:     math.Ceil(samplesBeyond * 100 / float64(100-percent)),
-	}
+	return &Latencies{percent: min(max(percent, 1), 99)}
 }
+
+// need returns the number of samples without which there is no estimate.
+func (l *Latencies) need() float64 { return math.Ceil(samplesBeyond * 100 / float64(100-l.percent)) }
 
 // ObserveResponse counts a request whose response came after d.
 func (l *Latencies) ObserveResponse(d time.Duration) { l.fresh.Add(d) }
@@ -91,21 +88,20 @@ func (l *Latencies) fold(now time.Duration) {
 		return
 	}
 	l.fresh.Drain(&l.window)
-	l.age(now - l.folded)
+	l.age(now - time.Duration(l.foldAt.Load()) + latencyFold)
 	for i, n := range l.window.counts {
 		l.sums.counts[i] += n
 	}
 	l.sums.Total += l.window.Total
-	if l.sums.Total >= l.need {
-		l.estimate.Store(int64(l.sums.Quantile(l.quantile)))
+	if l.sums.Total >= l.need() {
+		l.estimate.Store(int64(l.sums.Quantile(float64(l.percent) / 100)))
 	}
-	l.folded = now
 	l.foldAt.Store(int64(now + latencyFold))
 }
 
 // age decays the sums by dt, but not below keepSamples times the samples needed.
 func (l *Latencies) age(dt time.Duration) {
-	floor := keepSamples * l.need
+	floor := keepSamples * l.need()
 	if l.window.Total == 0 || l.sums.Total <= floor {
 		return
 	}

@@ -63,8 +63,8 @@ func TestLatenciesNeedSamples(t *testing.T) {
 		}
 	}
 	for _, percent := range []int{-5, 0, 100, 1000} {
-		if l := NewLatencies(percent); l.quantile < 0.01 || l.quantile > 0.99 || l.need < 1 || l.need > 1000 {
-			t.Errorf("%d %%: %v of %v", percent, l.quantile, l.need)
+		if l := NewLatencies(percent); l.percent < 1 || l.percent > 99 || l.need() < 1 || l.need() > 1000 {
+			t.Errorf("%d %%: %v of %v", percent, l.percent, l.need())
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestLatenciesFollowChanges(t *testing.T) {
 	if d := second(1, slow); d < fast || d > 2*fast {
 		t.Errorf("a quiet route knows %v", d)
 	}
-	if kept := l.sums.Total; kept < keepSamples*l.need {
+	if kept := l.sums.Total; kept < keepSamples*l.need() {
 		t.Errorf("%v samples are left", kept)
 	}
 }
