@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/policy/latency"
 )
 
 // The rules of admission: who passes the window.
@@ -101,7 +102,7 @@ func (g *core) issue(now time.Duration, v Verdict, r Request) Permit {
 	if g.mayTry(now, !r.Unfinished, g.trust(now, r)) {
 		g.urls.trialEnd = now + overdue(&g.baseline)
 	} else if w.limits() && g.trust(now, r) == silent {
-		g.urls.silentAt = now + silentEvery
+		g.urls.silentAt = now + overdueUnknown
 	}
 	switch {
 	case v == VerdictProbe:
@@ -190,7 +191,7 @@ func (g *core) nextEvent(now time.Duration) time.Duration {
 		}
 		at = g.pace.nextEvent()
 	case w.limits():
-		at = w.reachedAt + unreachedTime
+		at = w.reachedAt + latency.FoldEvery
 		if g.waiting.any() || w.full(g.counters) {
 			at = backoff.Forever
 		}

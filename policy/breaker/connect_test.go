@@ -52,7 +52,7 @@ func TestResponsesToEarlierRequestsDoNotCountWhileConnectionsAreRefused(t *testi
 // If nearly all pods are gone, the share of failures decides, as for other failures.
 func TestRefusedConnectionsAreJudgedByShareBesideFewAcceptedOnes(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	for range evidenceVolume {
+	for range many {
 		d.acquire()
 		d.now += time.Millisecond
 		d.handleSignal(d.g.Accepted(d.now))
@@ -137,7 +137,7 @@ func TestSeveralProbesWhereAResponseTakesLong(t *testing.T) {
 // Attempts that reached their timeout count as silence, whatever their share.
 func TestTimeoutsCloseAsSilence(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	for range evidenceVolume {
+	for range many {
 		d.acquire()
 		d.end(0, AttemptEnd{Kind: TimedOut})
 	}

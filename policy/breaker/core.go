@@ -182,8 +182,8 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 // from what went well.
 func (g *core) overloaded(e AttemptEnd) bool {
 	inFlight := float64(g.counters.awaiting())
-	return (e.Kind == TimedOut || e.Kind == Abandoned) && g.window.phase == open && g.mayBind() && g.silence.leftLate < manyLeftLate &&
-		g.evidence.unanswered >= rowVolume && g.baseline.Established() && inFlight > max(minOverload, startFactor*g.baseline.Concurrency)
+	return (e.Kind == TimedOut || e.Kind == Abandoned) && g.window.phase == open && g.mayBind() && g.silence.leftLate < manyClients &&
+		g.evidence.unanswered >= several && g.baseline.Established() && inFlight > max(several, startFactor*g.baseline.Concurrency)
 }
 
 // unproven reports whether a failure ends the trickle after an accepted connection. A timeout
@@ -361,7 +361,7 @@ func (g *core) judgeSilence(now time.Duration) {
 		}
 		return
 	}
-	long := now-g.silence.since() >= downAfter(&g.baseline) || g.silence.leftLate >= manyLeftLate
+	long := now-g.silence.since() >= downAfter(&g.baseline) || g.silence.leftLate >= manyClients
 	if long && g.confirmed(now) {
 		g.shut(now, OpenedByStall)
 	} else if w.phase == open {
@@ -377,33 +377,30 @@ func (g *core) judgeSilence(now time.Duration) {
 func (g *core) onlySilent() bool {
 	w := &g.window
 	silent := w.phase == doubt || g.pace.why == OpenedByStall && (w.phase == shut || w.recovering && g.learner.recovery.Total < latency.KnownSamples)
-	return silent && g.silence.leftLate < manyLeftLate
+	return silent && g.silence.leftLate < manyClients
 }
 
 // confirmed reports whether a silence judges the upstream, and not one URL: two URLs are
-// silent, clients of two left late, or no other one was answered lately.
+// silent, or no other one was answered lately.
 func (g *core) confirmed(now time.Duration) bool {
 	silents, knowns := g.urls.count(now, overdue(&g.baseline))
-	return silents >= 2 || knowns == 0 || g.evidence.mostlyUnanswered() && g.evidence.urls() >= 2
+	return silents >= 2 || knowns == 0
 }
 
 // doubtInterval returns the time between two requests that pass in doubt: four usual gaps, so
 // that fifty proxies with little traffic let as few pass as one with much. A stopped upstream
 // has them to work off later, and a slow one keeps responding to them.
 func (g *core) doubtInterval() time.Duration {
-	const least, most, gaps = 100 * time.Millisecond, time.Second, 4
+	const least, gaps = 100 * time.Millisecond, 4
 	if g.baseline.Rate <= 0 {
 		return least
 	}
-	return max(least, min(time.Duration(gaps/g.baseline.Rate*float64(time.Second)), most))
+	return max(least, min(time.Duration(gaps/g.baseline.Rate*float64(time.Second)), overdueUnknown))
 }
 
 // abandonedPeriod returns the period of abandoned permits: if nothing is heard of an abandoned
 // attempt, it counts as in flight until it is long overdue.
-func (g *core) abandonedPeriod() time.Duration {
-	const overdues, most = 4, 15 * time.Second
-	return min(overdues*overdue(&g.baseline), most)
-}
+func (g *core) abandonedPeriod() time.Duration { return min(4*overdue(&g.baseline), downMax) }
 
 // expire applies what is due by time alone, and forgets uploads that ended.
 func (g *core) expire(now time.Duration) {
@@ -416,11 +413,11 @@ func (g *core) expire(now time.Duration) {
 	if w.limits() {
 		if g.waiting.any() || w.full(g.counters) {
 			w.reachedAt = now
-		} else if now >= w.reachedAt+unreachedTime {
+		} else if now >= w.reachedAt+latency.FoldEvery {
 			w.enter(open, now, g.counters)
 		}
 	}
-	if w.phase == seek && now >= w.began+recoveringTime {
+	if w.phase == seek && now >= w.began+evidenceWindow {
 		w.recovering = false
 	}
 	g.waiting.noneFits = g.waiting.noneFits && now < g.eventAt

@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/latency"
 )
 
 // evidence counts how attempts ended over the last seconds and decides when the upstream as
@@ -49,17 +51,16 @@ const (
 	evidenceSlots    = int64(evidenceWindow / evidenceSlotTime)
 	evidenceWindow   = 5 * time.Second // as long as a service of few requests needs for evidenceVolume
 
-	evidenceShort = 10 // slots: a second, for services of many requests
+	// many attempts are judged by their share and their latencies, as latency.EstablishedSamples
+	// describe a distribution. several are more than a few clients that left, and more in
+	// flight than the retry budget's burst retries: failures in a row, losses at once, an overload.
+	many    = latency.EstablishedSamples
+	several = 10
 
-	evidenceVolume = 20  // the minimum number of attempts of the share, and of a loss if so many are in flight
-	evidenceShare  = 0.9 // of them that failed
-	sameURLShare   = 0.8 // of the failures that points to one URL
-	rowVolume      = 10  // failures in a row; fewer in flight than the retry budget's burst retries
-	enoughGood     = 6   // usual good responses, from which half of them is too few
-	only500For     = time.Second
-	only500URLs    = 5
-	only500Clients = 3
-	burstGap       = 250 * time.Millisecond // a loss ends after this long without another one
+	evidenceShare = 0.9 // of many that failed
+	sameURLShare  = 0.8 // of the failures that points to one URL
+	enoughGood    = 6   // usual good responses, from which half of them is too few
+	only500URLs   = 5   // of manyClients, if nothing but 500 comes for a second
 )
 
 // advance drops what is older than the window.
@@ -125,7 +126,7 @@ func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
 // lose counts a lost connection.
 func (e *evidence) lose(sent, now time.Duration) {
 	b := &e.burst
-	if b.lost == 0 || now-b.last > burstGap {
+	if b.lost == 0 || now-b.last > overdueMin {
 		*b = burst{first: now, last: now}
 	}
 	if sent < b.first {
@@ -137,13 +138,13 @@ func (e *evidence) lose(sent, now time.Duration) {
 // lostAll reports whether nearly all attempts in flight were lost at once; others is the
 // number of those that were not.
 func (e *evidence) lostAll(others int64) bool {
-	return e.burst.lost >= max(rowVolume, min(evidenceVolume, e.burst.lost+int(others)))
+	return e.burst.lost >= max(several, min(many, e.burst.lost+int(others)))
 }
 
 // losing reports whether the upstream may be losing everything in flight, which turns out
-// within burstGap.
+// within overdueMin.
 func (e *evidence) losing(now time.Duration) bool {
-	return e.burst.lost > 0 && now < e.burst.last+burstGap
+	return e.burst.lost > 0 && now < e.burst.last+overdueMin
 }
 
 // shows reports whether the upstream as a whole fails, after bad, by share or in a row.
@@ -155,28 +156,17 @@ func (e *evidence) shows(now time.Duration) bool {
 		bad += s.bad
 		usual, short := e.meanGood*float64(i+1), i+1 < evidenceSlots
 		switch {
-		case short && (i+1 != evidenceShort || usual >= 0.5 && usual < enoughGood): // too few to judge by their number
-		case good+bad >= evidenceVolume && float64(bad) >= evidenceShare*float64(good+bad) && (good < 2 || 2*float64(good) < usual):
+		case short && (i+1 != int64(latency.FoldEvery/evidenceSlotTime) || usual >= 0.5 && usual < enoughGood): // too few to judge by their number
+		case good+bad >= many && float64(bad) >= evidenceShare*float64(good+bad) && (good < 2 || 2*float64(good) < usual):
 			return true
 		}
 	}
-	return e.row >= rowVolume && e.missing(now) >= evidenceVolume
-}
-
-// missing returns how many good responses are missing in a row of failures, at the rate of the
-// second before it.
-func (e *evidence) missing(now time.Duration) float64 {
-	lasts := now - e.rowBegan
-	good := int64(0)
-	for i := range min(int64((lasts+time.Second)/evidenceSlotTime), evidenceSlots) {
-		good += e.slots[(e.slot-i+evidenceSlots)%evidenceSlots].good
-	}
-	return float64(good) * lasts.Seconds()
+	return e.row >= several && e.meanGood*float64(now-e.rowBegan)/float64(evidenceSlotTime) >= many
 }
 
 // only500 reports whether nothing but 500 came for long enough.
 func (e *evidence) only500(now time.Duration) bool {
-	return e.row >= rowVolume && now-e.rowBegan >= only500For && e.urls() >= only500URLs && bits.OnesCount64(e.clients) >= only500Clients
+	return e.row >= several && now-e.rowBegan >= latency.FoldEvery && e.urls() >= only500URLs && bits.OnesCount64(e.clients) >= manyClients
 }
 
 // urls returns the number of URLs that fail, as far as their hashes differ.
@@ -203,12 +193,10 @@ func (e *evidence) oneURL() (hash uint32, one bool) {
 		}
 	}
 	if most == 0 || float64(most) < sameURLShare*float64(all) {
-		return noHash, false
+		return uint32(len(e.byURL)), false // no URL has this hash
 	}
 	return hash, true
 }
-
-const noHash = 64 // no URL has this one
 
 // urlHash returns the hash of a URL in evidence.
 func urlHash(key uint32) uint32 { return key / 2 % 64 } // the lowest bit is always set

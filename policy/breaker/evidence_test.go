@@ -51,7 +51,7 @@ func TestFailuresInsteadOfGoodResponsesOpenTheBreakerSoon(t *testing.T) {
 // Time may go back a little between two calls.
 func TestEvidenceOutOfOrderCounts(t *testing.T) {
 	var e evidence
-	for i := range evidenceVolume {
+	for i := range many {
 		e.good(20*time.Second-time.Duration(i%2)*150*time.Millisecond, 1)
 	}
 	e.advance(20 * time.Second)
@@ -59,8 +59,8 @@ func TestEvidenceOutOfOrderCounts(t *testing.T) {
 	for _, s := range e.slots {
 		n += s.good
 	}
-	if n != evidenceVolume {
-		t.Errorf("%d of %d counted", n, evidenceVolume)
+	if n != many {
+		t.Errorf("%d of %d counted", n, many)
 	}
 }
 

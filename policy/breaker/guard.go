@@ -264,7 +264,7 @@ func (g *Guard) WantsKey(now time.Duration) bool {
 }
 
 // LosingInFlight reports whether the upstream may be losing all its attempts in flight, so
-// that the breaker may open. That turns out within burstGap.
+// that the breaker may open. That turns out within overdueMin.
 func (g *Guard) LosingInFlight(now time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -114,7 +114,7 @@ func (d *guardHarness) call(f func() Signal) {
 // fail ends as many requests with 503 as are evidence.
 func (d *guardHarness) fail() {
 	d.t.Helper()
-	for range evidenceVolume {
+	for range many {
 		d.acquire()
 		d.end(0, AttemptEnd{Status: 503})
 	}
@@ -429,9 +429,8 @@ func TestAnAbandonedPermitIsFreedByABound(t *testing.T) {
 	for _, tc := range []struct{ latency, least time.Duration }{
 		{0, 4 * time.Second}, // not known
 		{10 * time.Millisecond, time.Second},
-		{100 * time.Millisecond, 1300 * time.Millisecond},
-		{time.Second, 13 * time.Second},
-		{10 * time.Second, 15 * time.Second},
+		{500 * time.Millisecond, 6500 * time.Millisecond},
+		{10 * time.Second, 10 * time.Second},
 	} {
 		d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 30, NoBreaker: true})
 		if tc.latency > 0 {

@@ -31,10 +31,6 @@ type learner struct {
 // return at once to a small upstream would mistake each other's load for slowness.
 const recoverySlowdown = 4
 
-// minOverload is the minimum number of attempts in flight, and of their growth, of an
-// overload: more than a few clients that left.
-const minOverload = 10
-
 // observe observes the attempts in flight, and returns how many were answered on the fast path.
 func (l *learner) observe(c *counters) (good int64) {
 	if n := c.responses(); n > l.counted {
@@ -65,7 +61,7 @@ func (l *learner) grows(inFlight int64, least float64) bool {
 		return false
 	}
 	noise := 3 * math.Sqrt(l.window.Total)
-	return l.window.Total+noise < least || float64(inFlight-l.base) > max(minOverload, noise, float64(l.base)/5)
+	return l.window.Total+noise < least || float64(inFlight-l.base) > max(several, noise, float64(l.base)/5)
 }
 
 // begin starts the watch on the first responses after an outage, unless it already runs. It
@@ -118,7 +114,7 @@ func (l *learner) respondsLate(sent, now time.Duration, u *latency.Baseline) boo
 func (g *core) learn(now, dt time.Duration) {
 	mean, peak, pending := g.learner.next(g.counters, dt)
 	u, w := &g.baseline, &g.learner.window
-	crowd := g.counters.awaiting() >= minOverload
+	crowd := g.counters.awaiting() >= several
 	switch {
 	case g.window.binds():
 		u.FoldedAt = now
@@ -149,7 +145,7 @@ func slower(u *latency.Baseline, w *latency.Sums, q, times float64) bool {
 // upstream that takes more load without becoming slow.
 func overloaded(u *latency.Baseline, w *latency.Sums, mean float64) bool {
 	return u.Established() && w.Total >= latency.EstablishedSamples &&
-		mean >= minOverload && mean > u.Concurrency && slower(u, w, 0.2, slowTimes)
+		mean >= several && mean > u.Concurrency && slower(u, w, 0.2, slowTimes)
 }
 
 // becameSlower makes the latencies seen the new baseline. The concurrency that sustains the

@@ -11,7 +11,7 @@ func TestAnAbandonedAttemptFailsOnce(t *testing.T) {
 	d.serve(3*time.Second, 100, 10*time.Millisecond)
 	d.advance(evidenceWindow + time.Second)
 	var late []Permit
-	for range evidenceVolume - 1 {
+	for range many - 1 {
 		p, v := d.g.Acquire(d.now, Request{})
 		if v != VerdictGo {
 			t.Fatalf("verdict %d", v)
@@ -32,7 +32,7 @@ func TestAnAbandonedAttemptFailsOnce(t *testing.T) {
 func TestClientsThatLeftLateCountInTheirSilenceOnly(t *testing.T) {
 	for responded, want := range map[bool]OpenedBy{false: OpenedByStall, true: OpenedByNothing} {
 		d := newGuardHarness(t, Options{})
-		for range manyLeftLate {
+		for range manyClients {
 			d.acquire()
 		}
 		d.advance(time.Second)
@@ -66,7 +66,7 @@ func TestAResponseAmongFailuresSpeaksForTheUpstream(t *testing.T) {
 		}
 		end(AttemptEnd{Status: 503, Key: 2})
 		end(AttemptEnd{Status: 200, Key: key})
-		for range evidenceVolume {
+		for range many {
 			end(AttemptEnd{Status: 503, Key: 2})
 			if d.g.State().Breaker != Closed {
 				break
@@ -137,7 +137,7 @@ func TestAClientThatLeavesLateDelaysTheNextProbe(t *testing.T) {
 // Clients that left late in an earlier silence do not count in this one.
 func TestEachSilenceHasItsOwnClientsThatLeftLate(t *testing.T) {
 	d := newGuardHarness(t, Options{})
-	for i := range manyLeftLate {
+	for i := range manyClients {
 		d.acquire()
 		d.advance(20 * time.Second)
 		p := d.out[0]

@@ -66,7 +66,7 @@ func TestLearnedConcurrency(t *testing.T) {
 func TestWithoutABreakerFailuresBindTheLimit(t *testing.T) {
 	for e, want := range map[AttemptEnd]uint64{{Status: 503}: 1, {Kind: Refused}: 0} {
 		d := newGuardHarness(t, Options{NoBreaker: true})
-		for range 2 * evidenceVolume {
+		for range 2 * many {
 			d.acquire()
 			d.end(0, e)
 		}

@@ -22,10 +22,10 @@ func guardInFlight(n int) (*Guard, []Permit, time.Duration) {
 }
 
 func TestTheBreakerOpensWhenAllInFlightIsLostAtOnce(t *testing.T) {
-	for _, n := range []int{rowVolume, 30, 1000} {
+	for _, n := range []int{several, 30, 1000} {
 		g, permits, now := guardInFlight(n)
 		for i, p := range permits {
-			if s := g.State(); s.Breaker != Closed && i < rowVolume || s.Breaker == Closed && i >= evidenceVolume {
+			if s := g.State(); s.Breaker != Closed && i < several || s.Breaker == Closed && i >= many {
 				t.Errorf("%d in flight: %v after %d were lost", n, s.Breaker, i)
 			}
 			g.Release(p, now, AttemptEnd{Kind: Reset, Key: 1})
@@ -47,8 +47,8 @@ func TestLosingSomeOfWhatIsInFlightOpensNothing(t *testing.T) {
 		answered bool // the ends of the others, in turn
 	}{
 		{"half of them", 200, 100, true},
-		{"a fifth, the others still in flight", 40, evidenceVolume / 2, false},
-		{"as few as the budget retries", rowVolume - 1, rowVolume - 1, false},
+		{"a fifth, the others still in flight", 40, many / 2, false},
+		{"as few as the budget retries", several - 1, several - 1, false},
 	} {
 		g, permits, now := guardInFlight(tc.n)
 		for i := range tc.lost {
@@ -63,7 +63,7 @@ func TestLosingSomeOfWhatIsInFlightOpensNothing(t *testing.T) {
 		if losing := g.LosingInFlight(now); losing == tc.answered {
 			t.Errorf("%s: losing %v", tc.name, losing)
 		}
-		if g.LosingInFlight(now + burstGap) {
+		if g.LosingInFlight(now + overdueMin) {
 			t.Errorf("%s: losing for ever", tc.name)
 		}
 	}

@@ -40,23 +40,15 @@ type rhythm struct{ fail, failMax, hang, hangMax time.Duration }
 // silence, so another probe is only needed if all of them were lost.
 var rhythms = [numOpenedBy]rhythm{
 	OpenedByRefused: {25 * time.Millisecond, 150 * time.Millisecond, 250 * time.Millisecond, 5 * time.Second},
-	OpenedByDial:    {100 * time.Millisecond, 500 * time.Millisecond, 250 * time.Millisecond, 5 * time.Second},
 	OpenedByLost:    {25 * time.Millisecond, 150 * time.Millisecond, 250 * time.Millisecond, 5 * time.Second},
-	OpenedByFailing: {100 * time.Millisecond, 500 * time.Millisecond, 500 * time.Millisecond, 30 * time.Second},
+	OpenedByDial:    {100 * time.Millisecond, 500 * time.Millisecond, 250 * time.Millisecond, 30 * time.Second},
+	OpenedByFailing: {100 * time.Millisecond, 500 * time.Millisecond, 250 * time.Millisecond, 30 * time.Second},
 	OpenedByStall:   {500 * time.Millisecond, 5 * time.Second, 60 * time.Second, 60 * time.Second},
 }
-
-// activeHang is the timeout of a probe that the proxy sends by itself: no client waits for
-// it, and a late response to it counts.
-const activeHang = 60 * time.Second
 
 // leastWait replaces a shorter wait of Options.Backoff, such as 0: in this time the request that
 // failed is back at its place in the queue, so that it is the next probe.
 const leastWait = time.Millisecond
-
-// pacedHang is the least time of a probe with Options.Backoff: its waits are to set the pace, and
-// not how long a response takes. It is a quarter of the longest default time in the queue.
-const pacedHang = 5 * time.Second
 
 // shut begins the trickle. After a silence the last request that passed in doubt is the probe.
 // Without one, and after a loss, a probe is due at once: a false alarm then delays only the
@@ -112,15 +104,14 @@ func (c *pace) begin(now time.Duration, number uint32, o *Options) {
 
 // patience returns how long a probe may be in flight before another one is due.
 func (c *pace) patience(o *Options) time.Duration {
-	if o.ActiveProbe {
-		return equalJitter(activeHang, o.Rand)
+	r := rhythms[c.why]
+	switch {
+	case o.ActiveProbe: // no client waits for it, and a late response to it counts
+		r = rhythms[OpenedByStall]
+	case o.Backoff != nil: // its waits set the pace, and not how long a response takes
+		r.hang = max(r.hang, rhythms[OpenedByRefused].hangMax)
 	}
-	r := &rhythms[c.why]
-	hang := r.hang
-	if o.Backoff != nil {
-		hang = max(hang, min(pacedHang, r.hangMax))
-	}
-	return equalJitter(backoff.Grow(hang, r.hangMax, 2, c.hung), o.Rand)
+	return equalJitter(backoff.Grow(r.hang, r.hangMax, 2, c.hung), o.Rand)
 }
 
 // fail ends the probe in flight as a failure of the upstream.

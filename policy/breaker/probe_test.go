@@ -210,7 +210,7 @@ func TestWhatEndsTheCurrentProbe(t *testing.T) {
 		}, false},
 	} {
 		d := newGuardHarness(t, Options{})
-		for range evidenceVolume {
+		for range many {
 			d.acquire()
 			d.end(0, AttemptEnd{Status: 503})
 		}

@@ -46,7 +46,8 @@ const (
 	overdueP90s    = 3
 	overdueMedians = 6
 	// overdueUnknown applies without an established baseline: few services take longer, and
-	// few clients wait less.
+	// few clients wait less. So what passes beside the window at an unknown rate, or to a silent
+	// URL, passes that seldom.
 	overdueUnknown = time.Second
 	// A silence shows that the upstream is down when it has lasted for downFrom and for
 	// downMedians usual latencies, but no longer than downMax: what took 100 ms may take ten
@@ -54,9 +55,9 @@ const (
 	downFrom    = 1150 * time.Millisecond
 	downMedians = 11
 	downMax     = 10 * time.Second
-	// manyLeftLate clients that left late show that responses take longer than clients wait:
-	// they know what they wait for.
-	manyLeftLate = 3
+	// manyClients that left late show that responses take longer than clients wait: they know
+	// what they wait for.
+	manyClients = 3
 	// refreshesPerOverdue is the precision of ages.
 	refreshesPerOverdue = 8
 )
@@ -108,7 +109,7 @@ func (s *silence) update(now time.Duration, sent, answered int64) {
 func (s *silence) suspicion(now time.Duration, u *latency.Baseline, open int64) float64 {
 	due := overdue(u)
 	switch {
-	case !u.Known() && s.leftLate >= manyLeftLate:
+	case !u.Known() && s.leftLate >= manyClients:
 		return suspicionThreshold
 	case !u.Known(), !u.Established() && s.leftLate == 0, now-s.since() < due:
 		return 0

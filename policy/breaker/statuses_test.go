@@ -8,7 +8,7 @@ import (
 func TestWhatStatusesOpenTheBreaker(t *testing.T) {
 	for status, opens := range map[int]bool{404: false, 429: false, 500: false, 501: false, 502: true, 503: true, 504: true, 505: false} {
 		g, now := New(Options{Rand: seeded(1)}), time.Duration(0)
-		for i := range 3 * evidenceVolume {
+		for i := range 3 * many {
 			p, v := g.Acquire(now, Request{})
 			if v > VerdictProbe {
 				break

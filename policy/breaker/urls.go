@@ -26,12 +26,8 @@ const (
 	// urlMemory is the number of URLs of each kind. Two silent ones judge the upstream; the
 	// others leave room for those of clients that come back.
 	urlMemory = 8
-	// sampleEvery bounds the cost of remembering on the fast path: ten URLs a second.
-	sampleEvery = 100 * time.Millisecond
 	// answerCounts is how long a response is evidence for its URL: as long as people pause.
 	answerCounts = time.Minute
-	// silentEvery is the time between two requests of silent URLs while the window binds.
-	silentEvery = time.Second
 )
 
 // trust is what is known of a URL.
@@ -112,7 +108,7 @@ func (u *urls) responded(now time.Duration, key uint32) {
 	if key == 0 {
 		return
 	}
-	u.sampleAt.Store(int64(now + sampleEvery))
+	u.sampleAt.Store(int64(now + evidenceSlotTime)) // which bounds the cost on the fast path
 	u.trialEnd = 0
 	u.forgetPending(key)
 	if s := find(&u.answered, key); s != nil {

@@ -118,7 +118,7 @@ func TestAResponseCountsForAWhile(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.lightly(1)
 	d.advance(answerCounts + time.Second)
-	for range evidenceVolume {
+	for range many {
 		if d.g.State().Breaker != Closed {
 			break
 		}

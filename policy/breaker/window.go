@@ -36,7 +36,7 @@ type window struct {
 	uploads        int64         // incomplete requests that it does not limit: in flight when it began to bind
 
 	extraAt   time.Duration // when an attempt may pass beside it
-	reachedAt time.Duration // when it was last reached; it ends unreachedTime later
+	reachedAt time.Duration // when it was last reached; it ends a second later, since then it is only a risk
 	slow      int           // rounds of seek that were slow at no more than the usual concurrency
 
 	round, last round // of start and seek; the zero value of last: none
@@ -79,16 +79,9 @@ const (
 	// never gets more than top, and one that has become slower gets all that wait.
 	blindEvery = 50 * time.Millisecond
 	blindQuick = time.Second
-	// unreachedTime: a window that was not reached for so long ends. It is only a risk.
-	unreachedTime = time.Second
-	// recoveringTime is how long after an outage requests wait as they do in it.
-	recoveringTime = 5 * time.Second
-
-	// A round of seek lasts for roundTime, or up to maxRoundTime until roundGood attempts have
+	// A round of seek lasts for latency.FoldEvery, or up to maxRoundTime until many attempts have
 	// ended, but at least for three usual latencies: until responses under its size have come.
-	roundTime    = time.Second
 	maxRoundTime = 3 * time.Second
-	roundGood    = 20
 
 	minGain   = 1.25 // goodput of start, for twice the concurrency
 	growth    = 0.1  // share of the size added in a round of seek
@@ -100,9 +93,8 @@ const (
 	// 0, it only means more latency.
 	elastic = 0.5
 
-	maxSlow   = 3   // slow rounds at the usual concurrency, after which load is not the reason
-	waitShare = 0.2 // of waits among responses that shows that load exceeds capacity
-	badShare  = 0.2 // of failures in a round that shrinks the window
+	maxSlow = 3   // slow rounds at the usual concurrency, after which load is not the reason
+	notable = 0.2 // share of waits in a round that shows that load exceeds capacity; of failures that shrinks the window
 )
 
 // binds reports whether the window matters, limits whether its size does.
@@ -149,11 +141,7 @@ func (w *window) begin(now time.Duration, c *counters, u *latency.Baseline, prov
 // prove lets the window grow from the concurrency before the outage.
 func (w *window) prove(now time.Duration, u *latency.Baseline) {
 	w.unproven = false
-	if u.Known() {
-		w.size = max(w.size, u.Concurrency)
-	} else {
-		w.size = max(w.size, minWindow)
-	}
+	w.size = max(w.size, u.Concurrency)
 	w.newRound(now)
 }
 
@@ -296,9 +284,9 @@ func (w *window) endRound(now time.Duration) {
 // step ends a round of seek that has lasted long enough, and moves the size.
 func (w *window) step(now time.Duration, u *latency.Baseline) {
 	r := &w.round
-	least := max(roundTime, min(2*r.good.Mean(), maxRoundTime), 3*u.Mean)
+	least := max(latency.FoldEvery, min(2*r.good.Mean(), maxRoundTime), 3*u.Mean)
 	r.took = now - r.began
-	if r.took < least || r.ended() < roundGood && r.took < maxRoundTime {
+	if r.took < least || r.ended() < many && r.took < maxRoundTime {
 		return
 	}
 	size, shifted := w.next(u)
@@ -319,13 +307,13 @@ func (w *window) next(u *latency.Baseline) (size float64, shifted bool) {
 		more = r.size + max(1, r.size*fast)
 	}
 	switch {
-	case float64(r.bad) >= badShare*float64(r.ended()):
+	case float64(r.bad) >= notable*float64(r.ended()):
 		return r.size * shrinkage, false
 	case r.waits == 0:
 		return r.size, false // goodput equals the load
 	case !u.Known() || mean <= slowTimes*u.Mean:
 		return more, false
-	case float64(r.waits) < waitShare*r.good.Total:
+	case float64(r.waits) < notable*r.good.Total:
 		return r.size, false
 	}
 	return w.seek(u, more)

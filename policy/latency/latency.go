@@ -44,8 +44,6 @@ type Latencies struct {
 }
 
 const (
-	latencyFold   = time.Second
-	latencyHalf   = 10 * time.Second
 	samplesBeyond = 10
 	keepSamples   = 4 // times those needed
 )
@@ -88,7 +86,7 @@ func (l *Latencies) fold(now time.Duration) {
 		return
 	}
 	l.fresh.Drain(&l.window)
-	l.age(now - time.Duration(l.foldAt.Load()) + latencyFold)
+	l.age(now - time.Duration(l.foldAt.Load()) + FoldEvery)
 	for i, n := range l.window.counts {
 		l.sums.counts[i] += n
 	}
@@ -96,7 +94,7 @@ func (l *Latencies) fold(now time.Duration) {
 	if l.sums.Total >= l.need() {
 		l.estimate.Store(int64(l.sums.Quantile(float64(l.percent) / 100)))
 	}
-	l.foldAt.Store(int64(now + latencyFold))
+	l.foldAt.Store(int64(now + FoldEvery))
 }
 
 // age decays the sums by dt, but not below keepSamples times the samples needed.
@@ -105,7 +103,7 @@ func (l *Latencies) age(dt time.Duration) {
 	if l.window.Total == 0 || l.sums.Total <= floor {
 		return
 	}
-	keep := max(decay(dt, latencyHalf), floor/l.sums.Total)
+	keep := max(decay(dt, recentFor), floor/l.sums.Total)
 	for i := range l.sums.counts {
 		l.sums.counts[i] *= keep
 	}

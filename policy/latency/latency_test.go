@@ -55,10 +55,10 @@ func TestLatenciesNeedSamples(t *testing.T) {
 			t.Errorf("p%d: %v of %d samples", percent, d, need-1)
 		}
 		l.ObserveResponse(time.Second)
-		if d := l.Estimate(time.Second + latencyFold - 1); d != 0 {
+		if d := l.Estimate(time.Second + FoldEvery - 1); d != 0 {
 			t.Errorf("p%d: %v before the next fold", percent, d)
 		}
-		if d := l.Estimate(time.Second + latencyFold); d < time.Second {
+		if d := l.Estimate(time.Second + FoldEvery); d < time.Second {
 			t.Errorf("p%d: %v of %d samples", percent, d, need)
 		}
 	}
@@ -77,7 +77,7 @@ func TestLatenciesFollowChanges(t *testing.T) {
 		for range n {
 			l.ObserveResponse(d)
 		}
-		now += latencyFold
+		now += FoldEvery
 		return l.Estimate(now)
 	}
 	const fast, slow = 10 * time.Millisecond, 300 * time.Millisecond
@@ -135,7 +135,7 @@ func TestHedgingDoesNotPullItsOwnEstimateDown(t *testing.T) {
 					sent++
 				}
 			}
-			now += latencyFold
+			now += FoldEvery
 		}
 		beyond := 100 - float64(percent)
 		if share := 100 * float64(hedges) / float64(sent); share > beyond+0.5 || share < beyond/3 {
@@ -188,7 +188,7 @@ func TestLatenciesFromManyGoroutines(t *testing.T) {
 
 func TestLatenciesDoNotAllocate(t *testing.T) {
 	l, now := NewLatencies(95), time.Duration(0)
-	if n := testing.AllocsPerRun(1000, func() { l.ObserveResponse(now); now += latencyFold; l.Estimate(now) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { l.ObserveResponse(now); now += FoldEvery; l.Estimate(now) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
