@@ -161,7 +161,18 @@ func (e *evidence) shows(now time.Duration) bool {
 			return true
 		}
 	}
-	return e.row >= several && e.meanGood*float64(now-e.rowBegan)/float64(evidenceSlotTime) >= many
+	return e.row >= several && e.missing(now) >= many
+}
+
+// missing returns how many good responses are missing in a row of failures, at the rate of the
+// second before it.
+func (e *evidence) missing(now time.Duration) float64 {
+	lasts := now - e.rowBegan
+	good := int64(0)
+	for i := range min(int64((lasts+time.Second)/evidenceSlotTime), evidenceSlots) {
+		good += e.slots[(e.slot-i+evidenceSlots)%evidenceSlots].good
+	}
+	return float64(good) * lasts.Seconds()
 }
 
 // only500 reports whether nothing but 500 came for long enough.
