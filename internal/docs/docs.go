@@ -36,6 +36,7 @@ func everything() ([]generated, error) {
 		{path: "docs/reference/metrics.md", content: Metrics()},
 		{path: "docs/reference/retryproxy.schema.json", content: string(config.Schema())},
 		{path: "docs/reference/retries.md", part: "will my request be retried", content: retries},
+		{path: "docs/reference/retries.md", part: "what the retry budget allows", content: BudgetTable()},
 		{path: "docs/reference/retry-after.md", part: "headers that tell a wait", content: WaitTable()},
 		{path: "docs/reference/retry-after.md", part: "waits in error bodies", content: WaitFormList()},
 		{path: "docs/reference/retry-after.md", part: "signs of a spent account", content: SignTable(apierror.Entries())},
