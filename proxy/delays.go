@@ -65,6 +65,9 @@ func (c *conn) delaying(now clock.Instant) (delay, clock.Instant) {
 		return h.delaying(now)
 	}
 	if since := c.x.Upload().AwaitedSince(); !since.IsZero() {
+		if c.client.HasUnread() {
+			return delayNone, 0 // it has sent more than the upstream takes
+		}
 		return delayBody, since
 	}
 	since = c.client.WritingSince()

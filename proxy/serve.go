@@ -219,7 +219,7 @@ func (c *conn) checkForRequest() bool {
 	}
 	c.client.Enter(downstream.PhaseBusy)
 	c.client.ClearRead()
-	if !c.client.FillNow() {
+	if !c.client.FillNow() || c.onlyBlank() {
 		return false
 	}
 	c.evicted.Store(false)
@@ -235,7 +235,7 @@ const lastLook = 5 * time.Millisecond
 func (c *conn) checkThroughTLS() bool {
 	c.client.Enter(downstream.PhaseBusy)
 	c.client.LimitRead(lastLook)
-	if c.client.FillIdle() != nil {
+	if c.client.FillIdle() != nil || c.onlyBlank() {
 		return false
 	}
 	c.evicted.Store(false)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -57,3 +58,48 @@ func TestASlowUploadIsNotStuck(t *testing.T) {
 		})
 	}
 }
+
+// A client that has sent more than its upstream takes does not delay the proxy, so it is not evicted as
+// slow. One that sends nothing more does.
+func TestAnUploadThatTheUpstreamDoesNotReadIsNotSlow(t *testing.T) {
+	release := make(chan struct{})
+	u := startUpstream(t, func(c *upConn) {
+		if strings.HasPrefix(c.head(), "POST /stuck") {
+			<-release
+		}
+		_, _ = io.Copy(io.Discard, c.Conn)
+	})
+	t.Cleanup(func() { close(release) })
+	p := startProxy(t, u, func(*Config) {})
+	for path, want := range map[string]delay{"/stuck": delayNone, "/slow": delayBody} {
+		c := p.dial().send("POST " + path + " HTTP/1.1\r\nHost: app.test\r\nContent-Length: 1000000000\r\n\r\na")
+		if path == "/stuck" {
+			go func() { _, _ = io.Copy(c, endlessly{}) }()
+		}
+		soon(t, path, func() bool {
+			is, all := delayIdle, 0
+			p.connected.each(func(c *conn) {
+				is, _ = c.delays(p.process.Clock.Now())
+				if all++; !c.x.Upload().AwaitedSince().IsZero() && c.client.HasUnread() != (path == "/stuck") {
+					is = delayIdle // not yet
+				}
+			})
+			return all == 1 && is == want
+		})
+		for range 50 { // and it stays so
+			p.connected.each(func(c *conn) {
+				if is, since := c.delays(p.process.Clock.Now()); is != want {
+					t.Errorf("%s: delay %v since %v, want %v", path, is, since, want)
+				}
+			})
+			time.Sleep(2 * time.Millisecond)
+		}
+		c.Close()
+		soon(t, "its end", func() bool { return p.Stats().Connections == 0 })
+	}
+}
+
+// endlessly is a body without end.
+type endlessly struct{}
+
+func (endlessly) Read(p []byte) (int, error) { return len(p), nil }
