@@ -45,7 +45,7 @@ func runHealth(ctx context.Context, c *call) error {
 	if *live {
 		path = "/livez"
 	}
-	status, body, err := ask(ctx, http.MethodGet, path, "")
+	status, body, err := ask(ctx, http.MethodGet, path)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func runDrain(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	status, body, err := ask(ctx, http.MethodPost, "/drain", "")
+	status, body, err := ask(ctx, http.MethodPost, "/drain")
 	if err != nil {
 		return err
 	}

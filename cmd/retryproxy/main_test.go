@@ -73,7 +73,7 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	var body string
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		_, body, _ = adminclient.Send(context.Background(), a, "GET", args[1], "") // no response until it listens
+		_, body, _ = adminclient.Send(context.Background(), a, "GET", args[1]) // no response until it listens
 		if strings.Contains(body, args[2]) {
 			return
 		}
@@ -86,7 +86,7 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 func postAdmin(ts *testscript.TestScript, _ bool, args []string) {
 	a, err := config.ParseAddress(args[0])
 	ts.Check(err)
-	if _, body, err := adminclient.Send(context.Background(), a, "POST", args[1], ""); err != nil || body != args[2] {
+	if _, body, err := adminclient.Send(context.Background(), a, "POST", args[1]); err != nil || body != args[2] {
 		ts.Fatalf("%s%s: %q, %v; expected %q", args[0], args[1], body, err, args[2])
 	}
 }

@@ -42,7 +42,7 @@ func Observe(ctx context.Context, ask adminclient.Ask, window time.Duration) (*I
 }
 
 func takeSample(ctx context.Context, ask adminclient.Ask) (*Sample, error) {
-	status, text, err := ask(ctx, http.MethodGet, "/metrics", "")
+	status, text, err := ask(ctx, http.MethodGet, "/metrics")
 	switch {
 	case err != nil:
 		return nil, err
@@ -54,7 +54,7 @@ func takeSample(ctx context.Context, ask adminclient.Ask) (*Sample, error) {
 
 // askSettings returns nil if the settings are hidden, as they are from other machines.
 func askSettings(ctx context.Context, ask adminclient.Ask) (map[string]InForce, error) {
-	status, text, err := ask(ctx, http.MethodGet, "/config", "")
+	status, text, err := ask(ctx, http.MethodGet, "/config")
 	if err != nil || status != http.StatusOK {
 		return nil, err
 	}

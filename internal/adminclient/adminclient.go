@@ -35,15 +35,15 @@ func Address(given string, environ []string) (config.Address, error) {
 	return s.AdminListen, nil
 }
 
-// Ask sends one request to the admin listener.
-type Ask func(ctx context.Context, method, path, body string) (status int, answer string, err error)
+// Ask sends one request without a body to the admin listener.
+type Ask func(ctx context.Context, method, path string) (status int, answer string, err error)
 
 // To returns an Ask for the listener at a that waits at most timeout for each response.
 func To(a config.Address, timeout time.Duration) Ask {
-	return func(ctx context.Context, method, path, body string) (int, string, error) {
+	return func(ctx context.Context, method, path string) (int, string, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		return Send(ctx, a, method, path, body)
+		return Send(ctx, a, method, path)
 	}
 }
 
@@ -51,8 +51,8 @@ func To(a config.Address, timeout time.Duration) Ask {
 // thousand routes.
 const maxAnswer = 64 << 20
 
-// Send sends one request to the listener at a.
-func Send(ctx context.Context, a config.Address, method, path, body string) (int, string, error) {
+// Send sends one request without a body to the listener at a.
+func Send(ctx context.Context, a config.Address, method, path string) (int, string, error) {
 	network, address := a.Split()
 	if network == "tcp" {
 		address = reachable(address)
@@ -69,12 +69,9 @@ func Send(ctx context.Context, a config.Address, method, path, body string) (int
 	if network == "tcp" && !strings.HasPrefix(address, "127.") && !strings.HasPrefix(address, "[::1]") {
 		host = address
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, nil)
 	if err != nil {
 		return 0, "", err
-	}
-	if body != "" {
-		request.Header.Set("Content-Type", "application/json")
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {

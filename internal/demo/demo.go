@@ -120,7 +120,7 @@ func startProxy(ctx context.Context, o *Options, upstream string) (*proxyProcess
 func (p *proxyProcess) awaitReady(ctx context.Context) error {
 	last := errors.New("not asked")
 	for ctx.Err() == nil {
-		status, body, err := p.ask(ctx, http.MethodGet, "/readyz", "")
+		status, body, err := p.ask(ctx, http.MethodGet, "/readyz")
 		switch {
 		case err == nil && status == http.StatusOK:
 			return nil
@@ -173,7 +173,7 @@ func freeAddress(address, usual string) string {
 func (p *proxyProcess) counts(answered int) map[string]*counts {
 	var last map[string]*counts
 	for range 100 { // a request is counted a moment after its response has arrived
-		_, text, err := p.ask(p.ended, http.MethodGet, "/metrics", "")
+		_, text, err := p.ask(p.ended, http.MethodGet, "/metrics")
 		if err != nil {
 			return last
 		}
