@@ -46,11 +46,11 @@ configuration file.
 - **File.** ` + "`RETRYPROXY_CONFIG_FILE`" + ` names a file with more settings, as YAML or as lines; see
   [below](#configuration-file). A name that is set both in the file and in the environment is an
   error.
-- **Reload.** The file is read again on SIGHUP and when it changes, and so are certificates. A swap of a mounted ConfigMap
-  counts as a change. A ConfigMap mounted by subPath does not work, because Kubernetes never
-  updates it. If the new version is invalid, the old one stays in force, the log has the errors and
-  a metric counts them. A setting marked *at start* takes effect only at the next start; the log
-  names it if it changed.
+- **Reload.** The file is read again on SIGHUP and when it changes, and so are certificates. A swap
+  of a mounted ConfigMap counts as a change. A ConfigMap mounted by subPath does not work, because
+  Kubernetes never updates it. If the new version is invalid, the old one stays in force, the log
+  has the errors and a metric counts them. A setting marked *at start* takes effect only at the next
+  start; the log names it if it changed.
 - **Traces** are configured by OpenTelemetry's own variables, such as
   ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + `: see [traces.md](../how-to/traces.md).
 

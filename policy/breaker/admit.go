@@ -75,7 +75,7 @@ func (g *core) tellsURLsApart(now time.Duration) bool {
 // somebody waits for, as other proxies count them, and the circuit breaker protects an
 // upstream that stopped. Without one only the limit does, so abandoned attempts count then.
 // Incomplete requests take at most half of it, so that slow uploads cannot hold all
-// permits. See docs/decisions/0036-fixed-limit.md.
+// permits. See docs/explanation/breaker.md.
 func (g *core) atFixed(whole bool) bool {
 	limit, c := int64(g.options.FixedLimit), g.counters
 	switch {
