@@ -203,9 +203,9 @@ var givenElsewhere = map[Reason]bool{
 }
 
 func TestDecideKeepsItsPromises(t *testing.T) {
-	settings := []RetryOn{mustRetryOn(t, DefaultRetryOn), mustRetryOn(t, "none"), mustRetryOn(t, "5xx,429"),
-		mustRetryOn(t, DefaultRetryOn+",501,!504,retriable-header:X-Again"), mustRetryOn(t, "connect-failure,retriable-header:X-Again=1"),
-		mustRetryOn(t, DefaultRetryOn+",grpc-unavailable")}
+	settings := []RetryOn{mustRetryOn(t, usualRetryOn), mustRetryOn(t, "none"), mustRetryOn(t, "5xx,429"),
+		mustRetryOn(t, usualRetryOn+",501,!504,retriable-header:X-Again"), mustRetryOn(t, "connect-failure,retriable-header:X-Again=1"),
+		mustRetryOn(t, usualRetryOn+",grpc-unavailable")}
 	strategies := []backoff.Strategy{nil}
 	for _, name := range backoff.Strategies() {
 		b, err := backoff.New(name, backoff.Options{})
@@ -245,7 +245,7 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 
 // What was not sent is decided without looking at the method.
 func TestMethodDoesNotMatterForWhatWasNotSent(t *testing.T) {
-	settings := []RetryOn{mustRetryOn(t, DefaultRetryOn)}
+	settings := []RetryOn{mustRetryOn(t, usualRetryOn)}
 	r := seeded(12)
 	retried := 0
 	for range 20_000 {

@@ -19,7 +19,7 @@ func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
 // testPolicy retries the default failures three times, each after exactly 1 s, or 5 s if throttled.
 func testPolicy(t testing.TB) Policy {
 	return Policy{
-		RetryOn:    mustRetryOn(t, DefaultRetryOn+",grpc-unavailable,grpc-aborted,retriable-header:X-Again"),
+		RetryOn:    mustRetryOn(t, usualRetryOn+",grpc-unavailable,grpc-aborted,retriable-header:X-Again"),
 		MaxRetries: 3,
 		Backoff:    constant(time.Second),
 		Throttled:  constant(5 * time.Second),

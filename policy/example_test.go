@@ -172,7 +172,8 @@ func ExampleRatio_Tries() {
 }
 
 func ExamplePolicy_Decide() {
-	p, _ := policy.Profiles()[0].Policy()
+	on, _ := policy.ParseRetryOn("5xx,429,connect-failure,reset")
+	p := policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff.FullJitter{Base: 100 * time.Millisecond, Factor: 2, Max: 32 * time.Second}}
 	unavailable := policy.Attempt{Status: 503, RetryAfter: 20 * time.Second, HasRetryAfter: true}
 	for _, left := range []time.Duration{15 * time.Second, 30 * time.Second} {
 		at := policy.Situation{MaxRetries: p.MaxRetries, Safe: p.Retryable([]byte("GET"), false), Left: left}

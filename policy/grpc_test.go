@@ -27,7 +27,7 @@ func TestRetryOnGRPCStatuses(t *testing.T) {
 	if !r.AnyGRPC() || !r.Cause(CauseStatus) || r.String() != "grpc-resource-exhausted,grpc-unavailable" {
 		t.Errorf("%v", r.String())
 	}
-	plain := mustRetryOn(t, DefaultRetryOn)
+	plain := mustRetryOn(t, usualRetryOn)
 	if plain.AnyGRPC() || plain.matches(&Attempt{Status: 200, GRPC: GRPCUnavailable}) {
 		t.Error("a gRPC status is a failure though none is listed")
 	}

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"math"
 	"reflect"
 	"testing"
@@ -158,37 +157,6 @@ func TestAmplificationIsWhatTheBudgetAllows(t *testing.T) {
 	got, want := float64(sends)/(rate*seconds), budget.Default().Amplification(4, rate)
 	if math.Abs(got-want) > 0.002 {
 		t.Errorf("%v sends per request, the calculation says %v", got, want)
-	}
-}
-
-func TestProfiles(t *testing.T) {
-	for _, p := range Profiles() {
-		found, err := FindProfile(p.Name)
-		if err != nil || found != p {
-			t.Errorf("%s: %+v, %v", p.Name, found, err)
-		}
-		pol, err := p.Policy()
-		if err != nil || pol.MaxRetries != p.MaxRetries || pol.RetryOn.String() != DefaultRetryOn || pol.Unsafe {
-			t.Errorf("%s: %+v, %v", p.Name, pol, err)
-		}
-		// Every retry can begin if attempts take as long as a slow one.
-		w := pol.Worst(p.RequestTimeout, 5*time.Second)
-		if w.Attempts != 1+p.MaxRetries || w.SlowAttempts != 1+p.MaxRetries || w.Total != p.RequestTimeout {
-			t.Errorf("%s: %+v", p.Name, w)
-		}
-	}
-	if _, err := FindProfile("fast"); err == nil {
-		t.Error("an unknown profile was found")
-	}
-	if _, err := (Profile{Backoff: "magic"}).Policy(); err == nil {
-		t.Error("a policy from an unknown strategy")
-	}
-	if first := Profiles()[0]; first.Name != DefaultProfile {
-		t.Errorf("the default profile is %s, the first %s", DefaultProfile, first.Name)
-	}
-	got := fmt.Sprint(Profiles()[1].MaxRetries, " ", Profiles()[1].RequestTimeout, " ", Profiles()[1].Backoff)
-	if got != "8 3m0s additive" {
-		t.Errorf("batch is %s", got)
 	}
 }
 

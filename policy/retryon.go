@@ -6,9 +6,6 @@ import (
 	"github.com/retryproxy/retryproxy/policy/status"
 )
 
-// DefaultRetryOn is the default of the retry-on setting.
-const DefaultRetryOn = "5xx,429,connect-failure,reset,attempt-timeout"
-
 // RetryOn is which responses and failures are retried. Make one with ParseRetryOn; the zero value
 // lists nothing. It does not change afterwards, so copies are safe for concurrent use.
 type RetryOn struct {

@@ -9,23 +9,23 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
-// waitsForBudget sets the default route up as outbound with that profile.
-func waitsForBudget(t *testing.T, name string) func(c *Config) {
+// waitsForBudget sets the default route up as outbound, with the rules of the profile batch.
+func waitsForBudget(t *testing.T) func(c *Config) {
 	return func(c *Config) {
-		profile, err := policy.FindProfile(name)
+		on, err := policy.ParseRetryOn(usualRetryOn)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := profile.Policy()
-		if err != nil {
+		p := policy.Policy{RetryOn: on, MaxRetries: 8, QueueForBudget: true}
+		if p.Backoff, err = backoff.New("additive", backoff.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		p.QueueForBudget = true
-		c.Default.Policy, c.Default.RequestTimeout = p, profile.RequestTimeout
+		c.Default.Policy, c.Default.RequestTimeout = p, 3*time.Minute
 		c.Default.NoBudget, c.Default.Budget = false, budget.Default()
 	}
 }
@@ -97,7 +97,7 @@ func TestNobodyWhoCanWaitIsLostToTheBudget(t *testing.T) {
 	}{"an upstream that fails": {failing, 20}, "an upstream with a rate limit": {rateLimited(), 100}} {
 		t.Run(name, func(t *testing.T) {
 			up := &moody{says: tc.says}
-			inMemory(t, up.handle, waitsForBudget(t, "batch"), func(t *testing.T, m *memory) {
+			inMemory(t, up.handle, waitsForBudget(t), func(t *testing.T, m *memory) {
 				began := time.Now()
 				if seen := m.burst(tc.n); seen["200 "] != tc.n {
 					t.Errorf("%v, want %d times 200", seen, tc.n)
@@ -120,12 +120,8 @@ func TestNobodyWhoCanWaitIsLostToTheBreaker(t *testing.T) {
 		return ok200
 	}}
 	inMemory(t, up.handle, func(c *Config) {
-		waitsForBudget(t, "batch")(c)
-		profile, err := policy.FindProfile("batch")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Default.Guard, c.Default.QueueTimeout = breaker.Options{}, profile.QueueTimeout
+		waitsForBudget(t)(c)
+		c.Default.Guard, c.Default.QueueTimeout = breaker.Options{}, 3*time.Minute
 	}, func(t *testing.T, m *memory) {
 		began := time.Now()
 		if seen := m.burst(20); seen["200 "] != 20 {
@@ -145,7 +141,7 @@ func TestAnUpstreamThatAlwaysRefusesGetsNoMoreThanTheBudget(t *testing.T) {
 	for asked, most := range map[string]float64{"0": 1.2, "1": 2.2} {
 		t.Run("Retry-After "+asked, func(t *testing.T) {
 			up := &moody{says: func(time.Duration) string { return rawResponse(429, "Retry-After: "+asked) }}
-			inMemory(t, up.handle, waitsForBudget(t, "batch"), func(t *testing.T, m *memory) {
+			inMemory(t, up.handle, waitsForBudget(t), func(t *testing.T, m *memory) {
 				const n, perSecond = 1000, 20
 				began := time.Now()
 				var ends []func() (*http.Response, time.Time)
@@ -169,7 +165,7 @@ func TestAnUpstreamThatAlwaysRefusesGetsNoMoreThanTheBudget(t *testing.T) {
 func TestInboundRetriesDoNotWaitForTheBudget(t *testing.T) {
 	up := &moody{says: func(time.Duration) string { return rawResponse(429, "Retry-After: 1") }}
 	inMemory(t, up.handle, func(c *Config) {
-		waitsForBudget(t, "batch")(c)
+		waitsForBudget(t)(c)
 		c.Default.Policy.QueueForBudget = false
 		c.Default.Budget = budget.Config{Burst: 1}
 	}, func(t *testing.T, m *memory) {
@@ -207,7 +203,7 @@ func TestAWaitForTheBudgetEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, script(bad503), func(c *Config) {
-				waitsForBudget(t, "batch")(c)
+				waitsForBudget(t)(c)
 				c.Default.Budget = budget.Config{MinPerSecond: 0.05, Burst: 1} // a token in 20 s
 				if tc.change != nil {
 					tc.change(c)
@@ -247,7 +243,7 @@ func TestBackoffAndTheWaitForATokenOverlap(t *testing.T) {
 	} {
 		up := &timed{first: []string{rawResponse(503)}}
 		inMemory(t, up.handle, func(c *Config) {
-			waitsForBudget(t, "batch")(c)
+			waitsForBudget(t)(c)
 			c.Default.Policy.Backoff = fixedWait(t, wait)
 			c.Default.Budget.Ratio = 0
 		}, func(t *testing.T, m *memory) {

@@ -23,6 +23,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
+// usualRetryOn is the default of RETRYPROXY_RETRY_ON.
+const usualRetryOn = "5xx,429,connect-failure,reset,attempt-timeout"
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeUpstream is a TCP server of the test: every connection is handled by

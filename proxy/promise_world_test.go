@@ -70,7 +70,7 @@ func promiseTime(r *rand.Rand) time.Duration {
 func (w *promiseWorld) configure(c *Config) {
 	r := promiseSource(w.seed, drawsWorld, 1)
 	route := &c.Default
-	on, err := policy.ParseRetryOn(oneOf(r, policy.DefaultRetryOn, policy.DefaultRetryOn, "5xx", "429,reset", "connect-failure", "5xx,429,reset", "none"))
+	on, err := policy.ParseRetryOn(oneOf(r, usualRetryOn, usualRetryOn, "5xx", "429,reset", "connect-failure", "5xx,429,reset", "none"))
 	if err != nil {
 		panic(err)
 	}

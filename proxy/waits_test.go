@@ -214,7 +214,7 @@ func TestAForbiddenRateLimitIsRetried(t *testing.T) {
 		"Retry-After":          {"X-RateLimit-Remaining: 4999\nRetry-After: 7", 7 * time.Second, "5xx,rate-limited"},
 		"no time of renewal":   {"X-RateLimit-Remaining: 0", time.Millisecond, "rate-limited"},
 		"a refusal":            {"X-RateLimit-Remaining: 4999\nX-RateLimit-Reset: 1772366407", 0, "rate-limited"},
-		"without the word":     {"X-RateLimit-Remaining: 0\nRetry-After: 7", 0, policy.DefaultRetryOn},
+		"without the word":     {"X-RateLimit-Remaining: 0\nRetry-After: 7", 0, usualRetryOn},
 		"the code is left out": {"Retry-After: 7", 0, "rate-limited,!403"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/ctl/plot"
+	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
@@ -40,18 +41,12 @@ func render(t *testing.T, p *Plan, v View, s terminal.Screen) string {
 // batch returns a route of the batch profile.
 func batch(t *testing.T) Candidate {
 	t.Helper()
-	profile, err := policy.FindProfile("batch")
+	c, err := FromRoute(config.Defaults("batch"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := profile.Policy()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Candidate{
-		Label: "route nightly", Route: "nightly", Strategy: profile.Backoff, Backoff: p.Backoff, Retries: p.MaxRetries,
-		RequestTimeout: profile.RequestTimeout, AttemptTimeout: profile.AttemptTimeout, Budget: new(budget.Default()),
-	}
+	c.Label, c.Route = "route nightly", "nightly"
+	return c
 }
 
 func TestTextGolden(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
@@ -176,20 +177,18 @@ func (c *Config) Scale(n int) {
 
 // DefaultProxy returns the settings of a proxy beside the server.
 func DefaultProxy() Proxy {
-	profile, err := policy.FindProfile(policy.DefaultProfile)
-	if err != nil {
-		panic(err) // DefaultProfile exists
-	}
-	p, err := profile.Policy()
+	r := config.Defaults("interactive")
+	p, err := r.Policy()
 	if err != nil {
 		panic(err) // its settings are constants
 	}
+	b, _ := r.Budget()
 	return Proxy{
 		Policy:              p,
-		Budget:              budget.Default(),
-		AttemptTimeout:      profile.AttemptTimeout,
-		QueueMax:            4096,
-		BreakerQueueTimeout: 20 * time.Second,
+		Budget:              b,
+		AttemptTimeout:      r.AttemptTimeout.Value(),
+		QueueMax:            r.QueueMax,
+		BreakerQueueTimeout: r.QueueTimeout,
 		LimitQueueTimeout:   time.Second,
 	}
 }

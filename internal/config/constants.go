@@ -46,10 +46,6 @@ const (
 	// ACCESS_LOG. More would say nothing new and fill disks in an outage; the rest is counted.
 	gaveUpLogPerMinute = 10
 
-	// dialTimeout is the time to connect to the upstream, TLS handshake included. It leaves time for one
-	// lost SYN, which Linux sends again after 1 s, and a handshake across the world.
-	dialTimeout = 3 * time.Second
-
 	// dialShare is how many timed-out dials fit the request timeout.
 	dialShare = 3
 

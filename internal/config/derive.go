@@ -8,6 +8,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/proxy/certs"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // derive sets the defaults that depend on other settings. A default never contradicts a
@@ -20,24 +21,12 @@ func derive(s *Settings) {
 		}
 	}
 	if s.Default.Listen == "" {
-		s.Default.Listen = "127.0.0.1:8080"
-		if s.Position == "inbound" {
-			s.Default.Listen = ":8080"
-		}
+		s.Default.Listen = Address(positionDefault("LISTEN", s.Position))
 	}
 	for _, r := range s.All() {
 		r.derive(s)
 	}
 }
-
-// Default queue timeouts for an upstream that is down. An application that restarts beside its
-// sidecar is worth waiting for. A remote service that is down must not block all workers of the
-// application for longer than necessary: long enough for the last pod to leave a Service and the
-// next one to appear.
-const (
-	holdInbound  = 20 * time.Second
-	holdOutbound = 10 * time.Second
-)
 
 func (r *Route) derive(s *Settings) {
 	if r.Listen == "" {
@@ -48,18 +37,31 @@ func (r *Route) derive(s *Settings) {
 		r.BackoffThrottledBase = atMost(max(r.BackoffThrottledBase, r.BackoffBase), r.BackoffMax)
 	}
 	if r.Variable("QUEUE_TIMEOUT") == "" {
-		switch {
-		case r.QueueTimeout > 0: // from the profile
-		case s.Position == "inbound":
-			r.QueueTimeout = holdInbound
-		default:
-			r.QueueTimeout = holdOutbound
+		if r.QueueTimeout == 0 { // it has none from the profile
+			// An application that restarts beside its sidecar is worth waiting for. A remote service that is
+			// down must not block all workers of the application for longer than necessary: long enough for
+			// the last pod to leave a Service and the next one to appear.
+			r.QueueTimeout = mustDuration(positionDefault("QUEUE_TIMEOUT", s.Position))
 		}
 		r.QueueTimeout = atMost(r.QueueTimeout, r.RequestTimeout)
 	}
 	if r.Variable("RETRY_BUFFER_BYTES") == "" {
 		r.RetryBufferBytes = min(r.RetryBufferBytes, s.RetryBufferTotalBytes)
 	}
+}
+
+// positionDefault returns the default of a shared setting by position, from its tag.
+func positionDefault(key, position string) string {
+	i := slices.IndexFunc(sharedSettings, func(s Setting) bool { return s.Key == key })
+	return sharedSettings[i].positions[position]
+}
+
+func mustDuration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic("settings: " + err.Error()) // an error in a tag
+	}
+	return d
 }
 
 // fillBackoff sets missing parameters to the strategy's defaults, so that they appear in
@@ -85,7 +87,7 @@ func (r *Route) fillBackoff() {
 
 // dialTimeout returns the time to connect. A dial never outlasts its attempt.
 func (r *Route) dialTimeout() time.Duration {
-	return atMost(dialTimeout, cmp.Or(r.AttemptTimeout.Value(), r.RequestTimeout/dialShare))
+	return atMost(upstream.DefaultDialTimeout, cmp.Or(r.AttemptTimeout.Value(), r.RequestTimeout/dialShare))
 }
 
 // ForwardProxy reports whether absolute URLs are handled as by a forward proxy. An outbound

@@ -20,6 +20,16 @@ func Load(environ []string) (*Settings, Problems) {
 	return in.settings(), in.problems
 }
 
+// Defaults returns the default route of a process in front of an application that sets nothing but
+// its upstream and the profile.
+func Defaults(profile string) *Route {
+	s, problems := Load([]string{Prefix + "UPSTREAM=http://localhost:3000", Prefix + "PROFILE=" + profile})
+	if err := problems.Err(); err != nil {
+		panic("settings: " + err.Error()) // there is no such profile
+	}
+	return &s.Default
+}
+
 // input is what the environment and files set, and the problems found so far.
 type input struct {
 	vars     variables

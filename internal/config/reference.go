@@ -3,10 +3,10 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/hedge"
 )
@@ -36,7 +36,8 @@ type Setting struct {
 	About    string            // one sentence
 	Example  string            // a value to start with, for the usual settings; "" for the others
 
-	field     string // Go name in its struct
+	positions map[string]string // defaults by position; nil if it depends on something else
+	field     string            // Go name in its struct
 	index     []int
 	low, high float64 // Min and Max; 0 and 2^53 if there is none
 }
@@ -76,6 +77,12 @@ func (s *Setting) Description() string {
 }
 
 var (
+	// profiles are the names of the profiles, the default first: the allowed words of PROFILE.
+	profiles = func() []string {
+		f, _ := reflect.TypeFor[RetrySettings]().FieldByName("Profile")
+		return strings.Split(f.Tag.Get("oneof"), ",")
+	}()
+
 	globalSettings  = describe(reflect.TypeFor[Global](), ScopeGlobal)
 	sharedSettings  = describe(reflect.TypeFor[Shared](), ScopeShared)
 	matcherSettings = describe(reflect.TypeFor[Matcher](), ScopeMatcher)
@@ -89,6 +96,9 @@ func Reference() []Setting {
 	all = append(all, sharedSettings...)
 	return append(all, matcherSettings...)
 }
+
+// Profiles returns the names of the profiles, the default first. The slice belongs to the caller.
+func Profiles() []string { return slices.Clone(profiles) }
 
 func describe(t reflect.Type, scope Scope) []Setting {
 	var list []Setting
@@ -114,6 +124,10 @@ func describeField(f reflect.StructField, scope Scope) Setting {
 	if words := get("oneof"); words != "" {
 		s.OneOf = strings.Split(words, ",")
 	}
+	if in, out := get("inbound"), get("outbound"); in != "" {
+		s.positions = map[string]string{"inbound": in, "outbound": out}
+		s.Shown = in + " inbound, " + out + " outbound" + s.Shown
+	}
 	if s.Shown == "" {
 		s.Shown = s.Default
 	}
@@ -127,12 +141,12 @@ func describeField(f reflect.StructField, scope Scope) Setting {
 // profileDefaults returns the defaults of a setting by profile, from the tags of the same names.
 func profileDefaults(get func(string) string) map[string]string {
 	var m map[string]string
-	for _, p := range policy.Profiles() {
-		if v := get(p.Name); v != "" {
+	for _, name := range profiles {
+		if v := get(name); v != "" {
 			if m == nil {
 				m = map[string]string{}
 			}
-			m[p.Name] = v
+			m[name] = v
 		}
 	}
 	return m

@@ -45,6 +45,7 @@ const Prefix = configfile.Prefix
 //	env         the name without Prefix
 //	envDefault  the default in the syntax of the setting; without one, shown describes what applies
 //	shown       the default for the documentation, if it depends on other settings
+//	inbound     the default by position, as is outbound; shown follows both
 //	batch, llm  the default with RETRYPROXY_PROFILE=batch and =llm
 //	route       the name after RETRYPROXY_ROUTE_<NAME>_ if it differs from env
 //	group       heading in the documentation, for an embedded struct
@@ -110,7 +111,7 @@ type AdminSettings struct {
 
 // EndpointSettings are where requests arrive and where they are sent.
 type EndpointSettings struct {
-	Listen       Address    `env:"LISTEN" example:":8000" unit:"address" shown:":8080 inbound, 127.0.0.1:8080 outbound; for a route the main one" live:"no" about:"Address on which clients are accepted. For a route: requests accepted on this address, which is opened for the route."`
+	Listen       Address    `env:"LISTEN" example:":8000" unit:"address" inbound:":8080" outbound:"127.0.0.1:8080" shown:"; for a route the main one" live:"no" about:"Address on which clients are accepted. For a route: requests accepted on this address, which is opened for the route."`
 	Upstream     Upstream   `env:"UPSTREAM" example:"http://app:3000" unit:"upstream" shown:"none, must be set" about:"Where requests are sent. If a name has several addresses, all of them are endpoints. Several addresses or names, separated by commas, form one upstream. A path, as in http://app:80/v2, is put before the path of every request."`
 	UpstreamHost HostRule   `env:"UPSTREAM_HOST" envDefault:"auto" unit:"host" about:"Host header that is sent. preserve: the client's. upstream: the upstream's, of a list that of the chosen endpoint. auto: the upstream's if the client named retryproxy or loopback, else the client's. Any other value is sent as it is, and is the server name (SNI) that an https upstream gets and must have in its certificate."`
 	UpstreamCA   string     `env:"UPSTREAM_CA" shown:"the system's" unit:"path" about:"PEM file with the authorities for the certificate of an https upstream."`
@@ -168,7 +169,7 @@ type BreakerSettings struct {
 	BreakerOn        BreakerOn        `env:"BREAKER_ON" envDefault:"auto" unit:"breakeron" about:"Failures that are evidence for the circuit breaker, in words of RETRY_ON. A list of statuses alone counts all of connect-failure, reset and attempt-timeout too; a list that names some of them counts only these. auto: 502, 503, 504 and these three, and 500 if nothing else comes from many URLs and clients."`
 	BreakerAfter     BreakerAfter     `env:"BREAKER_AFTER" envDefault:"auto" unit:"breakerafter" about:"Consecutive failures that open the circuit breaker, of any URL. With 1, any failure pauses everything. auto: nearly all attempts fail for as long as good responses would usually have come, and one URL that fails does not stop others. In both cases an upstream that is silent for far longer than usual opens it."`
 	BreakerBackoff   BreakerBackoff   `env:"BREAKER_BACKOFF" envDefault:"auto" unit:"breakerbackoff" about:"Backoff strategy for the time between probes while the circuit breaker is open. It grows from failed probe to failed probe, until a success resets it, and is at least 1ms. auto: 25ms to 150ms after connections that failed, 100ms to 500ms after responses, 500ms to 5s in a silence, doubled each time, with jitter."`
-	QueueTimeout     time.Duration    `env:"QUEUE_TIMEOUT" example:"5s" shown:"20s inbound, 10s outbound" batch:"180s" llm:"60s" unit:"duration" min:"1ms" max:"1h" about:"Longest time that a request is queued while the circuit breaker is open, within REQUEST_TIMEOUT."`
+	QueueTimeout     time.Duration    `env:"QUEUE_TIMEOUT" example:"5s" inbound:"20s" outbound:"10s" batch:"180s" llm:"60s" unit:"duration" min:"1ms" max:"1h" about:"Longest time that a request is queued while the circuit breaker is open, within REQUEST_TIMEOUT."`
 	QueueMax         int              `env:"QUEUE_MAX" envDefault:"4096" unit:"count" min:"1" max:"1000000" about:"Maximum number of requests queued for one upstream. When the queue is full, the request that has waited longest is answered with 503."`
 	QueueOrder       string           `env:"QUEUE_ORDER" envDefault:"newest" unit:"word" oneof:"newest,oldest" about:"Which queued request is served first. newest: the latest, which has the most time left. oldest: in the order in which requests arrived; one that was sent and failed gets its place again."`
 	ConcurrencyLimit ConcurrencyLimit `env:"CONCURRENCY_LIMIT" envDefault:"adaptive" llm:"off" unit:"limit" about:"Maximum number of requests in flight to one upstream. adaptive: the limit is learned, and binds only while the upstream is overloaded. A number: a fixed limit. An attempt that timed out, or whose client left, does not count for it, except with BREAKER=off. Requests whose body is still arriving take at most half of the number, rounded up. off: no limit."`

@@ -260,23 +260,23 @@ func TestProfileFillsWhatTheNearestLevelLeavesOpen(t *testing.T) {
 	}
 }
 
-// The defaults in the tags must equal those of package policy, which documents the profiles.
-func TestProfilesAreThoseOfPolicy(t *testing.T) {
-	for _, p := range policy.Profiles() {
-		r := &mustLoad(t, "RETRYPROXY_PROFILE="+p.Name).Default
-		got := policy.Profile{Name: r.Profile, MaxRetries: r.MaxRetries, RequestTimeout: r.RequestTimeout,
-			AttemptTimeout: r.AttemptTimeout.Value(), Backoff: r.Backoff, ThrottledBase: r.BackoffThrottledBase, Rejected: r.RetryRejected.String()}
-		if p.QueueTimeout > 0 { // else it depends on the position
-			got.QueueTimeout = r.QueueTimeout
+// Every retry of a profile can begin if attempts take as long as a slow one.
+func TestProfilesLeaveTimeForAllRetries(t *testing.T) {
+	for _, name := range Profiles() {
+		r := Defaults(name)
+		p, err := r.Policy()
+		if err != nil || r.Profile != name {
+			t.Fatalf("%s: %v, %s", name, err, r.Profile)
 		}
-		if got != p {
-			t.Errorf("got %+v, want %+v", got, p)
+		if w := p.Worst(r.RequestTimeout, 5*time.Second); w.Attempts != 1+p.MaxRetries || w.SlowAttempts != w.Attempts || w.Total != r.RequestTimeout {
+			t.Errorf("%s: %+v", name, w)
 		}
 	}
-	r := &mustLoad(t).Default
-	if want, err := policy.ParseRetryOn(policy.DefaultRetryOn); err != nil || r.RetryOn.String() != want.String() {
-		t.Errorf("retry on %s, want %s", &r.RetryOn, &want)
-	}
+}
+
+// What the packages below do without being told is what the tags say.
+func TestDefaultsOfPackagesAreThoseOfTheTags(t *testing.T) {
+	r := Defaults("interactive")
 	if (policy.MethodSet{}).String() != r.RetryMethods.String() {
 		t.Errorf("methods %s", r.RetryMethods)
 	}

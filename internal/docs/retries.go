@@ -4,24 +4,21 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/explain"
-	"github.com/retryproxy/retryproxy/policy"
 )
 
 // RetryTable answers "will my request be retried?" for the default settings.
 func RetryTable() (string, error) {
-	profile, err := policy.FindProfile(policy.DefaultProfile)
-	if err != nil {
-		return "", err
-	}
-	p, err := profile.Policy()
+	defaults := config.Defaults("interactive")
+	p, err := defaults.Policy()
 	if err != nil {
 		return "", err
 	}
 	columns := [][]explain.Answer{
-		explain.Ask(&p, explain.Request{Method: []byte("GET"), Timeout: profile.RequestTimeout}),
-		explain.Ask(&p, explain.Request{Method: []byte("POST"), HasKey: true, Timeout: profile.RequestTimeout}),
-		explain.Ask(&p, explain.Request{Method: []byte("POST"), Timeout: profile.RequestTimeout}),
+		explain.Ask(&p, explain.Request{Method: []byte("GET"), Timeout: defaults.RequestTimeout}),
+		explain.Ask(&p, explain.Request{Method: []byte("POST"), HasKey: true, Timeout: defaults.RequestTimeout}),
+		explain.Ask(&p, explain.Request{Method: []byte("POST"), Timeout: defaults.RequestTimeout}),
 	}
 	var rows [][]string
 	for i, f := range explain.Failures() {
@@ -38,7 +35,7 @@ func RetryTable() (string, error) {
 		"(outbound: and has no token within the time left), the wait does not fit into the time left, or the\n"+
 		"retry buffer does not have the whole body.\n"+
 		"`retryproxy explain METHOD URL` answers for the settings of the shell in which you run it.\n\n",
-		p.MaxRetries, profile.RequestTimeout)
+		p.MaxRetries, defaults.RequestTimeout)
 	return b.String(), nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/internal/config"
-	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
@@ -140,9 +139,9 @@ func ProfileTable(profile string) string {
 // profiles returns the defaults that a profile changes.
 func profiles(s *config.Setting) string {
 	var text string
-	for _, p := range policy.Profiles() {
-		if v, ok := s.Profiles[p.Name]; ok {
-			text += fmt.Sprintf(" With PROFILE=%s: %s.", p.Name, v)
+	for _, name := range config.Profiles() {
+		if v, ok := s.Profiles[name]; ok {
+			text += fmt.Sprintf(" With PROFILE=%s: %s.", name, v)
 		}
 	}
 	return text

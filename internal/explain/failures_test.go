@@ -4,16 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/policy"
 )
 
 func answers(t *testing.T, r Request) map[string]Answer {
 	t.Helper()
-	profile, err := policy.FindProfile(policy.DefaultProfile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := profile.Policy()
+	p, err := config.Defaults("interactive").Policy()
 	if err != nil {
 		t.Fatal(err)
 	}
