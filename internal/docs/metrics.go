@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/retryproxy/retryproxy/metrics"
@@ -91,10 +92,14 @@ func list[T explained](b *strings.Builder, label, intro string, members []T) {
 	b.WriteString("\n")
 }
 
+// section matches the section of an RFC that a refusal cites. The conformance page has them.
+var section = regexp.MustCompile(` \(RFC [^)]*\)`)
+
 func refusals(b *strings.Builder) {
 	b.WriteString("## reason (of a refusal)\n\nWhy a request was refused before any byte of it was sent upstream: the label of\n`retryproxy_parse_refusals_total`. The connection is closed after the response.\n\n")
 	for _, r := range http1.AllRefusals() {
-		paragraph(b, "- ", fmt.Sprintf("%s (%d): %s", code(r.String()), r.Status(), plain(r.Explain())))
+		explain := section.ReplaceAllString(r.Explain(), "")
+		paragraph(b, "- ", fmt.Sprintf("%s (%d): %s", code(r.String()), r.Status(), plain(explain)))
 	}
 	b.WriteString("\n")
 }

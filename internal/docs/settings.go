@@ -102,11 +102,11 @@ func setting(b *strings.Builder, s *config.Setting) {
 	fmt.Fprintf(b, "### %s\n\n", code(s.Variable()))
 	paragraph(b, "", plain(s.About+profiles(s)))
 	b.WriteString("\n")
-	paragraph(b, "- ", "Default: "+plain(s.Shown))
-	paragraph(b, "- ", "Values: "+plain(strings.Replace(s.Expected(), " with its unit, such as 250ms, 10s or 2m", "", 1)))
+	line := "Default: " + plain(s.Shown) + ". Values: " + plain(strings.Replace(s.Expected(), " with its unit, such as 250ms, 10s or 2m", "", 1))
 	if words := marks(s); words != "" {
-		paragraph(b, "- ", words)
+		line += ". " + words
 	}
+	paragraph(b, "- ", line)
 	b.WriteString("\n")
 }
 
