@@ -18,7 +18,7 @@
 //     problems.go.
 //   - build.go and policy.go make the data path's configuration, and blame.go finds the setting for
 //     its errors. changes.go is what a reload changes.
-//   - reference.go, schema.go and convert.go are for documentation, editors and the command convert.
+//   - reference.go and convert.go are for documentation and the command convert.
 //
 // The packages that use a retry rule, a backoff, a route's pattern or an upstream (policy,
 // proxy/route, proxy/upstream) also check it, so that there is one definition. Build then

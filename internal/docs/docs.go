@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/policy/apierror"
 )
 
@@ -34,7 +33,7 @@ func everything() ([]generated, error) {
 	return []generated{
 		{path: "docs/reference/settings.md", content: Settings()},
 		{path: "docs/reference/metrics.md", content: Metrics()},
-		{path: "docs/reference/retryproxy.schema.json", content: string(config.Schema())},
+		{path: "docs/reference/retryproxy.schema.json", content: string(Schema())},
 		{path: "docs/reference/retries.md", part: "will my request be retried", content: retries},
 		{path: "docs/reference/retries.md", part: "what the retry budget allows", content: BudgetTable()},
 		{path: "docs/reference/retry-after.md", part: "headers that tell a wait", content: WaitTable()},

@@ -44,7 +44,7 @@ func RouteWord(name string) string { return strings.ToUpper(strings.ReplaceAll(n
 // twice. The error joins a LineError for every bad line, and never contains a value; the pairs of
 // the other lines are returned with it.
 func Read(path string) ([]Pair, error) {
-	content, err := Text(path)
+	content, err := text(path)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +57,8 @@ func Read(path string) ([]Pair, error) {
 	return list.pairs, errors.Join(list.errs...)
 }
 
-// Text returns the content of the file at path, which must be UTF-8 and at most MaxBytes long.
-func Text(path string) ([]byte, error) {
+// text returns the content of the file at path, which must be UTF-8 and at most MaxBytes long.
+func text(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, errors.Unwrap(err) // without the path, which the caller adds

@@ -1,4 +1,4 @@
-package config
+package docs
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/retryproxy/retryproxy/internal/config"
 )
 
 // object is a JSON object. Its keys are written in alphabetical order.
@@ -16,13 +18,13 @@ type object map[string]any
 // rest.
 func Schema() []byte {
 	top, route := object{}, object{"name": object{"type": "string", "description": "The route's name, in metrics, logs and variables."}}
-	for _, s := range Reference() {
+	for _, s := range config.Reference() {
 		key := strings.ToLower(s.Key)
-		if s.Scope != ScopeMatcher && s.Key != "CONFIG_FILE" && s.Key != "ROUTES" {
-			top[key] = s.schema()
+		if s.Scope != config.ScopeMatcher && s.Key != "CONFIG_FILE" && s.Key != "ROUTES" {
+			top[key] = settingSchema(&s)
 		}
-		if s.Scope != ScopeGlobal {
-			route[key] = s.schema()
+		if s.Scope != config.ScopeGlobal {
+			route[key] = settingSchema(&s)
 		}
 	}
 	top["routes"] = object{
@@ -39,23 +41,23 @@ func Schema() []byte {
 	}
 	content, err := json.MarshalIndent(schema, "", "  ")
 	if err != nil {
-		panic("settings: " + err.Error()) // maps of strings and numbers can always be encoded
+		panic("schema: " + err.Error()) // maps of strings and numbers can always be encoded
 	}
 	return append(content, '\n')
 }
 
-// schema returns the schema of one setting. null means that the setting is not set.
-func (s *Setting) schema() object {
+// settingSchema returns the schema of one setting. null means that the setting is not set.
+func settingSchema(s *config.Setting) object {
 	p := object{"description": s.Description()}
 	if s.Example != "" {
 		p["examples"] = []string{s.Example}
 	}
-	maps.Copy(p, s.jsonType())
+	maps.Copy(p, jsonType(s))
 	return p
 }
 
 // jsonType returns the keywords for the type of the value.
-func (s *Setting) jsonType() object {
+func jsonType(s *config.Setting) object {
 	value := object{"type": []string{"string", "number", "boolean", "null"}}
 	switch {
 	case len(s.OneOf) > 0:
@@ -74,11 +76,11 @@ func (s *Setting) jsonType() object {
 
 // listUnits are the units of settings whose values are separated by commas.
 var listUnits = []string{
-	"breakeron", "errorcodes", "fault", "headernames", "hostpattern", "methods", "methodset", "pathpattern",
+	"breakeron", "errorcodes", "headernames", "hostpattern", "methods", "methodset", "pathpattern",
 	"prefixes", "retryon", "statusset", "upstream",
 }
 
-func withLimits(p object, s *Setting) object {
+func withLimits(p object, s *config.Setting) object {
 	for key, text := range map[string]string{"minimum": s.Min, "maximum": s.Max} {
 		if n, err := strconv.Atoi(text); err == nil {
 			p[key] = n
