@@ -85,7 +85,7 @@ var pages = []page{
 	{path: "docs/reference/logs.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}, {kind: runs}}},
 	{path: "docs/how-to/migrating.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}}},
 	{path: "docs/how-to/traces.md", given: upstream, blocks: []how{{kind: serves}, {kind: prints}}},
-	{path: "docs/how-to/try-out.md", given: running, blocks: []how{{settings, reports}, {kind: runs}, {kind: runs}}},
+	{path: "docs/how-to/try-out.md", given: running, blocks: []how{{settings, reports}, {kind: runs}}},
 	{path: "docs/explanation/backoff.md", tree: true, blocks: append(all(8, how{belongs, pictures}), how{kind: prints})},
 	{path: "docs/explanation/storm.md", tree: true, blocks: []how{{kind: measures}, {kind: measures}, {belongs, pictures}, {kind: prints}}},
 	{path: "docs/reference/admin.md", given: running, blocks: []how{{kind: runs}}},
