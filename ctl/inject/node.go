@@ -112,22 +112,26 @@ const maxNodes = 200_000
 
 var errTooLarge = errors.New("its aliases make it too large")
 
-// expand replaces aliases and merge keys with copies, so that a change in one place does not affect
-// another. Only documents that are changed need it.
+// expand replaces aliases and merge keys with copies in the same place, so that a change in one place
+// does not affect another. Only documents that are changed need it.
 func expand(n *yaml.Node) error {
 	left := maxNodes
-	return expandWithin(n, &left)
+	return expandWithin(n, false, &left)
 }
 
-func expandWithin(n *yaml.Node, left *int) error {
+// expandWithin expands a node. inFlow reports whether it is in a flow mapping or sequence.
+func expandWithin(n *yaml.Node, inFlow bool, left *int) error {
 	if *left--; *left < 0 {
 		return errTooLarge
 	}
+	inFlow = inFlow || n.Style&yaml.FlowStyle != 0
 	for i, child := range n.Content {
 		if child.Kind == yaml.AliasNode {
-			n.Content[i] = clone(child.Alias, left)
+			c := clone(child.Alias, inFlow, left)
+			c.HeadComment, c.LineComment, c.FootComment = child.HeadComment, child.LineComment, child.FootComment
+			n.Content[i] = c
 		}
-		if err := expandWithin(n.Content[i], left); err != nil {
+		if err := expandWithin(n.Content[i], inFlow, left); err != nil {
 			return err
 		}
 	}
@@ -138,25 +142,36 @@ func expandWithin(n *yaml.Node, left *int) error {
 	return nil
 }
 
-// clone copies a tree. It stops at the limit; the caller checks whether the limit was reached.
-func clone(n *yaml.Node, left *int) *yaml.Node {
+// clone copies a tree. It stops at the limit; the caller checks whether the limit was reached. A copy
+// for a flow mapping has no comments, because each would break the line.
+func clone(n *yaml.Node, inFlow bool, left *int) *yaml.Node {
 	c := *n
 	c.Content = nil
+	if inFlow {
+		c.HeadComment, c.LineComment, c.FootComment = "", "", ""
+	}
 	for _, child := range n.Content {
 		if *left--; *left < 0 {
 			break
 		}
-		c.Content = append(c.Content, clone(child, left))
+		c.Content = append(c.Content, clone(child, inFlow, left))
 	}
 	return &c
 }
 
-// mergeKeys appends the entries of "<<" to the mapping's own keys, which take precedence.
+// mergeKeys puts the entries of "<<" in its place. The mapping's own keys take precedence, then those
+// of earlier sources.
 func mergeKeys(n *yaml.Node) {
-	var own, merged []*yaml.Node
+	taken := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Tag != "!!merge" {
-			own = append(own, n.Content[i], n.Content[i+1])
+			taken[n.Content[i].Value] = true
+		}
+	}
+	var all []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Tag != "!!merge" {
+			all = append(all, n.Content[i], n.Content[i+1])
 			continue
 		}
 		sources := []*yaml.Node{n.Content[i+1]}
@@ -164,13 +179,13 @@ func mergeKeys(n *yaml.Node) {
 			sources = n.Content[i+1].Content
 		}
 		for _, s := range sources {
-			merged = append(merged, s.Content...)
+			for j := 0; j+1 < len(s.Content); j += 2 {
+				if key := s.Content[j].Value; !taken[key] {
+					taken[key] = true
+					all = append(all, s.Content[j], s.Content[j+1])
+				}
+			}
 		}
 	}
-	n.Content = own
-	for i := 0; i+1 < len(merged); i += 2 {
-		if at, _ := entry(n, merged[i].Value); at < 0 {
-			n.Content = append(n.Content, merged[i], merged[i+1])
-		}
-	}
+	n.Content = all
 }
