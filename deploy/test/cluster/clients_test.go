@@ -178,14 +178,24 @@ func (n *namespace) allReady(t *testing.T, app string) {
 	n.kubectl(t, "wait", "--for=condition=Ready", "--timeout=3m", "pod", "-l", "app="+app)
 }
 
-// drain lets kubectl evict the application's Pods from the node, within their disruption budget.
+// drained is the label's value with which drain finds an application's Pods. kubectl drain selects in
+// all namespaces, and those of other tests have applications of the same name.
+func (n *namespace) drained(app string) string { return n.name + "-" + app }
+
+// drainable is store with a label for drain.
+func (n *namespace) drainable(app string) string {
+	labels := "metadata: {labels: {app: " + app
+	return strings.Replace(store(app), labels+"}}", labels+", drained: "+n.drained(app)+"}}", 1)
+}
+
+// drain lets kubectl evict the Pods of a drainable application from the node, within their disruption budget.
 // There is one node: it is opened again at once, so that the Pods that replace them find a place,
 // as they would on another one.
 func (n *namespace) drain(t *testing.T, app string) {
 	t.Helper()
 	ended := make(chan string, 1)
 	go func() {
-		out, err := n.try(t, "drain", "node", "--pod-selector=app="+app, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=4m")
+		out, err := n.try(t, "drain", "node", "--pod-selector=drained="+n.drained(app), "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=4m")
 		if err == nil {
 			out = ""
 		}
@@ -228,8 +238,8 @@ func (n *namespace) containerID(t *testing.T, pod, container string) string {
 // Behind the sidecar no request fails, unless the sidecar itself is killed.
 func TestClientsDoNotNoticeWhatHappensToPods(t *testing.T) {
 	n := prepare(t)
-	n.apply(t, store("plain"))
-	n.apply(t, injected(t, store("shop")))
+	n.apply(t, n.drainable("plain"))
+	n.apply(t, injected(t, n.drainable("shop")))
 	apps := []string{"plain", "shop"}
 	clients := map[string]client{}
 	for _, app := range apps {
