@@ -12,6 +12,10 @@
 //     application that holds the remote service's URL is pointed at it, or the remote service's name is
 //     pointed at loopback (a host alias).
 //
+// What the upstream speaks, HTTP/1.1 or HTTP/2 without TLS (h2c), is read from probes, names of ports
+// and appProtocol, or from the options. A contradiction is an error: with the wrong protocol the Pods
+// would become ready and every call fail.
+//
 // There are two containers because they end differently: the inbound one drains when the Pod begins
 // to terminate, the outbound one serves until the application has ended.
 //

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,6 +36,10 @@ func (p *pod) injectInbound() error {
 	if err := p.meshCollision("the application", app.number, p.mesh.uses(app.number)); err != nil {
 		return err
 	}
+	protocol, err := p.inboundProtocol(app)
+	if err != nil {
+		return err
+	}
 	listen := p.free(inboundPort)
 	if err := p.routeToSidecar(app, listen); err != nil {
 		return err
@@ -43,11 +48,14 @@ func (p *pod) injectInbound() error {
 	env := merged(
 		p.common(fmt.Sprintf(":%d", listen), admin),
 		[]Setting{
-			{"RETRYPROXY_UPSTREAM", fmt.Sprintf("http://127.0.0.1:%d", app.number)},
+			{"RETRYPROXY_UPSTREAM", fmt.Sprintf("%s://127.0.0.1:%d", cmp.Or(protocol.protocol, protocolHTTP), app.number)},
 			{"RETRYPROXY_DRAIN_DELAY", drainDelay.String()}, {"RETRYPROXY_DRAIN_TIMEOUT", drainTimeout.String()},
 		}, p.mesh.settings(&p.Options), p.Settings, p.InboundSettings)
 	if err := validate(env); err != nil {
 		return err
+	}
+	if protocol.protocol == protocolH2C && p.InboundProtocol == "" {
+		p.note("port %d of the application gets HTTP/2 without TLS (h2c), because %s", app.number, protocol.source)
 	}
 	ports := []port{{"rp-admin", admin}}
 	if !app.isReferenced() {
@@ -75,6 +83,9 @@ func (p *pod) keepInbound(there *yaml.Node) error {
 		if a.number == listen {
 			name = a.name
 		}
+	}
+	if said, err := p.inboundProtocol(appPort{name: name, number: app}); err == nil && said.protocol != "" && !sendsBy(there, said.protocol) {
+		p.note("the existing container %s sends %s, but %s: remove that container and inject again", inboundName, variable(there, "RETRYPROXY_UPSTREAM"), said.source)
 	}
 	for s, sp := range p.targeting() {
 		if sp.target == strconv.Itoa(app) {

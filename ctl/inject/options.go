@@ -21,11 +21,14 @@ type Options struct {
 
 	Inbound          bool
 	InboundPort      string // the application's, by name or number
+	InboundProtocol  string // the application's, http or h2c; "": as the manifests say, else http
 	ServiceElsewhere bool
 	LeadServices     bool
 
 	OutboundEnv   []string    // variables of the application that hold URLs
 	OutboundHosts []HostAlias // names to point at loopback
+	// OutboundProtocols are those of variables in OutboundEnv; for others it is as the manifests say.
+	OutboundProtocols []Protocol
 
 	Container string // the application's container; "" for any
 	ConfigMap string // its key env is the settings file; "" for none
@@ -54,7 +57,9 @@ func Default(image string) Options {
 func (o *Options) outbound() bool { return len(o.OutboundEnv)+len(o.OutboundHosts) > 0 }
 
 // inbound reports whether to inject an inbound sidecar, which is also the default.
-func (o *Options) inbound() bool { return o.Inbound || o.InboundPort != "" || !o.outbound() }
+func (o *Options) inbound() bool {
+	return o.Inbound || o.InboundPort != "" || o.InboundProtocol != "" || !o.outbound()
+}
 
 var (
 	portName     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$`)
@@ -77,6 +82,16 @@ func (o *Options) Check() error {
 	}
 	if o.InboundPort != "" && !portName.MatchString(o.InboundPort) {
 		wrong("inbound port %q: expected a port's name or number", o.InboundPort)
+	}
+	if o.InboundProtocol != "" && !slices.Contains(protocols, o.InboundProtocol) {
+		wrong("inbound protocol %q: expected %s", o.InboundProtocol, strings.Join(protocols, " or "))
+	}
+	for _, p := range o.OutboundProtocols {
+		if err := p.check(); err != nil {
+			errs = append(errs, err)
+		} else if !slices.Contains(o.OutboundEnv, p.Name) {
+			wrong("outbound protocol of %s: it is not among the variables of --outbound-env", p.Name)
+		}
 	}
 	for _, name := range o.OutboundEnv {
 		if !variableName.MatchString(name) {
@@ -111,8 +126,8 @@ func (h *HostAlias) check() error {
 		return fmt.Errorf("outbound host %q: expected a host name in lower case", h.Host)
 	case h.Port < 1 || h.Port > 65535:
 		return fmt.Errorf("outbound host %s: port %d: expected 1 to 65535", h.Host, h.Port)
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("outbound host %s: upstream %q: expected http://host[:port] or https://host[:port]", h.Host, h.Upstream)
+	case err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme):
+		return fmt.Errorf("outbound host %s: upstream %q: expected http://host[:port], or the same with https or h2c", h.Host, h.Upstream)
 	case strings.TrimSuffix(u.Hostname(), ".") == h.Host:
 		return fmt.Errorf("outbound host %s: the upstream has the same name, which resolves to loopback in this Pod: use another name, such as %s.NAMESPACE.svc.cluster.local", h.Host, h.Host)
 	}

@@ -43,8 +43,13 @@ func (p *pod) injectOutbound() error {
 			errs = append(errs, err)
 			continue
 		}
+		upstream, err := p.aliasUpstream(h)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		taken = append(taken, h.Port)
-		remotes = append(remotes, remote{h.Host, h.Port, strings.TrimSuffix(h.Upstream, "/")})
+		remotes = append(remotes, remote{h.Host, h.Port, upstream})
 		edits = append(edits, func() { p.alias(h) })
 	}
 	if len(errs) > 0 {
@@ -75,9 +80,8 @@ func (p *pod) keepOutbound(there *yaml.Node) error {
 	var errs []error
 	for _, name := range p.OutboundEnv {
 		for _, e := range p.variables(name) {
-			u, err := url.Parse(text(get(e, "value")))
-			port, portErr := strconv.Atoi(urlPort(u))
-			if err != nil || portErr != nil || !isLoopback(u) || !listens[port] {
+			at, ok := parseAddress(text(get(e, "value")))
+			if !ok || !isLoopback(at.host) || !listens[portOf(at.host)] {
 				errs = append(errs, fmt.Errorf("%s does not point to the existing container %s: remove that container and inject again", name, outboundName))
 			}
 		}
@@ -90,16 +94,20 @@ func (p *pod) keepOutbound(there *yaml.Node) error {
 	return errors.Join(errs...)
 }
 
-func urlPort(u *url.URL) string {
-	if u == nil {
-		return ""
+// aliasUpstream returns the upstream of a name. Its scheme is said by whoever names it.
+func (p *pod) aliasUpstream(h HostAlias) (string, error) {
+	u, err := url.Parse(h.Upstream)
+	if err != nil {
+		return "", err
 	}
-	return u.Port()
+	return p.upstreamURL("host "+h.Host, u.Scheme, u.Host, fact{map[string]string{"http": protocolHTTP, "h2c": protocolH2C}[u.Scheme], "its upstream is " + h.Upstream, true})
 }
 
-func isLoopback(u *url.URL) bool {
-	if u.Hostname() == "localhost" {
-		return true
+// isLoopback reports whether host[:port] is in this Pod.
+func isLoopback(host string) bool {
+	u, err := url.Parse("//" + host)
+	if err != nil || u.Hostname() == "localhost" {
+		return err == nil
 	}
 	a, err := netip.ParseAddr(u.Hostname())
 	return err == nil && a.IsLoopback()
@@ -180,20 +188,23 @@ func (p *pod) pointVariable(name string, listen int) (upstream string, edit func
 			return "", nil, fmt.Errorf("%s differs between the containers: choose one with --container (annotation retryproxy.io/container)", name)
 		}
 	}
-	u, err := url.Parse(value)
+	at, ok := parseAddress(value)
 	switch {
 	case strings.Contains(value, "$("):
 		return "", nil, fmt.Errorf("%s=%s refers to other variables, which cannot be read here: set it to the URL itself", name, value)
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return "", nil, fmt.Errorf("%s=%s is not an http:// or https:// URL", name, value)
-	case isLoopback(u):
+	case !ok:
+		return "", nil, fmt.Errorf("%s=%s is not an http:// or https:// URL, nor host:port", name, value)
+	case isLoopback(at.host):
 		return "", nil, fmt.Errorf("%s=%s already points to this Pod", name, value)
 	}
-	to := *u
-	to.Scheme, to.Host = "http", fmt.Sprintf("127.0.0.1:%d", listen)
-	return u.Scheme + "://" + u.Host, func() {
+	upstream, err = p.upstreamURL(name, at.scheme(), at.host, p.saidProtocol(name))
+	if err != nil {
+		return "", nil, err
+	}
+	to := at.at(fmt.Sprintf("127.0.0.1:%d", listen))
+	return upstream, func() {
 		for _, e := range entries {
-			put(e, "value", str(to.String()))
+			put(e, "value", str(to))
 		}
 	}, nil
 }

@@ -19,6 +19,8 @@ type service struct {
 // if nothing was requested.
 type servicePort struct {
 	node        *yaml.Node
+	name        string
+	number      string // its own, where clients reach it
 	target      string // a name or a number
 	appProtocol string
 	to          string // likewise
@@ -43,7 +45,7 @@ func newService(object *yaml.Node) *service {
 		if target == "" {
 			target = text(get(p, "port"))
 		}
-		s.ports = append(s.ports, &servicePort{node: p, target: target, appProtocol: text(get(p, "appProtocol"))})
+		s.ports = append(s.ports, &servicePort{node: p, name: text(get(p, "name")), number: text(get(p, "port")), target: target, appProtocol: text(get(p, "appProtocol"))})
 	}
 	return s
 }
