@@ -13,10 +13,10 @@ var avoided = map[string]string{
 	"cool-?downs?": "rate-limit pause", "replay memory": "retry buffer",
 }
 
-// Pages use the words of the glossary. Decision notes keep the words of their time.
+// Pages use the words of the glossary.
 func TestDocumentsUseTheWordsOfTheGlossary(t *testing.T) {
 	for page, text := range pages(t) {
-		inDocs := strings.HasPrefix(page, filepath.Join(root, "docs")) && filepath.Base(filepath.Dir(page)) != "decisions"
+		inDocs := strings.HasPrefix(page, filepath.Join(root, "docs"))
 		if !inDocs && page != filepath.Join(root, "README.md") && page != filepath.Join(root, "SECURITY.md") {
 			continue
 		}

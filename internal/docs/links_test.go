@@ -61,14 +61,10 @@ func TestPagesNameFilesThatExist(t *testing.T) {
 	}
 }
 
-// Every setting and metric that a page names exists. Decision notes and the changelog name former
-// ones too.
+// Every setting and metric that a page names exists.
 func TestPagesNameSettingsAndMetricsThatExist(t *testing.T) {
 	names := 0
 	for page, text := range pages(t) {
-		if filepath.Base(filepath.Dir(page)) == "decisions" || filepath.Base(page) == "CHANGELOG.md" {
-			continue
-		}
 		for _, name := range variable.FindAllString(text, -1) {
 			names++
 			if !isVariable(name) {
