@@ -2,7 +2,7 @@ package deploytest
 
 import (
 	"bytes"
-	"strings"
+	"os"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -12,10 +12,10 @@ import (
 // The schema that editors get accepts what convert writes and marks mistakes.
 func TestTheSchemaOfTheConfigurationFile(t *testing.T) {
 	schema := configSchema(t)
-	converted, err := retryproxy(t, []string{
+	converted, err := program(t, "retryproxyctl", []string{
 		"RETRYPROXY_UPSTREAM=http://app:3000", "RETRYPROXY_MAX_RETRIES=5", "RETRYPROXY_ACCESS_LOG=true", "RETRYPROXY_BUDGET_RATIO=0.2",
 		"RETRYPROXY_RATE_LIMIT=100/s", "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a,/b/*", "RETRYPROXY_ROUTE_A_RETRY_ON=5xx,429",
-	}, "convert")
+	}, "", "convert")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +40,11 @@ func TestTheSchemaOfTheConfigurationFile(t *testing.T) {
 
 func configSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	text, err := retryproxy(t, nil, "schema")
+	text, err := os.ReadFile("../../docs/reference/retryproxy.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	content, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

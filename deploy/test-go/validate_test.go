@@ -151,13 +151,13 @@ func validateInternal(object runtime.Object) (field.ErrorList, error) {
 	case *apps.Deployment:
 		return appsvalidation.ValidateDeployment(o, template(&o.Spec.Template)), nil
 	case *apps.StatefulSet:
-		return appsvalidation.ValidateStatefulSet(o, template(&o.Spec.Template)), nil
+		return appsvalidation.ValidateStatefulSet(o, appsvalidation.StatefulSetValidationOptions{}, template(&o.Spec.Template)), nil
 	case *apps.DaemonSet:
 		return appsvalidation.ValidateDaemonSet(o, template(&o.Spec.Template)), nil
 	case *apps.ReplicaSet:
 		return appsvalidation.ValidateReplicaSet(o, template(&o.Spec.Template)), nil
 	case *batch.Job:
-		return batchvalidation.ValidateJob(withSelector(o), batchvalidation.JobValidationOptions{PodValidationOptions: template(&o.Spec.Template)}), nil
+		return batchvalidation.ValidateJobCreate(withSelector(o), batchvalidation.JobValidationOptions{PodValidationOptions: template(&o.Spec.Template)}), nil
 	case *batch.CronJob:
 		return batchvalidation.ValidateCronJobCreate(o, template(&o.Spec.JobTemplate.Spec.Template)), nil
 	case *core.Pod:
