@@ -38,18 +38,28 @@ ctl: ## bin/retryproxyctl: plan, simulate, plot, advise, inject, webhook
 otel: ## bin/retryproxy-otel, the proxy with OpenTelemetry
 	go build -ldflags '$(LDFLAGS)' -tags otel -o $(BIN)/retryproxy-otel ./cmd/retryproxy
 
+.PHONY: demo
+demo: build ## ten seconds of an upstream that fails, without retries and with retryproxy: what clients get
+	$(BIN)/retryproxy demo --for 10s
+
 .PHONY: quick
 quick: ## the loop: build, vet and test what changed since HEAD (SINCE=main: since then)
 	@bash .ci/quick $(SINCE)
 
 .PHONY: test
-test: lint vuln race ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck
+test: compiler lint race vuln ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck (needs gcc)
+
+# Asked first, since the race detector would miss it only after minutes.
+.PHONY: compiler
+compiler:
+	@echo '#include <stdlib.h>' | $${CC:-gcc} -E -xc - >/dev/null 2>&1 || { \
+		echo "The race detector needs a C compiler and its headers: apt-get install gcc libc6-dev" >&2; exit 1; }
 
 # Code and tests of one goroutine that compute a lot: the race detector finds nothing there, and makes them ten times slower.
 ONE_GOROUTINE := ./ctl/sim ./ctl/plot/... ./policy/backoff ./policy/retryafter ./ctl/inject
 
 .PHONY: race
-race: $(BIN)/gotestsum-$(GOTESTSUM)
+race: compiler $(BIN)/gotestsum-$(GOTESTSUM)
 	CGO_ENABLED=1 $(GOTEST) -race -timeout 20m $$(go list ./... | grep -vxF "$$(go list $(ONE_GOROUTINE))")
 	$(GOTEST) -timeout 20m $(ONE_GOROUTINE)
 
@@ -175,7 +185,7 @@ image: ## the container image retryproxy:dev for this machine, compiled within g
 	bash deploy/image/build $(IMAGE)
 
 .PHONY: images
-images: ## retryproxy:dev-amd64 and -arm64, compiled with the Go of this machine
+images: ## retryproxy:dev-amd64 and -arm64, compiled with the Go of this machine: no registry is asked
 	bash deploy/image/build $(IMAGE) amd64 arm64
 
 .PHONY: image-full
@@ -185,6 +195,10 @@ image-full: ## the image with sharing and OpenTelemetry in it, retryproxy:dev-fu
 .PHONY: image-ctl
 image-ctl: ## the webhook's image retryproxyctl:dev
 	docker build -f deploy/image/ctl/Dockerfile --build-arg VERSION=$$(git describe --tags --always) -t retryproxyctl:dev .
+
+.PHONY: stand-ins
+stand-ins: ## golang:1.26 and the images of the compose tutorial, made from what this machine has, where no registry can be reached (needs dockerd, busybox-static, prometheus)
+	bash deploy/test/stand-ins golang prometheus grafana
 
 .PHONY: e2e-image
 e2e-image: $(BIN)/gotestsum-$(GOTESTSUM) ## the image: the same twice, what is in it, how it runs (needs dockerd)

@@ -66,7 +66,7 @@ func all(n int, h how) (same []how) {
 }
 
 var pages = []page{
-	{path: "README.md", tree: true, blocks: []how{{kind: runs}, {kind: prints}, {kind: serves}}},
+	{path: "README.md", tree: true, blocks: []how{{kind: prints}, {kind: serves}}},
 	{path: "CONTRIBUTING.md", tree: true, blocks: []how{{kind: measures}}},
 	{path: "docs/tutorials/api.md", tree: true, blocks: []how{{kind: runs}, {kind: runs}, {kind: prints}, {kind: runs}, {kind: prints}, {kind: prints}, {kind: runs}}},
 	{path: "docs/tutorials/compose.md", blocks: all(7, how{belongs, "deploy/test/compose/page_test.go"})},
