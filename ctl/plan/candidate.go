@@ -52,7 +52,7 @@ func FromRoute(r *config.Route) (Candidate, error) {
 		return Candidate{}, err
 	}
 	c := Candidate{
-		Label: "route " + r.Name, Route: r.Name, Strategy: r.Backoff, Backoff: p.Backoff, Retries: p.MaxRetries,
+		Label: "route " + r.Name, Route: r.Name, Strategy: r.Backoff.Name(), Backoff: p.Backoff, Retries: p.MaxRetries,
 		RequestTimeout: r.RequestTimeout, AttemptTimeout: r.AttemptTimeout.Value(),
 	}
 	if b, has := r.Budget(); has {

@@ -141,13 +141,13 @@ func TestParseRefuses(t *testing.T) {
 		"no value":           {Wish{Backoffs: []string{"fixed:base"}}, []string{"expected NAME:option=value"}},
 		"an option twice":    {Wish{Backoffs: []string{"fixed:base=1s:base=2s"}}, []string{"base is given twice"}},
 		"a strategy twice":   {Wish{Backoffs: []string{"fixed,fixed"}}, []string{"fixed is given twice"}},
-		"unknown option":     {Wish{Backoffs: []string{"fixed:bass=1s"}}, []string{`unknown option "bass"`}},
-		"an option not used": {Wish{Backoffs: []string{"fixed:jitter=0.1"}}, []string{"fixed does not use jitter"}},
+		"unknown option":     {Wish{Backoffs: []string{"fixed:bass=1s"}}, []string{"bass=1s: fixed has no such option"}},
+		"an option not used": {Wish{Backoffs: []string{"fixed:jitter=0.1"}}, []string{"fixed has no such option; it has base, extra"}},
 		"not a value":        {Wish{Backoffs: []string{"fixed:base=soon"}}, []string{"base=soon: expected a duration"}},
 		"out of range":       {Wish{Backoffs: []string{"normal:jitter=2"}}, []string{"jitter 2 is not within"}},
 		"base above max":     {Wish{Backoffs: []string{"full-jitter:base=2s:max=1s"}}, []string{"base 2s is above max 1s"}},
-		"not a ratio":        {Wish{Ratios: []string{"1,half"}}, []string{"ratio half: ratio=half: expected a number"}},
-		"everything at once": {Wish{Backoffs: []string{"bogus,fixed:jitter=0.1"}}, []string{"bogus", "fixed does not use jitter"}},
+		"not a ratio":        {Wish{Ratios: []string{"1,half"}}, []string{"ratio: ratio=half: expected a number"}},
+		"everything at once": {Wish{Backoffs: []string{"bogus,fixed:jitter=0.1"}}, []string{"bogus", "fixed has no such option; it has base, extra"}},
 		"too many":           {Wish{Ratios: []string{"1,2,3,4,5,6,7,8,9,10,11,12,13"}}, []string{"13 strategies, expected at most 12"}},
 	} {
 		_, err := Parse(c.wish)

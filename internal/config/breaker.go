@@ -7,9 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/retryproxy/retryproxy/internal/strategy"
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/status"
 )
@@ -111,30 +109,3 @@ func (b BreakerAfter) String() string {
 	}
 	return strconv.Itoa(int(b))
 }
-
-// BreakerBackoff is the time between the probes of a circuit breaker: a strategy, or auto.
-type BreakerBackoff struct {
-	strategy backoff.Strategy // nil: auto
-	text     string
-}
-
-func parseBreakerBackoff(s string) (BreakerBackoff, error) {
-	if strings.EqualFold(s, autoWord) {
-		return BreakerBackoff{text: autoWord}, nil
-	}
-	spec, err := strategy.ParseSpec(s)
-	if err != nil {
-		return BreakerBackoff{}, err
-	}
-	made, err := spec.New()
-	switch {
-	case err != nil:
-		return BreakerBackoff{}, err
-	case spec.Name == "none" && spec.Options["extra"] == "":
-		return BreakerBackoff{}, errors.New("without a pause, probes would follow each other at once")
-	}
-	return BreakerBackoff{made, s}, nil
-}
-
-// String is the inverse of parseBreakerBackoff.
-func (b BreakerBackoff) String() string { return b.text }

@@ -72,7 +72,7 @@ func TestARouteHasABreakerOfItsOwn(t *testing.T) {
 
 func TestWrongSettingsOfTheBreakerSayWhatIsExpected(t *testing.T) {
 	const on = "expected statuses from 400 to 599, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), !code to except one, connect-failure, reset and attempt-timeout, separated by commas, or auto: "
-	const backoffs = "expected a strategy other than none and its options as for 'retryproxyctl plan --backoff', such as fixed:base=1s or slots:base=10ms:slots=10, or auto: "
+	const backoffs = "expected auto, or one of additive, decorrelated, equal-jitter, fixed, full-jitter, normal, ratio, slots, and its options, such as slots:base=10ms:slots=10: "
 	for variable, want := range map[string]string{
 		"BREAKER_ON=none":                 on + `"none" is none of these`,
 		"BREAKER_ON=5xx,":                 on + `"" is none of these`,
@@ -83,10 +83,10 @@ func TestWrongSettingsOfTheBreakerSayWhatIsExpected(t *testing.T) {
 		"BREAKER_ON=503,!503":             on + "503 is both listed and excluded",
 		"BREAKER_AFTER=0":                 "expected a whole number from 1 to 1000000, or auto",
 		"BREAKER_AFTER=many":              "expected a whole number from 1 to 1000000, or auto",
-		"BREAKER_BACKOFF=never":           backoffs + `unknown backoff "never"`,
-		"BREAKER_BACKOFF=slots:base=soon": backoffs + "slots base=soon: base=soon: expected a duration",
+		"BREAKER_BACKOFF=never":           backoffs + `there is no strategy "never"`,
+		"BREAKER_BACKOFF=slots:base=soon": backoffs + "slots: base=soon: expected a duration",
 		"BREAKER_BACKOFF=slots:base":      backoffs + "slots:base: expected NAME:option=value",
-		"BREAKER_BACKOFF=fixed:slots=3":   backoffs + "fixed slots=3: fixed does not use slots",
+		"BREAKER_BACKOFF=fixed:slots=3":   backoffs + "slots=3: fixed has no such option; it has base, extra",
 		"BREAKER_BACKOFF=none":            backoffs + "without a pause, probes would follow each other at once",
 		"QUEUE_ORDER=random":              "expected one of newest, oldest",
 	} {

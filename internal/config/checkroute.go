@@ -71,10 +71,10 @@ func (c *checker) useless() {
 			}
 		}
 	}
-	for _, option := range strategy.Ignored(c.r.Backoff, c.r.backoffOptions()) {
+	for _, option := range []string{"base", "max"} {
 		key := "BACKOFF_" + strings.ToUpper(option)
-		if c.own(key) && c.all(func(r *Route) bool { return !strategy.Uses(r.Backoff, option) }) {
-			c.warnf(key, c.text(key), "has no effect: %s=%s does not use it; %s does", c.name("BACKOFF"), c.r.Backoff, strings.Join(strategy.Users(option), ", "))
+		if c.own(key) && c.all(func(r *Route) bool { return !strategy.Uses(r.Backoff.name, option) }) {
+			c.warnf(key, c.text(key), "has no effect: %s=%s has no option %s", c.name("BACKOFF"), c.r.Backoff, option)
 		}
 	}
 }
@@ -121,6 +121,14 @@ func (c *checker) times() {
 // the rest.
 func (c *checker) backoff() {
 	r, before := c.r, len(*c.problems)
+	for _, twice := range []struct {
+		key    string
+		option time.Duration
+	}{{"BACKOFF_BASE", r.Backoff.options.Base}, {"BACKOFF_MAX", r.Backoff.options.Max}} {
+		if twice.option > 0 && c.own(twice.key) && c.own("BACKOFF") {
+			c.errorf(twice.key, c.text(twice.key), "is in %s=%s too; remove one of them", c.name("BACKOFF"), r.Backoff)
+		}
+	}
 	for _, first := range []struct {
 		key  string
 		wait time.Duration
@@ -138,7 +146,7 @@ func (c *checker) backoff() {
 	}
 	usual, _, err := r.Backoffs()
 	if err != nil {
-		c.errorf("BACKOFF", r.Backoff, "%s", oneLine(err))
+		c.errorf("BACKOFF", r.Backoff.String(), "%s", oneLine(err))
 		return
 	}
 	c.room(usual)
@@ -148,7 +156,7 @@ func (c *checker) backoff() {
 // jitter warns if base and cap leave no jitter to a strategy that has some: clients that failed together
 // would come back together.
 func (c *checker) jitter(b backoff.Strategy) {
-	usual, err := backoff.New(c.r.Backoff, backoff.Options{})
+	usual, err := backoff.New(c.r.Backoff.name, backoff.Options{})
 	if err == nil && c.r.MaxRetries > 0 && backoff.Spreads(usual) && !backoff.Spreads(b) {
 		c.warnf("BACKOFF_BASE", DurationText(c.r.BackoffBase), "leaves no jitter below %s=%s; all clients that failed together retry together", c.name("BACKOFF_MAX"), DurationText(c.r.BackoffMax))
 	}

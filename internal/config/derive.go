@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/proxy/certs"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -62,27 +61,6 @@ func mustDuration(text string) time.Duration {
 		panic("settings: " + err.Error()) // an error in a tag
 	}
 	return d
-}
-
-// fillBackoff sets missing parameters to the strategy's defaults, so that they appear in
-// the effective settings. Parameters that the strategy does not use stay 0.
-func (r *Route) fillBackoff() {
-	info, known := backoff.Describe(r.Backoff)
-	if !known {
-		return
-	}
-	d := info.Defaults
-	if r.BackoffBase == 0 {
-		r.BackoffBase = atMost(d.Base, r.BackoffMax)
-	}
-	r.BackoffFactor = cmp.Or(r.BackoffFactor, d.Factor)
-	r.BackoffJitter = cmp.Or(r.BackoffJitter, d.Jitter)
-	r.BackoffSpread = cmp.Or(r.BackoffSpread, d.Spread)
-	r.BackoffRatio = cmp.Or(r.BackoffRatio, d.Ratio)
-	r.BackoffSlots = cmp.Or(r.BackoffSlots, d.Slots)
-	if r.BackoffMax == 0 && d.Max != 0 {
-		r.BackoffMax = max(d.Max, r.BackoffBase)
-	}
 }
 
 // dialTimeout returns the time to connect. A dial never outlasts its attempt.

@@ -12,7 +12,6 @@ import (
 	"github.com/caarlos0/env/v10"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/hedge"
 	"github.com/retryproxy/retryproxy/policy/status"
 )
@@ -27,7 +26,7 @@ var parsers = byType(
 	of(ParseAddress), of(parsePrefixes), of(parseUpstream), of(parseHostRule), of(parseBalance), of(parseHealthPath),
 	of(parseRouteNames), of(parseMethods), of(parseHeaderFields), of(parseHeaderList),
 	of(policy.ParseRetryOn), of(parseRetryMethods), of(policy.ParseLayeredRetries), of(status.ParseRejected), of(parseErrorCodes), of(hedge.Parse), of(parseFallback),
-	of(parseConcurrencyLimit), of(parseBreakerOn), of(parseBreakerAfter), of(parseBreakerBackoff), of(parseRateLimit), of(parseRateLimitKey), of(parseTokenLimit), of(parsePauseKey),
+	of(parseConcurrencyLimit), of(parseBreakerOn), of(parseBreakerAfter), of(parseBackoff), of(parseBreakerBackoff), of(parseRateLimit), of(parseRateLimitKey), of(parseTokenLimit), of(parsePauseKey),
 )
 
 // typeParser is the parser of the settings of one type.
@@ -142,7 +141,6 @@ func (s *Setting) outside(v reflect.Value, raw string) string {
 	}
 	if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, raw) ||
 		s.Unit == "address" && raw == "off" ||
-		s.Unit == "strategy" && !slices.Contains(backoff.Strategies(), raw) ||
 		!s.inside(v) {
 		return "expected " + s.Expected()
 	}

@@ -13,18 +13,11 @@ import (
 // error names the parameter that is out of range.
 func (r *Route) Backoffs() (usual, throttled backoff.Strategy, err error) {
 	o := r.backoffOptions()
-	if usual, err = backoff.New(r.Backoff, o); err != nil {
+	if usual, err = backoff.New(r.Backoff.name, o); err != nil {
 		return nil, nil, err
 	}
-	throttled, err = backoff.NewThrottled(r.Backoff, o, r.BackoffThrottledBase)
+	throttled, err = backoff.NewThrottled(r.Backoff.name, o, r.BackoffThrottledBase)
 	return usual, throttled, err
-}
-
-func (r *Route) backoffOptions() backoff.Options {
-	return backoff.Options{
-		Base: r.BackoffBase, Factor: r.BackoffFactor, Max: r.BackoffMax, Jitter: r.BackoffJitter, Spread: r.BackoffSpread,
-		Ratio: r.BackoffRatio, Slots: r.BackoffSlots, Stay: r.BackoffStay, Extra: r.BackoffExtra,
-	}
 }
 
 // Policy returns the route's policy.

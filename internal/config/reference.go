@@ -57,8 +57,11 @@ func (s *Setting) Expected() string {
 		return "one of " + strings.Join(s.OneOf, ", ")
 	}
 	text := units[s.Unit]
-	if s.Unit == "strategy" {
-		text = "one of " + strings.Join(backoff.Strategies(), ", ")
+	switch names := strings.Join(backoff.Strategies(), ", "); s.Unit {
+	case "strategy":
+		text = "one of " + names + ", and its options, such as normal:jitter=0.2:factor=3"
+	case "breakerbackoff":
+		text = "auto, or one of " + strings.Replace(names, "none, ", "", 1) + ", and its options, such as slots:base=10ms:slots=10"
 	}
 	switch {
 	case s.Min != "" && s.Max != "":

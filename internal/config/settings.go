@@ -135,16 +135,9 @@ type RetrySettings struct {
 
 // BackoffSettings are how long to wait before a retry.
 type BackoffSettings struct {
-	Backoff              string        `env:"BACKOFF" envDefault:"full-jitter" batch:"additive" llm:"additive" unit:"strategy" about:"Backoff strategy: how the wait before a retry is chosen."`
+	Backoff              Backoff       `env:"BACKOFF" envDefault:"full-jitter" batch:"additive" llm:"additive" unit:"strategy" about:"Backoff strategy: how the wait before a retry is chosen. Options of the strategy follow it, each after a colon, as in 'retryproxyctl plan --backoff'. base and max stand here, or in BACKOFF_BASE and BACKOFF_MAX."`
 	BackoffBase          time.Duration `env:"BACKOFF_BASE" example:"250ms" shown:"the strategy's own, 100ms for full-jitter" unit:"duration" min:"1us" about:"First wait, before jitter."`
-	BackoffFactor        float64       `env:"BACKOFF_FACTOR" shown:"the strategy's own, 2 for full-jitter" unit:"number" min:"1" max:"1000" about:"Factor between a wait and the next one."`
 	BackoffMax           time.Duration `env:"BACKOFF_MAX" shown:"the strategy's own, 32s for full-jitter" unit:"duration" min:"1us" about:"Longest wait."`
-	BackoffJitter        float64       `env:"BACKOFF_JITTER" shown:"0.1" unit:"number" min:"0.001" max:"1" about:"Strategy normal: standard deviation of a wait, as a fraction of it."`
-	BackoffSpread        time.Duration `env:"BACKOFF_SPREAD" shown:"1s" unit:"duration" min:"1us" about:"Strategy additive: longest random addition to a wait."`
-	BackoffRatio         float64       `env:"BACKOFF_RATIO" shown:"1" unit:"number" min:"0.001" max:"1000" about:"Strategy ratio: ratio of a wait to the time that has passed before it."`
-	BackoffSlots         int           `env:"BACKOFF_SLOTS" shown:"10" unit:"count" min:"1" max:"32" about:"Strategy slots: ceiling of the slot number. After it, the strategy begins again or stays."`
-	BackoffStay          bool          `env:"BACKOFF_STAY" shown:"false" unit:"bool" about:"Strategy slots: true stays at the ceiling instead of beginning again."`
-	BackoffExtra         time.Duration `env:"BACKOFF_EXTRA" shown:"0s" unit:"duration" about:"Maximum of an extra random wait, added for every strategy and on top of its maximum. It spreads clients whose waits would otherwise be equal."`
 	BackoffThrottledBase time.Duration `env:"BACKOFF_THROTTLED_BASE" envDefault:"1s" shown:"1s, or BACKOFF_MAX when that is shorter" unit:"duration" min:"1us" about:"First wait after a 429, or another status of RETRY_REJECTED, without Retry-After."`
 }
 

@@ -111,9 +111,8 @@ var otherValues = map[string]string{
 	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem",
 	"UPSTREAM_HOST": "preserve", "BALANCE": "hash:X-User", "HEALTH_PATH": "/healthz?a=1",
 	"REQUEST_HEADERS_SET": "X-Env: prod", "REQUEST_HEADERS_REMOVE": "Cookie,X-Debug", "REQUEST_HEADERS_FILE": "/headers", "RESPONSE_HEADERS_SET": "X-A: 1, X-B: 2, 3", "RESPONSE_HEADERS_REMOVE": "Server", "PROFILE": "batch", "RETRY_ON": "503",
-	"MAX_RETRIES": "5", "RETRY_METHODS": "GET,HEAD", "RETRY_REJECTED": "429,503,529", "FATAL_ERROR_CODES": "out_of_beans,!insufficient_quota", "LAYERED_RETRIES": "deny", "BACKOFF": "fixed",
-	"BACKOFF_BASE": "50ms", "BACKOFF_FACTOR": "1.5", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",
-	"BACKOFF_JITTER": "0.3", "BACKOFF_SPREAD": "2s", "BACKOFF_RATIO": "0.1", "BACKOFF_SLOTS": "7", "BACKOFF_STAY": "true", "BACKOFF_EXTRA": "5ms",
+	"MAX_RETRIES": "5", "RETRY_METHODS": "GET,HEAD", "RETRY_REJECTED": "429,503,529", "FATAL_ERROR_CODES": "out_of_beans,!insufficient_quota", "LAYERED_RETRIES": "deny", "BACKOFF": "normal:jitter=0.2:factor=3",
+	"BACKOFF_BASE": "50ms", "BACKOFF_MAX": "4s", "BACKOFF_THROTTLED_BASE": "2s", "BUDGET_RATIO": "0.5",
 	"BUDGET_MIN_PER_SECOND": "2.5", "BUDGET_BURST": "20", "REQUEST_TIMEOUT": "1m", "ATTEMPT_TIMEOUT": "15s hard", "FIRST_CONTENT_TIMEOUT": "20s", "BODY_IDLE_TIMEOUT": "30s",
 	"BREAKER":       "fail-fast",
 	"QUEUE_TIMEOUT": "3s",
@@ -253,7 +252,7 @@ func TestProfileFillsWhatTheNearestLevelLeavesOpen(t *testing.T) {
 		}
 		s := mustLoad(t, environ...)
 		for route, want := range map[*Route]want{&s.Default: tt.def, &s.Routes[0]: tt.a} {
-			if route.MaxRetries != want.retries || route.RequestTimeout != want.timeout || route.Backoff != want.backoff {
+			if route.MaxRetries != want.retries || route.RequestTimeout != want.timeout || route.Backoff.Name() != want.backoff {
 				t.Errorf("%s, route %s: %d %v %s, want %+v", name, route.Name, route.MaxRetries, route.RequestTimeout, route.Backoff, want)
 			}
 		}
@@ -376,20 +375,18 @@ func TestEveryStrategyCanBeSet(t *testing.T) {
 		options string
 		want    backoff.Strategy
 	}{
-		"full-jitter":  {"BASE=3ms FACTOR=3 MAX=1s", backoff.FullJitter{Base: 3 * time.Millisecond, Factor: 3, Max: time.Second}},
-		"equal-jitter": {"BASE=3ms FACTOR=3 MAX=1s", backoff.EqualJitter{Base: 3 * time.Millisecond, Factor: 3, Max: time.Second}},
-		"decorrelated": {"BASE=3ms FACTOR=4 MAX=1s", backoff.Decorrelated{Base: 3 * time.Millisecond, Factor: 4, Max: time.Second}},
-		"fixed":        {"BASE=3ms", backoff.Fixed{Base: 3 * time.Millisecond}},
+		"full-jitter":  {"base=3ms factor=3 max=1s", backoff.FullJitter{Base: 3 * time.Millisecond, Factor: 3, Max: time.Second}},
+		"equal-jitter": {"base=3ms factor=3 max=1s", backoff.EqualJitter{Base: 3 * time.Millisecond, Factor: 3, Max: time.Second}},
+		"decorrelated": {"base=3ms factor=4 max=1s", backoff.Decorrelated{Base: 3 * time.Millisecond, Factor: 4, Max: time.Second}},
+		"fixed":        {"base=3ms", backoff.Fixed{Base: 3 * time.Millisecond}},
 		"none":         {"", backoff.None{}},
-		"additive":     {"BASE=1s FACTOR=2 SPREAD=500ms MAX=4s", backoff.Additive{Base: time.Second, Factor: 2, Spread: 500 * time.Millisecond, Max: 4 * time.Second}},
-		"normal":       {"BASE=100ms FACTOR=2.7 JITTER=0.2 MAX=5s", backoff.Normal{Base: 100 * time.Millisecond, Factor: 2.7, Jitter: 0.2, Max: 5 * time.Second}},
-		"slots":        {"BASE=5ms SLOTS=7 STAY=true MAX=1s", backoff.Slots{Slot: 5 * time.Millisecond, Ceiling: 7, Stay: true, Max: time.Second}},
-		"ratio":        {"BASE=200ms RATIO=0.5 MAX=5s", backoff.Ratio{First: 200 * time.Millisecond, Ratio: 0.5, Max: 5 * time.Second}},
+		"additive":     {"base=1s factor=2 spread=500ms max=4s", backoff.Additive{Base: time.Second, Factor: 2, Spread: 500 * time.Millisecond, Max: 4 * time.Second}},
+		"normal":       {"base=100ms factor=2.7 jitter=0.2 max=5s", backoff.Normal{Base: 100 * time.Millisecond, Factor: 2.7, Jitter: 0.2, Max: 5 * time.Second}},
+		"slots":        {"base=5ms slots=7 stay=true max=1s", backoff.Slots{Slot: 5 * time.Millisecond, Ceiling: 7, Stay: true, Max: time.Second}},
+		"ratio":        {"base=200ms ratio=0.5 max=5s", backoff.Ratio{First: 200 * time.Millisecond, Ratio: 0.5, Max: 5 * time.Second}},
 	} {
-		environ := []string{"RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_BACKOFF=" + name}
-		for _, o := range strings.Fields(c.options) {
-			environ = append(environ, "RETRYPROXY_ROUTE_A_BACKOFF_"+o)
-		}
+		text := strings.Join(append([]string{name}, strings.Fields(c.options)...), ":")
+		environ := []string{"RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_BACKOFF=" + text}
 		s := mustLoad(t, environ...)
 		usual, throttled, err := s.Routes[0].Backoffs()
 		if err != nil || usual != c.want || throttled == nil {
@@ -400,7 +397,7 @@ func TestEveryStrategyCanBeSet(t *testing.T) {
 		}
 	}
 	for _, name := range backoff.Strategies() {
-		s := mustLoad(t, "RETRYPROXY_BACKOFF="+name, "RETRYPROXY_BACKOFF_EXTRA=7ms")
+		s := mustLoad(t, "RETRYPROXY_BACKOFF="+name+":extra=7ms")
 		usual, _, err := s.Default.Backoffs()
 		if want := "plus up to 7ms"; err != nil || !strings.Contains(fmt.Sprint(usual), want) {
 			t.Errorf("%s: %v, %v; want %q", name, usual, err, want)
@@ -408,13 +405,30 @@ func TestEveryStrategyCanBeSet(t *testing.T) {
 	}
 }
 
-// The effective settings show the defaults of a strategy's options, and only of its own.
-func TestOwnOptionsOfAStrategyAreShown(t *testing.T) {
+// The nearest base and max apply, whether they are options of BACKOFF or settings.
+func TestTheNearestFirstWaitApplies(t *testing.T) {
+	for _, c := range []struct{ global, route, want string }{
+		{"BACKOFF=normal:base=1s", "MAX_RETRIES=1", "normal base=1s"},
+		{"BACKOFF=normal:base=1s", "BACKOFF_BASE=2s", "normal base=2s"},
+		{"BACKOFF_BASE=2s", "BACKOFF=normal:base=1s", "normal base=1s"},
+		{"BACKOFF_BASE=2s", "BACKOFF=normal:jitter=0.5", "normal base=2s"},
+		{"BACKOFF=normal:base=1s", "BACKOFF=fixed", "fixed base=100ms"}, // its own
+		{"BACKOFF=normal:base=3s", "PROFILE=batch", "additive base=1s"},
+	} {
+		s := mustLoad(t, "RETRYPROXY_"+c.global, "RETRYPROXY_REQUEST_TIMEOUT=10m", "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_"+c.route)
+		if usual, _, err := s.Routes[0].Backoffs(); err != nil || !strings.HasPrefix(fmt.Sprint(usual), c.want) {
+			t.Errorf("%s, route a with %s: %v, %v; want %s", c.global, c.route, usual, err, c.want)
+		}
+	}
+}
+
+// The effective settings show the first and the longest wait of the strategy.
+func TestWaitsOfAStrategyAreShown(t *testing.T) {
 	for name, want := range map[string]map[string]string{
-		"normal":   {"BACKOFF_BASE": "100ms", "BACKOFF_FACTOR": "2", "BACKOFF_MAX": "15m", "BACKOFF_JITTER": "0.1", "BACKOFF_SLOTS": ""},
-		"slots":    {"BACKOFF_BASE": "10ms", "BACKOFF_SLOTS": "10", "BACKOFF_JITTER": "", "BACKOFF_FACTOR": ""},
-		"ratio":    {"BACKOFF_BASE": "1s", "BACKOFF_RATIO": "1", "BACKOFF_MAX": "1h", "BACKOFF_SPREAD": ""},
-		"additive": {"BACKOFF_BASE": "1s", "BACKOFF_SPREAD": "1s", "BACKOFF_MAX": "32s", "BACKOFF_RATIO": "", "BACKOFF_EXTRA": ""},
+		"normal":                  {"BACKOFF": "normal", "BACKOFF_BASE": "100ms", "BACKOFF_MAX": "15m"},
+		"normal:factor=3:max=20s": {"BACKOFF": "normal:factor=3:max=20s", "BACKOFF_BASE": "100ms", "BACKOFF_MAX": "20s"},
+		"slots":                   {"BACKOFF_BASE": "10ms"},
+		"fixed:base=2s":           {"BACKOFF_BASE": "2s", "BACKOFF_MAX": ""},
 	} {
 		s := mustLoad(t, "RETRYPROXY_BACKOFF="+name)
 		for key, text := range want {

@@ -16,7 +16,7 @@ var units = map[string]string{
 	"addressoff":     "host:port, :port, unix:/path or off",
 	"breakeron":      "statuses from 400 to 599, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), !code to except one, connect-failure, reset and attempt-timeout, separated by commas, or auto",
 	"breakerafter":   "a whole number from 1 to 1000000, or auto",
-	"breakerbackoff": "a strategy other than none and its options as for 'retryproxyctl plan --backoff', such as fixed:base=1s or slots:base=10ms:slots=10, or auto",
+	"breakerbackoff": "a backoff strategy other than none, or auto",
 	"autoduration":   "a duration with its unit, such as 250ms, 10s, 2m or 10s hard, or auto",
 	"balance":        "least-requests, round-robin or hash:Name",
 	"bool":           "true or false",

@@ -159,16 +159,37 @@ func marks(s *config.Setting) string {
 	return strings.Join(words, ", ")
 }
 
+const strategiesIntro = `## Backoff strategies
+
+n is 0 for the first retry, U(a, b) is uniform in [a, b], N(0, s) normal with deviation s.
+[Choose a backoff](../how-to/backoff.md) says when to take which. Options follow the name of the
+strategy, each after a colon: ` + "`RETRYPROXY_BACKOFF=normal:jitter=0.2:factor=3`" + `. BREAKER_BACKOFF and
+` + "`retryproxyctl plan --backoff`" + ` take the same.
+
+- ` + "`base`" + `: first wait, before jitter; slots: the time of a slot
+- ` + "`max`" + `: longest wait
+- ` + "`factor`" + `: between a wait and the next one, from 1 to 1000
+- ` + "`jitter`" + `: standard deviation of a wait, as a fraction of it, up to 1
+- ` + "`spread`" + `: longest random addition to a wait
+- ` + "`ratio`" + `: of a wait to the time that has passed before it, up to 1000
+- ` + "`slots`" + `: ceiling of the slot number, up to 32. After it, the strategy begins again
+- ` + "`stay=true`" + `: it stays at the ceiling instead
+- ` + "`extra`" + `: longest extra random wait, on top of the maximum. Every strategy has it. It spreads clients
+  whose waits would otherwise be equal
+
+The strategies:
+
+`
+
 // strategies lists the backoffs with their formulas.
 func strategies(b *strings.Builder) {
-	b.WriteString("## Backoff strategies\n\nn is 0 for the first retry, U(a, b) is uniform in [a, b], N(0, s) normal with deviation s.\n" +
-		"Every strategy also takes `RETRYPROXY_BACKOFF_EXTRA`. [Choose a backoff](../how-to/backoff.md) says\nwhen to take which.\n\n")
+	b.WriteString(strategiesIntro)
 	for _, name := range backoff.Strategies() {
 		info, _ := backoff.Describe(name)
 		paragraph(b, "- ", code(name)+": "+info.Summary)
 		paragraph(b, "  - ", "Wait: "+code(oneLine(info.Formula)))
-		if own := defaults(info.Defaults); own != "" {
-			paragraph(b, "  - ", "Its own defaults: "+own)
+		if info.Defaults != (backoff.Options{}) {
+			paragraph(b, "  - ", "Its own defaults: "+defaults(info.Defaults))
 		}
 		paragraph(b, "  - ", "Source: "+info.Source)
 	}
@@ -176,14 +197,14 @@ func strategies(b *strings.Builder) {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// defaults lists the settings that a strategy uses.
+// defaults lists the options that a strategy uses, as they are written.
 func defaults(o backoff.Options) string {
 	var parts []string
 	for _, d := range []struct {
 		key   string
 		value any
 	}{
-		{"BASE", o.Base}, {"FACTOR", o.Factor}, {"MAX", o.Max}, {"JITTER", o.Jitter}, {"SPREAD", o.Spread}, {"RATIO", o.Ratio}, {"SLOTS", o.Slots},
+		{"base", o.Base}, {"factor", o.Factor}, {"max", o.Max}, {"jitter", o.Jitter}, {"spread", o.Spread}, {"ratio", o.Ratio}, {"slots", o.Slots},
 	} {
 		if reflect.ValueOf(d.value).IsZero() {
 			continue
@@ -192,7 +213,7 @@ func defaults(o backoff.Options) string {
 		if t, is := d.value.(time.Duration); is {
 			text = config.DurationText(t)
 		}
-		parts = append(parts, d.key+" "+text)
+		parts = append(parts, d.key+"="+text)
 	}
-	return strings.Join(parts, ", ")
+	return code(strings.Join(parts, ":"))
 }

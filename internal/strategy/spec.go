@@ -35,23 +35,32 @@ func ParseSpec(text string) (Spec, error) {
 	return s, nil
 }
 
+// Values returns the options. The error names each one that the strategy does not have, or whose value
+// is not what is expected. It does not check ranges, which backoff.New does.
+func (s *Spec) Values() (backoff.Options, error) {
+	var o backoff.Options
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(s.Options)) {
+		if !Uses(s.Name, key) {
+			errs = append(errs, fmt.Errorf("%s=%s: %s has no such option; it has %s", key, s.Options[key], s.Name, strings.Join(KeysOf(s.Name), ", ")))
+			continue
+		}
+		if err := Set(&o, key, s.Options[key]); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
+		}
+	}
+	return o, errors.Join(errs...)
+}
+
 // New builds the strategy. An option that it does not use is an error.
 func (s *Spec) New() (backoff.Strategy, error) {
 	if _, known := backoff.Describe(s.Name); !known {
 		_, err := backoff.New(s.Name, backoff.Options{})
 		return nil, err
 	}
-	var o backoff.Options
-	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(s.Options)) {
-		if slices.Contains(Keys(), key) && !Uses(s.Name, key) {
-			errs = append(errs, fmt.Errorf("%s does not use %s", s.Name, key))
-			continue
-		}
-		errs = append(errs, Set(&o, key, s.Options[key]))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Label, err)
+	o, err := s.Values()
+	if err != nil {
+		return nil, err
 	}
 	return backoff.New(s.Name, o)
 }

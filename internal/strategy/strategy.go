@@ -1,8 +1,8 @@
 // Package strategy provides the options of the backoff strategies by name: which strategy uses
 // which option, and how a value is written.
 //
-// Both the settings and the plan command accept options for strategies that may not use them. Both
-// use this package, so that they agree.
+// The settings and the command plan write a strategy in the same form. Both use this package, so that
+// they agree.
 package strategy
 
 import (
@@ -76,20 +76,9 @@ func Uses(name, key string) bool {
 	return o.given(info.Defaults)
 }
 
-// Ignored lists the options set in o that the strategy does not use.
-func Ignored(name string, o backoff.Options) []string {
-	var keys []string
-	for _, x := range options {
-		if x.given(o) && !Uses(name, x.key) {
-			keys = append(keys, x.key)
-		}
-	}
-	return keys
-}
-
-// Users lists the strategies that use the option.
-func Users(key string) []string {
-	return slices.DeleteFunc(backoff.Strategies(), func(name string) bool { return !Uses(name, key) })
+// KeysOf lists the options that the strategy uses, in the order in which they are written.
+func KeysOf(name string) []string {
+	return slices.DeleteFunc(Keys(), func(key string) bool { return !Uses(name, key) })
 }
 
 // Set sets an option from the user's text. Zero is rejected, because it would mean the strategy's

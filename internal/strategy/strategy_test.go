@@ -61,9 +61,9 @@ func TestSpecs(t *testing.T) {
 		"full-jitter":              "full-jitter base=100ms factor=2 max=32s",
 		"fixed:base":               "fixed:base: expected NAME:option=value",
 		"fixed:base=1s:base=2s":    "fixed:base=1s:base=2s: base is given twice",
-		"fixed:base=1":             "fixed base=1: base=1: expected a duration above 0 with its unit, such as 250ms, 10s or 2m",
-		"fixed:slots=3":            "fixed slots=3: fixed does not use slots",
-		"fixed:colour=red":         "fixed colour=red: unknown option \"colour\"; there is base, factor, max, jitter, spread, ratio, slots, stay, extra",
+		"fixed:base=1":             "fixed: base=1: expected a duration above 0 with its unit, such as 250ms, 10s or 2m",
+		"fixed:slots=3":            "slots=3: fixed has no such option; it has base, extra",
+		"fixed:colour=red":         "colour=red: fixed has no such option; it has base, extra",
 		"slots:slots=33":           "backoff slots: slots 33 is not within 1 to 32",
 	} {
 		s, err := ParseSpec(text)
@@ -81,14 +81,13 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-func TestUsers(t *testing.T) {
-	if got := strings.Join(Users("slots"), " "); got != "slots" {
-		t.Error(got)
+func TestKeysOfAStrategy(t *testing.T) {
+	for name, want := range map[string]string{"slots": "base max slots stay extra", "none": "extra", "nonsense": ""} {
+		if got := strings.Join(KeysOf(name), " "); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
 	}
-	if got := Users("extra"); len(got) != len(backoff.Strategies()) {
-		t.Error(got)
-	}
-	if Uses("nonsense", "extra") || Uses("fixed", "nonsense") {
+	if Uses("fixed", "nonsense") {
 		t.Error("nonsense is known")
 	}
 }
@@ -114,21 +113,5 @@ func TestSetRefuses(t *testing.T) {
 		if o != (backoff.Options{}) {
 			t.Errorf("%s=%s set %+v", c.key, c.value, o)
 		}
-	}
-}
-
-func TestIgnored(t *testing.T) {
-	all := backoff.Options{Base: 1, Max: 1, Factor: 1, Jitter: 1, Spread: 1, Ratio: 1, Slots: 1, Stay: true, Extra: 1}
-	for name, want := range map[string]string{
-		"none":     "base factor max jitter spread ratio slots stay",
-		"slots":    "factor jitter spread ratio",
-		"additive": "jitter ratio slots stay",
-	} {
-		if got := strings.Join(Ignored(name, all), " "); got != want {
-			t.Errorf("%s: %s, expected %s", name, got, want)
-		}
-	}
-	if got := Ignored("none", backoff.Options{}); got != nil {
-		t.Error(got)
 	}
 }

@@ -19,7 +19,7 @@ func init() {
 	register(kind{
 		Info: Info{
 			Name:     "fixed",
-			Summary:  "The same wait each time, and no shorter one after a Retry-After. For a single client, or with BACKOFF_EXTRA.",
+			Summary:  "The same wait each time, and no shorter one after a Retry-After. For a single client, or with the option extra.",
 			Formula:  "base",
 			Source:   "common practice",
 			Defaults: Options{Base: 100 * time.Millisecond},
