@@ -88,6 +88,7 @@ lint: $(BIN)/staticcheck-$(STATICCHECK) ## gofmt, go vet, staticcheck
 	go vet ./...
 	go vet -tags otel ./cmd/retryproxy ./internal/serve
 	go vet -tags small ./cmd/retryproxy ./internal/serve
+	go build -tags small -o /dev/null ./cmd/retryproxyctl
 	$(BIN)/staticcheck-$(STATICCHECK) ./...
 
 .PHONY: vuln

@@ -1,3 +1,5 @@
+//go:build !small
+
 package main
 
 import (
@@ -12,6 +14,8 @@ import (
 	"github.com/retryproxy/retryproxy/ctl/plot"
 	"github.com/retryproxy/retryproxy/ctl/plot/picture"
 )
+
+func init() { more = append(more, plotCommand) }
 
 // job is the parsed arguments of plot.
 type job struct {

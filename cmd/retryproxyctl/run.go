@@ -65,6 +65,9 @@ func run(ctx context.Context, o *outside) int {
 	return exitCode(err)
 }
 
+// more are the commands that a build with the tag small leaves out: the webhook's image draws nothing.
+var more []func(*outside) *cobra.Command
+
 // root returns the tree of commands. It executes the arguments of o.
 func (o *outside) root() *cobra.Command {
 	cobra.EnableCommandSorting = false
@@ -92,9 +95,11 @@ itself; retryproxy does.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return wrong(c, plainly(err)) })
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(
-		planCommand(o), simulateCommand(o), plotCommand(o), adviseCommand(o),
-		injectCommand(o), webhookCommand(o), convertCommand(o),
+	root.AddCommand(planCommand(o), simulateCommand(o))
+	for _, command := range more {
+		root.AddCommand(command(o))
+	}
+	root.AddCommand(adviseCommand(o), injectCommand(o), webhookCommand(o), convertCommand(o),
 		completionCommand(o), manCommand(o), versionCommand(o), helpCommand())
 	root.SetHelpCommand(root.Commands()[slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == "help" })])
 	for _, c := range root.Commands() {
