@@ -108,7 +108,7 @@ left out of the tables.
 }
 
 func writeSection(b *strings.Builder, title string, list []testCase, by [][]verdict) {
-	fmt.Fprintf(b, "\n## %s\n\n%d cases:\n\n| RFC | rule | cases | must be | retryproxy | HAProxy | nginx |\n|---|---|---|---|---|---|---|\n", title, len(list))
+	fmt.Fprintf(b, "\n## %s\n\n%d cases:\n\n| rule, by RFC | cases | must be | retryproxy | HAProxy | nginx |\n|---|---|---|---|---|---|\n", title, len(list))
 	for first := 0; first < len(list); {
 		last := first
 		for last < len(list) && list[last].about == list[first].about {
@@ -117,7 +117,7 @@ func writeSection(b *strings.Builder, title string, list []testCase, by [][]verd
 		c := list[first]
 		ours, haproxy, nginx := count(by[0][first:last]), count(by[1][first:last]), count(by[2][first:last])
 		if ours != haproxy || ours != nginx {
-			fmt.Fprintf(b, "| %s | %s | %d | %s | %s | %s | %s |\n", c.rule, c.about, last-first, c.must, ours, haproxy, nginx)
+			fmt.Fprintf(b, "| %s %s | %d | %s | %s | %s | %s |\n", c.rule, c.about, last-first, c.must, ours, haproxy, nginx)
 		}
 		first = last
 	}
@@ -125,7 +125,7 @@ func writeSection(b *strings.Builder, title string, list []testCase, by [][]verd
 	for _, v := range by {
 		total = append(total, count(v))
 	}
-	fmt.Fprintf(b, "| | all | %d | | %s |\n", len(list), strings.Join(total, " | "))
+	fmt.Fprintf(b, "| all | %d | | %s |\n", len(list), strings.Join(total, " | "))
 	for i, name := range []string{"HAProxy", "nginx"} {
 		writeDifferences(b, name, list, by[0], by[i+1])
 	}
