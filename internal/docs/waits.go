@@ -24,9 +24,9 @@ func WaitTable() string {
 		case r.Form == retryafter.FormStructured:
 			only = "0 is left: `r` or `remaining`"
 		}
-		rows = append(rows, []string{code(r.Header), r.Form.String(), only, r.Source})
+		rows = append(rows, []string{code(r.Header), r.Form.String(), only, places.ReplaceAllString(r.Source, "")})
 	}
-	return markdown([]string{"Header", "Value", "Counts when", "Source"}, rows)
+	return markdown([]string{"Header", "Value", "Counts when", "Sent by"}, rows)
 }
 
 // WaitFormList returns the list in docs/reference/retry-after.md of waits in error bodies.
@@ -90,6 +90,9 @@ func LimitTable() string {
 	}
 	return markdown([]string{"Header with what is left", "Counts", "Renewal", "Sent by"}, rows)
 }
+
+// places matches where a source says it: titles of pages, files and numbers of threads.
+var places = regexp.MustCompile(", \"[^\"]*\"| `[^`]*\\.(?:py|ts|rs)`| (?:pull request|issue) [0-9]+")
 
 // titles matches what a source says besides a name: titles of pages, files and remarks.
 var titles = regexp.MustCompile(",? ?\"[^\"]*\"|, `[^`]*`| \\([^)]*\\)|: .*")
