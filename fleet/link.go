@@ -140,7 +140,7 @@ func tlsFor(o *Options) (*tls.Config, error) {
 		return c, nil
 	}
 	pair := func() (*tls.Certificate, error) {
-		p, err := certs.Pair(o.Engine.Cert)
+		p, err := certs.Pair(o.Engine.Cert, "")
 		return &p, err
 	}
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair() }

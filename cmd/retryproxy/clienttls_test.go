@@ -85,3 +85,31 @@ func TestClientsMeetTheCertificateThatTheFilesHoldNow(t *testing.T) {
 		t.Errorf("with a broken file certificate %d, want 12 still", n)
 	}
 }
+
+// A certificate and a key whose names have nothing in common, as certbot writes them: the process
+// follows both files.
+func TestTheKeyMayHaveAFileOfItsOwn(t *testing.T) {
+	upstream := httptest.NewServer(http.NotFoundHandler())
+	defer upstream.Close()
+	cert, key := filepath.Join(t.TempDir(), "fullchain.pem"), filepath.Join(t.TempDir(), "privkey.pem")
+	renew := func(serial int64, move func(newCert, newKey string)) { move(selfSigned(t, t.TempDir(), serial)) }
+	to := func(from, to string) {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew(11, func(newCert, newKey string) { to(newCert, cert); to(newKey, key) })
+	p := startProxy(t, "UPSTREAM="+upstream.URL, "TLS_CERT="+cert, "TLS_KEY="+key)
+	if n := p.shown(); n != 11 {
+		t.Fatalf("certificate %d, want 11", n)
+	}
+	renew(12, func(newCert, newKey string) {
+		to(newCert, cert)
+		p.await("refusal of a certificate with the old key", func() bool { return p.metric("retryproxy_config_last_reload_successful") == "0" })
+		if n := p.shown(); n != 11 {
+			t.Errorf("with a certificate that the key does not fit %d, want 11 still", n)
+		}
+		to(newKey, key) // only the key's file changes now
+	})
+	p.await("new certificate", func() bool { return p.shown() == 12 })
+}

@@ -14,8 +14,8 @@ func (b *builder) err() error {
 
 // These maps translate fields in errors of other packages to the keys of settings.
 var (
-	upstreamFiles = map[string]string{"CA": "UPSTREAM_CA", "Cert": "UPSTREAM_CERT", "Key": "UPSTREAM_CERT", "ServerName": "UPSTREAM_HOST"}
-	listenerFiles = map[string]string{"Cert": "TLS_CERT", "Key": "TLS_CERT", "ClientCA": "TLS_CLIENT_CA"}
+	upstreamFiles = map[string]string{"CA": "UPSTREAM_CA", "Cert": "UPSTREAM_CERT", "Key": "UPSTREAM_KEY", "ServerName": "UPSTREAM_HOST"}
+	listenerFiles = map[string]string{"Cert": "TLS_CERT", "Key": "TLS_KEY", "ClientCA": "TLS_CLIENT_CA"}
 	forwarding    = map[string]string{"Host": "UPSTREAM_HOST", "StripPrefix": "STRIP_PREFIX"}
 )
 
@@ -29,6 +29,9 @@ func (b *builder) note(r *Route, key string, err error) {
 		switch {
 		case errors.As(each, &file):
 			key, value = upstreamFiles[file.Field], file.File
+			if key == "UPSTREAM_KEY" && r.UpstreamKey == "" { // it was to be with the certificate
+				key = "UPSTREAM_CERT"
+			}
 		case errors.As(each, &field):
 			key = forwarding[field.Setting]
 		}
@@ -42,6 +45,9 @@ func (b *builder) listenerTLS(err error) {
 	var file *certs.FileError
 	if errors.As(err, &file) {
 		key, value = listenerFiles[file.Field], file.File
+		if key == "TLS_KEY" && b.settings.TLSKey == "" {
+			key = "TLS_CERT"
+		}
 	}
 	b.problems.add(Problem{Variable: Prefix + key, Value: value, Message: err.Error()})
 }

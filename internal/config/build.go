@@ -40,7 +40,7 @@ func Build(s *Settings) (*proxy.Config, error) {
 	}
 	if s.TLSCert != "" {
 		var err error
-		c.TLS, err = certs.Load(certs.Files{Cert: s.TLSCert, ClientCA: s.TLSClientCA})
+		c.TLS, err = certs.Load(certs.Files{Cert: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA})
 		if err != nil {
 			b.listenerTLS(err)
 		}
@@ -186,7 +186,7 @@ func healthCheck(r *Route) upstream.HealthCheck {
 // target adds certificates to the upstream. An error is reported for
 // the first route that has it.
 func (b *builder) target(r *Route) upstream.Target {
-	return b.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, ServerName: r.UpstreamHost.ServerName()})
+	return b.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, Key: r.UpstreamKey, ServerName: r.UpstreamHost.ServerName()})
 }
 
 // fallbacks returns the route's fallbacks. If the route is itself in its inherited list, it only

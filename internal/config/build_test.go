@@ -266,6 +266,8 @@ func TestEveryFileIsToldWithItsOwnVariable(t *testing.T) {
 	}
 	for want, vars := range map[string][]string{
 		"RETRYPROXY_TLS_CERT":      {"TLS_CERT=" + lone},
+		"RETRYPROXY_TLS_KEY":       {"TLS_CERT=" + cert, "TLS_KEY=/no"},
+		"RETRYPROXY_UPSTREAM_KEY":  {"UPSTREAM_CERT=" + lone, "UPSTREAM_KEY=" + key},
 		"RETRYPROXY_TLS_CLIENT_CA": {"TLS_CERT=" + cert, "TLS_CLIENT_CA=/no"},
 		"RETRYPROXY_UPSTREAM_CERT": {"UPSTREAM_CERT=/no"},
 		"RETRYPROXY_UPSTREAM_CA":   {"UPSTREAM_CA=" + key}, // not a certificate
@@ -273,6 +275,33 @@ func TestEveryFileIsToldWithItsOwnVariable(t *testing.T) {
 		if got := missing(vars...); got != want {
 			t.Errorf("%v: blamed %s", vars, got)
 		}
+	}
+}
+
+// A key and a certificate that are not of each other keep the process from starting. The error names
+// both.
+func TestAKeyOfAnotherCertificateIsAnError(t *testing.T) {
+	cert, key := selfSigned(t)
+	other, _ := selfSigned(t)
+	for prefix, vars := range map[string][]string{"TLS_": {"UPSTREAM=http://a"}, "UPSTREAM_": {"UPSTREAM=https://a"}} {
+		if _, err := Build(load(t, append(vars, prefix+"CERT="+cert, prefix+"KEY="+key)...)); err != nil {
+			t.Errorf("%s, of each other: %v", prefix, err)
+		}
+		_, err := Build(load(t, append(vars, prefix+"CERT="+other, prefix+"KEY="+key)...))
+		all := ProblemsOf(err)
+		if len(all) != 1 || all[0].Variable != "RETRYPROXY_"+prefix+"KEY" || !strings.Contains(all[0].Message, "certificate "+other+" with key "+key+": tls: private key does not match public key") {
+			t.Errorf("%s: %v", prefix, all)
+		}
+	}
+}
+
+// A route takes the key of its own certificate, not that of the global one.
+func TestARouteWithItsOwnCertificateHasItsOwnKey(t *testing.T) {
+	cert, key := selfSigned(t)
+	own, _ := selfSigned(t)
+	s := load(t, "UPSTREAM=https://a", "UPSTREAM_CERT="+cert, "UPSTREAM_KEY="+key, "ROUTES=x", "ROUTE_X_PATH=/x", "ROUTE_X_UPSTREAM_CERT="+own)
+	if _, err := Build(s); err != nil || s.Routes[0].UpstreamKey != "" {
+		t.Errorf("%q: %v", s.Routes[0].UpstreamKey, err)
 	}
 }
 

@@ -115,8 +115,10 @@ func isWildcard(host string) bool {
 func (c *checker) process() {
 	s := c.s
 	c.admin()
-	if s.TLSCert == "" && s.TLSClientCA != "" {
-		c.problems.errorf(Prefix+"TLS_CLIENT_CA", s.TLSClientCA, "has no effect without %sTLS_CERT", Prefix)
+	for _, of := range [][2]string{{"TLS_KEY", s.TLSKey}, {"TLS_CLIENT_CA", s.TLSClientCA}} {
+		if key, file := of[0], of[1]; s.TLSCert == "" && file != "" {
+			c.problems.errorf(Prefix+key, file, "has no effect without %sTLS_CERT", Prefix)
+		}
 	}
 	if s.SharedEngine.Set() && s.Position == "inbound" {
 		c.problems.errorf(Prefix+"SHARED", s.SharedEngine.Name(),

@@ -92,13 +92,16 @@ func (c *checker) text(key string) string {
 	return text(reflect.ValueOf(&c.r.Shared).Elem().FieldByIndex(routeKeys()[key].index))
 }
 
-// tls checks that certificate files come only with https.
+// tls checks that certificate files come only with https, and a key only with its certificate.
 func (c *checker) tls() {
 	r := c.r
+	if r.UpstreamKey != "" && r.UpstreamCert == "" && c.own("UPSTREAM_KEY") {
+		c.errorf("UPSTREAM_KEY", r.UpstreamKey, "has no effect without %s", c.name("UPSTREAM_CERT"))
+	}
 	if !r.Upstream.Set() || r.Upstream.TLS() {
 		return
 	}
-	for _, key := range []string{"UPSTREAM_CA", "UPSTREAM_CERT"} {
+	for _, key := range []string{"UPSTREAM_CA", "UPSTREAM_CERT", "UPSTREAM_KEY"} {
 		if file := c.text(key); file != "" && c.own(key) {
 			c.errorf(key, file, "has no effect on the upstream %s, which is not https", r.Upstream)
 		}

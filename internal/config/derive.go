@@ -96,17 +96,18 @@ func (s *Settings) Files() []string {
 		}
 	}
 	add(s.ConfigFile)
-	addCert := func(cert string) {
+	addCert := func(cert, key string) {
 		add(cert)
-		if cert != "" {
-			add(certs.KeyFile(cert))
+		if key == "" && cert != "" {
+			key = certs.KeyFile(cert)
 		}
+		add(key)
 	}
-	addCert(s.TLSCert)
+	addCert(s.TLSCert, s.TLSKey)
 	add(s.TLSClientCA)
 	for _, r := range s.All() {
 		add(r.UpstreamCA)
-		addCert(r.UpstreamCert)
+		addCert(r.UpstreamCert, r.UpstreamKey)
 		add(r.RequestHeadersFile)
 	}
 	return files

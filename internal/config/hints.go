@@ -15,8 +15,6 @@ var hints = []struct{ names, hint string }{
 	{"TARGET TARGET_URL BACKEND BACKEND_URL UPSTREAM_URL URL", "requests are sent to RETRYPROXY_UPSTREAM=http://localhost:3000"},
 	{"BACKENDS UPSTREAMS", "several upstreams are a list: RETRYPROXY_UPSTREAM=http://a:3000,http://b:3000"},
 	{"UPSTREAM_SERVER_NAME", "a name in RETRYPROXY_UPSTREAM_HOST is the server name too, else the upstream's host is"},
-	{"TLS_KEY", "the key is in the file of RETRYPROXY_TLS_CERT, or beside it in the file that ends in .key (tls.crt, tls.key)"},
-	{"UPSTREAM_KEY", "the key is in the file of RETRYPROXY_UPSTREAM_CERT, or beside it in the file that ends in .key (tls.crt, tls.key)"},
 	{"TIMEOUT UPSTREAM_TIMEOUT READ_TIMEOUT", "did you mean RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries) or RETRYPROXY_ATTEMPT_TIMEOUT (one attempt)?"},
 	{"TOTAL_TIMEOUT", "did you mean RETRYPROXY_REQUEST_TIMEOUT (a request with all its retries)?"},
 	{"PER_TRY_TIMEOUT", "did you mean RETRYPROXY_ATTEMPT_TIMEOUT (one attempt)?"},

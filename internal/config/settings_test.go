@@ -106,9 +106,9 @@ var otherValues = map[string]string{
 	"LISTEN": ":9000", "POSITION": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "ADMIN_ALLOW": "172.16.0.0/12", "ADMIN_TOKEN_FILE": "settings_test.go", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "PROXY_PROTOCOL_FROM": "192.0.2.1/32", "ROUTES": "a,b",
 	"RETRY_BUFFER_TOTAL_BYTES": "128MiB",
 	"DRAIN_DELAY":              "5s", "DRAIN_TIMEOUT": "9s", "ACCESS_LOG": "true",
-	"TLS_CERT": "/tls.pem", "TLS_CLIENT_CA": "/callers.pem",
+	"TLS_CERT": "/tls.pem", "TLS_KEY": "/tls-key.pem", "TLS_CLIENT_CA": "/callers.pem",
 	"SHARED":   "rediss+sentinel://a:1,b:2/main/3?scope=payments&password_file=/password&ca=/engines.pem&cert=/engine.pem",
-	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem",
+	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem", "UPSTREAM_KEY": "/cert-key.pem",
 	"UPSTREAM_HOST": "preserve", "BALANCE": "hash:X-User", "HEALTH_PATH": "/healthz?a=1",
 	"REQUEST_HEADERS_SET": "X-Env: prod", "REQUEST_HEADERS_REMOVE": "Cookie,X-Debug", "REQUEST_HEADERS_FILE": "/headers", "RESPONSE_HEADERS_SET": "X-A: 1, X-B: 2, 3", "RESPONSE_HEADERS_REMOVE": "Server", "PROFILE": "batch", "RETRY_ON": "503",
 	"MAX_RETRIES": "5", "RETRY_METHODS": "GET,HEAD", "RETRY_REJECTED": "429,503,529", "FATAL_ERROR_CODES": "out_of_beans,!insufficient_quota", "LAYERED_RETRIES": "deny", "BACKOFF": "normal:jitter=0.2:factor=3",
@@ -288,12 +288,12 @@ func TestDefaultsOfPackagesAreThoseOfTheTags(t *testing.T) {
 }
 
 func TestRouteWithItsOwnUpstreamTakesNoCertificatesOfTheGlobalOne(t *testing.T) {
-	s := mustLoad(t, "RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_UPSTREAM_CA=/ca", "RETRYPROXY_UPSTREAM_CERT=/c",
+	s := mustLoad(t, "RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_UPSTREAM_CA=/ca", "RETRYPROXY_UPSTREAM_CERT=/c", "RETRYPROXY_UPSTREAM_KEY=/k",
 		"RETRYPROXY_ROUTES=a,b", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_UPSTREAM=https://other.example", "RETRYPROXY_ROUTE_B_PATH=/b", "RETRYPROXY_ROUTE_B_QUEUE_MAX=3")
-	if a := &s.Routes[0]; a.UpstreamCA+a.UpstreamCert != "" || a.Variable("UPSTREAM_CERT") != "" {
+	if a := &s.Routes[0]; a.UpstreamCA+a.UpstreamCert+a.UpstreamKey != "" || a.Variable("UPSTREAM_CERT") != "" {
 		t.Errorf("route a: %+v", a.Shared)
 	}
-	if b := &s.Routes[1]; b.UpstreamCA != "/ca" || b.UpstreamCert != "/c" {
+	if b := &s.Routes[1]; b.UpstreamCA != "/ca" || b.UpstreamCert != "/c" || b.UpstreamKey != "/k" {
 		t.Errorf("route b: %+v", b.Shared)
 	}
 }
@@ -346,8 +346,8 @@ func TestFilesNamesWhatAReloadReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, problems := Load([]string{"RETRYPROXY_UPSTREAM=https://example.com", "RETRYPROXY_CONFIG_FILE=" + file, "RETRYPROXY_UPSTREAM_CERT=/c.pem",
-		"RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a"})
-	if want := []string{file, "/ca.pem", "/c.pem", "/c.key"}; problems != nil || !reflect.DeepEqual(s.Files(), want) {
+		"RETRYPROXY_TLS_CERT=/fullchain.pem", "RETRYPROXY_TLS_KEY=/privkey.pem", "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/a", "RETRYPROXY_ROUTE_A_UPSTREAM_KEY=/a.pem"})
+	if want := []string{file, "/fullchain.pem", "/privkey.pem", "/ca.pem", "/c.pem", "/c.key", "/a.pem"}; problems != nil || !reflect.DeepEqual(s.Files(), want) {
 		t.Errorf("got %v, want %v (%v)", s.Files(), want, problems)
 	}
 }

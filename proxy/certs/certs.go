@@ -19,7 +19,8 @@ import (
 
 // Files are the PEM files of a listener.
 type Files struct {
-	Cert     string // the certificate, leaf first, then its chain; and its key, unless KeyFile has it
+	Cert     string // the certificate, leaf first, then its chain
+	Key      string // its private key; "": see KeyFile
 	ClientCA string // authorities for clients' certificates; "" requests none
 }
 
@@ -27,7 +28,7 @@ type Files struct {
 // certificate fails the handshake. TLS 1.2 is the minimum of RFC 9325 section 3.1.1. The caller
 // sets NextProtos. The error names the file.
 func Load(f Files) (*tls.Config, error) {
-	pair, err := Pair(f.Cert)
+	pair, err := Pair(f.Cert, f.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -56,17 +57,17 @@ func (e *FileError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// KeyFile returns the file of a certificate's private key if the certificate's file does not contain
-// it: the file of the same name that ends in .key, such as tls.crt and tls.key of a Kubernetes
-// secret. HAProxy has the same rule.
+// KeyFile returns the file of a certificate's private key if none is named and the certificate's file
+// does not contain it: the file of the same name that ends in .key, such as tls.crt and tls.key of a
+// Kubernetes secret. HAProxy has the same rule.
 func KeyFile(certFile string) string {
 	return strings.TrimSuffix(certFile, filepath.Ext(certFile)) + ".key"
 }
 
-// Pair reads a certificate, leaf first, and its private key, from the same file or from KeyFile. The
-// error is a *FileError with the field Cert or Key. If the two do not match, the field is Key.
-func Pair(certFile string) (tls.Certificate, error) {
-	keyFile := certFile
+// Pair reads a certificate, leaf first, and its private key from keyFile. If keyFile is "", the key is
+// in the certificate's file or in KeyFile. The error is a *FileError with the field Cert or Key. If the
+// two do not match, the field is Key, and the error names both files.
+func Pair(certFile, keyFile string) (tls.Certificate, error) {
 	wrong := func(field, file string, err error) (tls.Certificate, error) {
 		return tls.Certificate{}, &FileError{Field: field, File: file, Err: fmt.Errorf("certificate %s with key %s: %w", certFile, keyFile, err)}
 	}
@@ -75,7 +76,14 @@ func Pair(certFile string) (tls.Certificate, error) {
 		return tls.Certificate{}, &FileError{Field: "Cert", File: certFile, Err: fmt.Errorf("certificate: %w", err)}
 	}
 	key := cert
-	if !hasKey(cert) {
+	switch {
+	case keyFile != "":
+		if key, err = os.ReadFile(keyFile); err != nil {
+			return wrong("Key", keyFile, err)
+		}
+	case hasKey(cert):
+		keyFile = certFile
+	default:
 		keyFile = KeyFile(certFile)
 		if key, err = os.ReadFile(keyFile); err != nil {
 			return wrong("Key", keyFile, fmt.Errorf("the key is neither in the certificate's file nor can it be read: %w", err))

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -100,8 +101,32 @@ func TestACertificatesFileMayHaveItsKey(t *testing.T) {
 		if err := os.WriteFile(KeyFile(file), []byte("another key"), 0o600); err != nil { // is not read
 			t.Fatal(err)
 		}
-		if pair, err := Pair(file); err != nil || pair.PrivateKey == nil {
+		if pair, err := Pair(file, ""); err != nil || pair.PrivateKey == nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A named key is read, even if another one is in the certificate's file or beside it.
+func TestAKeyOfItsOwnFile(t *testing.T) {
+	cert, beside := pair(t, time.Now())
+	other, otherKey := pair(t, time.Now())
+	privkey := filepath.Join(t.TempDir(), "privkey.pem")
+	rename(t, beside, privkey)
+	rename(t, otherKey, beside)
+	if pair, err := Pair(cert, privkey); err != nil || pair.PrivateKey == nil {
+		t.Error(err)
+	}
+	for name, tc := range map[string]struct{ cert, key, field, want string }{
+		"of another":     {other, privkey, "Key", "certificate " + other + " with key " + privkey + ": tls: private key does not match public key"},
+		"missing":        {cert, privkey + "x", "Key", "open " + privkey + "x"},
+		"no key":         {cert, cert, "Key", cert + " with key " + cert},
+		"no certificate": {privkey, privkey, "Cert", privkey},
+	} {
+		_, err := Pair(tc.cert, tc.key)
+		var file *FileError
+		if !errors.As(err, &file) || file.Field != tc.field || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %s: %s", name, err, tc.field, tc.want)
 		}
 	}
 }

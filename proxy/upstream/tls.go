@@ -22,7 +22,8 @@ const sessionCache = 64
 // zero value changes nothing. All files are PEM.
 type TLSFiles struct {
 	CA         string // certificates to trust instead of the system's; read once
-	Cert       string // client certificate (leaf first) and its key, as certs.Pair reads them; re-read when changed
+	Cert       string // client certificate, leaf first; re-read when changed, as is its key
+	Key        string // the key of Cert; "": where certs.Pair finds it
 	ServerName string // sent as SNI and verified, instead of the target's host
 }
 
@@ -70,7 +71,7 @@ func (t *Target) useTLS(f TLSFiles) error {
 	}
 	var client *clientCert
 	if f.Cert != "" {
-		client = &clientCert{file: f.Cert}
+		client = &clientCert{file: f.Cert, key: f.Key}
 		if err := client.read(); err != nil {
 			return fmt.Errorf("upstream %s: %w", t, err)
 		}
@@ -80,7 +81,7 @@ func (t *Target) useTLS(f TLSFiles) error {
 		config.ClientSessionCache = nil
 	}
 	t.TLS, t.clientCert = config, client
-	t.tlsKey = fmt.Sprintf("%q %q %q", config.ServerName, f.CA, f.Cert)
+	t.tlsKey = fmt.Sprintf("%q %q %q %q", config.ServerName, f.CA, f.Cert, f.Key)
 	return nil
 }
 
@@ -180,6 +181,7 @@ func (w *tlsWire) isDrained(c net.Conn, scratch []byte) bool {
 // that costs less than the handshake. It is safe for concurrent use.
 type clientCert struct {
 	file  string
+	key   string                          // file of the key; "": where certs.Pair finds it
 	valid atomic.Pointer[tls.Certificate] // the last pair that could be read
 }
 
@@ -198,7 +200,7 @@ func (c *clientCert) current() *tls.Certificate {
 }
 
 func (c *clientCert) read() error {
-	pair, err := certs.Pair(c.file)
+	pair, err := certs.Pair(c.file, c.key)
 	if err != nil {
 		return fmt.Errorf("client %w", err)
 	}

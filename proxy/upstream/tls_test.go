@@ -636,6 +636,38 @@ func TestClientCertificateFollowsItsFiles(t *testing.T) {
 	expect("when they are whole again", "one", 5*time.Hour)
 }
 
+// As certbot writes them: a certificate and a key whose names have nothing in common.
+func TestClientCertificateWithAKeyOfItsOwnFile(t *testing.T) {
+	a, s := newAuthority(t), tcpServer(t)
+	config := &tls.Config{Certificates: []tls.Certificate{a.issue("app", time.Hour, "app.test")},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.pool()}
+	renew := func(name string) {
+		t.Helper()
+		a.issue(name, time.Hour)
+		for from, to := range map[string]string{name + ".pem": "fullchain.pem", name + ".key": "privkey.pem"} {
+			if err := os.Rename(a.path(from), a.path(to)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	renew("one")
+	p := makePool(t, a.secure(s, TLSFiles{CA: a.path("ca.pem"), Cert: a.path("fullchain.pem"), Key: a.path("privkey.pem")}), Options{})
+	if got := shown(t, p, s, config); got != "one" {
+		t.Fatalf("shows %s", got)
+	}
+	renew("two")
+	if got := shown(t, p, s, config); got != "two" {
+		t.Fatalf("after both files changed: shows %s", got)
+	}
+	a.issue("three", time.Hour)
+	if err := os.Rename(a.path("three.key"), a.path("privkey.pem")); err != nil {
+		t.Fatal(err)
+	}
+	if got := shown(t, p, s, config); got != "two" {
+		t.Fatalf("while the key is of another certificate: shows %s", got)
+	}
+}
+
 func TestUseTLSRefusesWhatCannotWork(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("one", time.Hour)
@@ -654,6 +686,7 @@ func TestUseTLSRefusesWhatCannotWork(t *testing.T) {
 		{"plain http", "http://a", TLSFiles{CA: a.path("ca.pem")}, "need an https://"},
 		{"unix", "unix:/a", TLSFiles{ServerName: "a"}, "need an https://"},
 		{"not a pair", "https://a", TLSFiles{Cert: a.path("two.pem")}, "two.key"},
+		{"not a pair, with a named key", "https://a", TLSFiles{Cert: a.path("ca.pem"), Key: a.path("two.key")}, a.path("ca.pem") + " with key " + a.path("two.key")},
 		{"no such authority", "https://a", TLSFiles{CA: a.path("none")}, "none"},
 		{"no such key", "https://a", TLSFiles{Cert: a.path("ca.pem")}, "ca.key"},
 		{"authority is junk", "https://a", TLSFiles{CA: a.path("junk")}, "junk: no certificate"},
@@ -693,7 +726,7 @@ func TestTLSSettingsArePartOfTheKey(t *testing.T) {
 	}
 	seen := map[string]TLSFiles{}
 	for _, f := range []TLSFiles{{}, {CA: a.path("ca.pem")}, {CA: a.path("one.pem")}, {ServerName: "b"},
-		{Cert: a.path("one.pem")}} {
+		{Cert: a.path("one.pem")}, {Cert: a.path("one.pem"), Key: a.path("one.key")}} {
 		k := make(f)
 		if k != make(f) {
 			t.Errorf("%+v: the same settings give different keys", f)
