@@ -9,10 +9,9 @@ import (
 
 // learner collects one window of counters and latencies after another.
 type learner struct {
-	counted int64        // responses that evidence has counted
-	sent    int64        // requests sent until the end of the last window
-	peak    int64        // most requests awaiting a response at any observation since then
-	window  latency.Sums // scratch
+	counted int64 // responses that evidence has counted
+	sent    int64 // requests sent until the end of the last window
+	peak    int64 // most requests awaiting a response at any observation since then
 
 	// An upstream that gets more requests than it answers differs from one that only became
 	// slower: its attempts in flight grow from window to window. They also grow for the time
@@ -38,30 +37,6 @@ func (l *learner) observe(c *counters) (good int64) {
 	}
 	l.peak = max(l.peak, c.awaiting())
 	return good
-}
-
-// next ends the window, which lasted dt, and stores its latencies in l.window. It returns the
-// mean and the maximum concurrency, and how many requests at least were
-// sent before and are not answered. The mean is Little's law,
-// capped at the peak: a long poll that ends counts for more than its window.
-func (l *learner) next(c *counters, dt time.Duration) (mean float64, peak, pending int64) {
-	c.fresh.Drain(&l.window)
-	mean, peak = min(float64(l.window.Sum)/float64(dt), float64(l.peak)), l.peak
-	l.peak = c.awaiting()
-	sent := c.sent() - l.sent
-	l.sent += sent
-	return mean, peak, c.awaiting() - sent
-}
-
-// grows reports whether more is in flight than at the end of the first window that looked
-// overloaded, by more than chance, or whether fewer than least were answered.
-func (l *learner) grows(inFlight int64, least float64) bool {
-	if l.base == 0 {
-		l.base = max(inFlight, 1)
-		return false
-	}
-	noise := 3 * math.Sqrt(l.window.Total)
-	return l.window.Total+noise < least || float64(inFlight-l.base) > max(several, noise, float64(l.base)/5)
 }
 
 // begin starts the watch on the first responses after an outage, unless it already runs. It
@@ -109,27 +84,35 @@ func (l *learner) respondsLate(sent, now time.Duration, u *latency.Baseline) boo
 	return true
 }
 
-// learn processes the window of latencies that ends now. Only windows without trouble change
-// the baseline.
+// learn processes the window of latencies that ends now and lasted dt. Only windows without
+// trouble change the baseline.
 func (g *core) learn(now, dt time.Duration) {
-	mean, peak, pending := g.learner.next(g.counters, dt)
-	u, w := &g.baseline, &g.learner.window
-	crowd := g.counters.awaiting() >= several
+	u, l, c, inFlight := &g.baseline, &g.learner, g.counters, g.counters.awaiting()
+	var w latency.Sums
+	c.fresh.Drain(&w)
+	// The mean concurrency is Little's law, capped at the peak: a long poll that ends counts for
+	// more than its window.
+	mean := min(float64(w.Sum)/float64(dt), float64(l.peak))
+	pending := inFlight - (c.sent() - l.sent) // sent before, at least, and not answered
+	l.peak, l.sent = inFlight, c.sent()
 	switch {
 	case g.window.binds():
 		u.FoldedAt = now
-	case overloaded(u, w, mean), g.learner.base > 0 && crowd && w.Total < latency.EstablishedSamples:
+	case overloaded(u, &w, mean), l.base > 0 && inFlight >= several && w.Total < many:
 		u.FoldedAt = now
-		if g.learner.grows(g.counters.awaiting(), u.Rate*dt.Seconds()/3) && g.mayBind() {
-			g.learner.base = 0
-			g.bind(now, peak)
+		switch {
+		case l.base == 0:
+			l.base = max(inFlight, 1)
+		case float64(inFlight-l.base) > max(several, 3*math.Sqrt(w.Total)) && g.mayBind(): // more than by chance
+			l.base = 0
+			g.bind(now, inFlight)
 		}
 	default:
-		g.learner.base = 0
+		l.base = 0
 		if w.Total > 0 {
 			u.SawPending(pending)
 		}
-		u.Fold(w, now, dt, mean, !u.Known() || !slower(u, w, 0.5, minGain))
+		u.Fold(&w, now, dt, mean, !u.Known() || !slower(u, &w, 0.5, minGain))
 	}
 }
 
@@ -144,18 +127,14 @@ func slower(u *latency.Baseline, w *latency.Sums, q, times float64) bool {
 // Endpoints that differ tenfold do not look like this, whatever their mix. Nor does an
 // upstream that takes more load without becoming slow.
 func overloaded(u *latency.Baseline, w *latency.Sums, mean float64) bool {
-	return u.Established() && w.Total >= latency.EstablishedSamples &&
+	return u.Established() && w.Total >= many &&
 		mean >= several && mean > u.Concurrency && slower(u, w, 0.2, slowTimes)
 }
 
 // becameSlower makes the latencies seen the new baseline. The concurrency that sustains the
-// same goodput grows with them (Little's law), so the window starts there. If more than that is in
-// flight already, it may be the reason, and the window grows from where it is.
+// same goodput grows with them (Little's law), so the window starts there.
 func (g *core) becameSlower(seen *latency.Sums, now time.Duration) {
 	needed := g.baseline.Concurrency * float64(seen.Mean()) / float64(max(g.baseline.Mean, 1))
 	g.baseline.Relearn(seen, now)
-	if float64(g.counters.awaiting()) > needed {
-		needed = 0
-	}
 	g.window.regrow(now, needed)
 }
