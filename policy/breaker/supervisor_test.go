@@ -120,7 +120,7 @@ func TestTheWaitsBetweenProbesAreAStrategys(t *testing.T) {
 	}
 }
 
-// With After no URL passes before others.
+// With After no URL passes before others, not even from the queue.
 func TestWithAfterTheQueueKeepsItsOrder(t *testing.T) {
 	d := newGuardHarness(t, Options{After: 1, On: NewFailures(nil, 500)})
 	d.acquire()
@@ -129,5 +129,16 @@ func TestWithAfterTheQueueKeepsItsOrder(t *testing.T) {
 	d.end(0, AttemptEnd{Kind: Responded, Status: 500, Key: 7})
 	if _, v := d.g.Acquire(d.now, Request{Key: 5}); v != VerdictBreakerOpen {
 		t.Errorf("verdict %v for a URL that was answered lately, want it to wait", v)
+	}
+	d.g.CancelWait(d.now, Request{Key: 5})
+	for _, key := range []uint32{5, 8} { // 8 is the newest, and first in the queue
+		d.g.Acquire(d.now, Request{Key: key})
+		d.line, d.keys = d.line+1, append(d.keys, key)
+	}
+	for end := d.now + time.Second; d.now < end && len(d.keys) == 2; {
+		d.advance(10 * time.Millisecond)
+	}
+	if len(d.keys) != 1 || d.keys[0] != 5 {
+		t.Errorf("%v wait, want 5", d.keys)
 	}
 }

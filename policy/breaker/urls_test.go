@@ -149,6 +149,28 @@ func TestWhileSuspectOneTrialPasses(t *testing.T) {
 	}
 }
 
+// Two URLs are silent, so the breaker is open, and a URL that was answered lately is tried. Until that
+// shows something nobody is refused at once.
+func TestWhileATrialIsInFlightNobodyIsRefusedAtOnce(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.lightly(1)
+	for i := 0; d.g.State().Breaker == Closed && i < 30; i++ {
+		d.askFor(uint32(2 + i%2))
+		d.advance(100 * time.Millisecond)
+	}
+	d.want(HalfOpen, OpenedByStall)
+	for _, tc := range []struct {
+		after time.Duration
+		key   uint32
+		want  Verdict
+	}{{0, 4, VerdictBreakerOpen}, {0, 1, VerdictProbe}, {0, 4, VerdictSuspect}, {0, 1, VerdictSuspect}, {overdueUnknown, 4, VerdictBreakerOpen}} {
+		d.now += tc.after
+		if _, v := d.g.Acquire(d.now, Request{Key: tc.key}); v != tc.want {
+			t.Errorf("%+v: verdict %d", tc, v)
+		}
+	}
+}
+
 // A trial takes a permit, so it does not exceed a fixed limit.
 func TestATrialKeepsAFixedLimit(t *testing.T) {
 	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 2})

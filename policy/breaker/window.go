@@ -74,13 +74,12 @@ const (
 	// the same.
 	startFactor = 5
 	// blindEvery is the time in which start doubles before the first response. So nobody waits
-	// as long as one response takes. Where responses are known to come within blindQuick, it
-	// adds top in each blindQuick from there: an upstream that responds as quickly as before
+	// as long as one response takes. Where responses are known to come within a second, it
+	// adds top in each second from there: an upstream that responds as quickly as before
 	// never gets more than top, and one that has become slower gets all that wait.
 	blindEvery = 50 * time.Millisecond
-	blindQuick = time.Second
-	// A round of seek lasts for latency.FoldEvery, or up to maxRoundTime until many attempts have
-	// ended, but at least for three usual latencies: until responses under its size have come.
+	// A round of seek lasts for latency.FoldEvery and for two of its latencies, or up to maxRoundTime
+	// until many attempts have ended.
 	maxRoundTime = 3 * time.Second
 
 	minGain   = 1.25 // goodput of start, for twice the concurrency
@@ -205,14 +204,14 @@ func (w *window) blindAt(c *counters, u *latency.Baseline) time.Duration {
 	case !w.overTop(u):
 		return w.round.began + blindEvery
 	case w.full(c):
-		return w.round.began + blindQuick
+		return w.round.began + latency.FoldEvery
 	}
 	return backoff.Forever
 }
 
 // overTop reports whether a quick upstream should have responded at this size.
 func (w *window) overTop(u *latency.Baseline) bool {
-	return w.size >= w.top && u.Known() && u.P90 <= blindQuick
+	return w.size >= w.top && u.Known() && u.P90 <= latency.FoldEvery
 }
 
 // growBlindly grows the window for each interval without a response.
@@ -284,7 +283,7 @@ func (w *window) endRound(now time.Duration) {
 // step ends a round of seek that has lasted long enough, and moves the size.
 func (w *window) step(now time.Duration, u *latency.Baseline) {
 	r := &w.round
-	least := max(latency.FoldEvery, min(2*r.good.Mean(), maxRoundTime), 3*u.Mean)
+	least := max(latency.FoldEvery, min(2*r.good.Mean(), maxRoundTime))
 	r.took = now - r.began
 	if r.took < least || r.ended() < many && r.took < maxRoundTime {
 		return
