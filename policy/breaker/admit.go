@@ -24,7 +24,7 @@ func (g *core) passes(now time.Duration, whole bool, t trust, first bool) Verdic
 	case w.phase == shut && g.probesSeparately():
 	case w.phase == shut && whole && (first && g.pace.due() || g.mayTry(now, whole, t)):
 		return VerdictProbe
-	case w.phase == shut && !whole && first && g.pace.due() && !g.waiting.anyWhole() && extra && !g.atFixed(false):
+	case w.phase == shut && !whole && first && g.pace.due() && extra && !g.atFixed(false):
 		return VerdictGo
 	case w.phase == shut && now < g.urls.trialEnd:
 		return VerdictSuspect // in a moment more is known
@@ -32,7 +32,7 @@ func (g *core) passes(now time.Duration, whole bool, t trust, first bool) Verdic
 	case g.atFixed(whole):
 	case w.phase == open && (first || g.options.ConcurrencyLimit != ConcurrencyLimitFixed),
 		g.mayTry(now, whole, t), // whoever waits
-		w.phase == doubt && first && extra,
+		w.phase == doubt && extra,
 		w.limits() && t == silent && now >= g.urls.silentAt,
 		w.limits() && t != silent && first && (g.hasPlace(whole) || extra):
 		return VerdictGo

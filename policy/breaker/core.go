@@ -200,8 +200,6 @@ func (g *core) reason(e AttemptEnd) OpenedBy {
 		return OpenedByRefused
 	case e.Kind == DialFailed:
 		return OpenedByDial
-	case g.window.unproven && e.Kind == Reset:
-		return g.pace.why
 	case g.window.phase == shut && e.Kind != Responded && g.pace.why == OpenedByStall,
 		g.window.phase != shut && g.evidence.mostlyUnanswered():
 		return OpenedByStall

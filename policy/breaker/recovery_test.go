@@ -221,3 +221,21 @@ func TestAResponseEndsTheGrowthOfASlowStartWithTime(t *testing.T) {
 		t.Errorf("limit %d, %d at the response: %+v", s.ConcurrencyLimit, before, s)
 	}
 }
+
+// After an accepted connection a response may take long: a client that does not wait for it ends nothing. A reset does.
+func TestWhatEndsASlowStartBeforeTheFirstResponse(t *testing.T) {
+	for kind, ends := range map[EndKind]bool{TimedOut: false, Abandoned: false, Reset: true} {
+		d := inSlowStart(t)
+		d.acquire()
+		d.now += 500 * time.Millisecond
+		if kind == Reset {
+			d.end(0, AttemptEnd{Kind: kind})
+		} else {
+			_, s := d.g.Abandon(d.out[0], d.now, AttemptEnd{Kind: kind, Closed: true})
+			d.handleSignal(s)
+		}
+		if s := d.g.State(); (s.Breaker != SlowStart) != ends {
+			t.Errorf("end %d: %v", kind, s.Breaker)
+		}
+	}
+}

@@ -21,3 +21,32 @@ func TestWhatStatusesOpenTheBreaker(t *testing.T) {
 		}
 	}
 }
+
+// A 500 concerns one request. So it ends a silence, and does not show that an upstream that failed is back.
+func TestWhatA500Shows(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*ms)
+	d.untilOpen()
+	d.end(len(d.out)-1, AttemptEnd{Status: 500})
+	d.want(SlowStart, OpenedByStall)
+
+	d = newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*ms)
+	for d.g.State().Breaker == Closed {
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
+		d.now += 10 * ms
+	}
+	for _, status := range []int{500, 200} {
+		for d.line == 0 && len(d.out) == 0 {
+			d.acquire()
+		}
+		for end := d.now + time.Second; d.now < end && len(d.out) == 0; {
+			d.advance(10 * ms)
+		}
+		d.end(0, AttemptEnd{Status: status})
+		if s := d.g.State().Breaker; (s == SlowStart) != (status == 200) {
+			t.Errorf("after %d: %v", status, s)
+		}
+	}
+}

@@ -142,3 +142,22 @@ func TestWithAfterTheQueueKeepsItsOrder(t *testing.T) {
 		t.Errorf("%v wait, want 5", d.keys)
 	}
 }
+
+// Good responses from before a row of failures do not end it, and a 500 that is no failure is not one of it.
+func TestWhatARowOfFailuresIs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		statuses [3]int
+		opens    bool
+	}{"failures": {[...]int{503, 503, 503}, true}, "with 500": {[...]int{500, 500, 503}, false}} {
+		d := newGuardHarness(t, Options{After: 3})
+		d.serve(time.Second, 100, 10*time.Millisecond)
+		for _, status := range tc.statuses {
+			d.acquire()
+			d.end(0, AttemptEnd{Status: status})
+			d.handleSignal(d.g.Expire(d.now))
+		}
+		if g := d.g.State(); (g.Breaker != Closed) != tc.opens {
+			t.Errorf("three %s: %v", name, g.Breaker)
+		}
+	}
+}

@@ -149,3 +149,27 @@ func TestALossDoesNotEndASuspicion(t *testing.T) {
 		t.Error("no longer suspect")
 	}
 }
+
+// A silence that ended says nothing about the probe of the next one: whoever comes then is sent at once.
+func TestEachSilenceHasItsOwnProbe(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*ms)
+	d.silent()
+	d.advance(200 * ms)
+	d.acquire()
+	d.end(len(d.out)-1, AttemptEnd{Status: 200})
+	for len(d.out) > 0 {
+		d.end(0, AttemptEnd{Status: 200})
+	}
+	d.advance(answerCounts + time.Second) // no URL is known
+	for range 3 {
+		d.acquire()
+	}
+	for end := d.now + 2*time.Second; d.now < end; d.advance(10 * ms) {
+		d.call(func() Signal { return d.g.Expire(d.now) })
+	}
+	d.want(HalfOpen, OpenedByStall)
+	if v := d.acquire(); v != VerdictProbe {
+		t.Errorf("verdict %d", v)
+	}
+}

@@ -171,6 +171,37 @@ func TestWhileATrialIsInFlightNobodyIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
+// In slow start, requests of a URL that is silent pass once a second, and take no place of others.
+func TestASilentURLTakesNoPlaceInSlowStart(t *testing.T) {
+	d := inSlowStart(t)
+	d.acquire()
+	d.end(0, AttemptEnd{Status: 200}) // room for ten
+	ask := func(key uint32) Verdict {
+		p, v := d.g.Acquire(d.now, Request{Key: key})
+		if v > VerdictProbe {
+			d.g.CancelWait(d.now, Request{Key: key})
+		} else if key != 2 {
+			d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 200, Key: key}))
+		}
+		return v
+	}
+	ask(2)
+	for end := d.now + 400*time.Millisecond; d.now < end; d.now += 50 * time.Millisecond {
+		ask(3)
+	}
+	for i, want := range []Verdict{VerdictGo, VerdictSuspect, VerdictSuspect, VerdictGo} {
+		if v := ask(2); v != want {
+			t.Errorf("silent, %d: verdict %d, want %d", i, v, want)
+		}
+		for range 10 {
+			if v := ask(3); v != VerdictGo {
+				t.Fatalf("another URL, %d: verdict %d", i, v)
+			}
+			d.now += overdueUnknown / 29
+		}
+	}
+}
+
 // A trial takes a permit, so it does not exceed a fixed limit.
 func TestATrialKeepsAFixedLimit(t *testing.T) {
 	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 2})

@@ -149,7 +149,6 @@ const (
 	// slowdown is learned in minutes; an overload that builds up in seconds is not.
 	slowWindowWeight = 0.1
 	recentFor        = 10 * time.Second
-	pendingFor       = time.Minute
 )
 
 // Known reports whether a few latencies have been seen, Established whether their
@@ -165,7 +164,7 @@ func (u *Baseline) Fold(w *Sums, now, dt time.Duration, atOnce float64, easy boo
 	keep := decay(dt, baselineHalfLife)
 	u.Concurrency *= keep
 	u.Rate *= keep
-	u.Pending *= decay(dt, pendingFor)
+	u.Pending *= decay(dt, recentFor)
 	u.recent = u.recent*decay(dt, recentFor) + w.Total
 	if easy {
 		u.Concurrency = max(u.Concurrency, atOnce)
