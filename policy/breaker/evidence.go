@@ -79,7 +79,7 @@ func (e *evidence) advance(now time.Duration) {
 // expectFailures makes URLs and send times of good responses matter for a while.
 func (e *evidence) expectFailures(now time.Duration) {
 	e.advance(now)
-	e.until = max(e.until, now+evidenceWindow)
+	e.until = now + evidenceWindow
 }
 
 // good counts n good responses.

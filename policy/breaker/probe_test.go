@@ -3,6 +3,8 @@ package breaker
 import (
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
 func TestWhatAProbeTells(t *testing.T) {
@@ -229,3 +231,39 @@ func TestWhatEndsTheCurrentProbe(t *testing.T) {
 		}
 	}
 }
+
+// How long a probe hangs before another one follows: a minute if no client waits for it, seconds if a
+// backoff sets the pace, else a moment.
+func TestHowLongAProbeHangs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		o           Options
+		least, most time.Duration
+	}{
+		"a request":    {Options{After: 1}, 125 * time.Millisecond, 250 * time.Millisecond},
+		"the proxy's":  {Options{After: 1, ActiveProbe: true}, 30 * time.Second, time.Minute},
+		"by a backoff": {Options{After: 1, Backoff: noWait{}}, 2500 * time.Millisecond, 5 * time.Second},
+	} {
+		d := newGuardHarness(t, tc.o)
+		d.acquire()
+		d.end(0, AttemptEnd{Status: 503})
+		if at := d.g.NextEvent(); at <= d.now {
+			t.Errorf("%s: no wait before the first probe", name)
+		}
+		d.now = d.g.NextEvent()
+		d.g.Expire(d.now)
+		if _, due := d.g.Probe(d.now); due != tc.o.ActiveProbe {
+			t.Fatalf("%s: due %v", name, due)
+		}
+		if v := d.acquire(); (v == VerdictProbe) == tc.o.ActiveProbe {
+			t.Fatalf("%s: verdict %d", name, v)
+		}
+		if hangs := d.g.NextEvent() - d.now; hangs < tc.least || hangs > tc.most {
+			t.Errorf("%s: %v, want %v to %v", name, hangs, tc.least, tc.most)
+		}
+	}
+}
+
+// noWait is a backoff without waits.
+type noWait struct{}
+
+func (noWait) Wait(backoff.Step, backoff.Rand) time.Duration { return 0 }

@@ -50,3 +50,32 @@ func TestWhatA500Shows(t *testing.T) {
 		}
 	}
 }
+
+// Nothing but 500 comes: that concerns the upstream if it lasts for a second, for several URLs and clients.
+func TestNothingBut500(t *testing.T) {
+	for name, tc := range map[string]struct {
+		urls, clients uint32
+		every         time.Duration
+		want          OpenedBy
+	}{
+		"several URLs and clients": {5, 3, 60 * ms, OpenedByFailing},
+		"four URLs":                {4, 3, 60 * ms, OpenedByNothing},
+		"two clients":              {5, 2, 60 * ms, OpenedByNothing},
+		"a moment":                 {5, 3, 40 * ms, OpenedByNothing},
+	} {
+		d := newGuardHarness(t, Options{})
+		d.serve(15*time.Second, 100, 10*ms)
+		d.advance(time.Second)
+		for i := range uint32(20) {
+			d.acquire()
+			if len(d.out) == 0 {
+				break
+			}
+			d.end(0, AttemptEnd{Status: 500, Key: 2*(i%tc.urls) + 1, Client: i % tc.clients})
+			d.advance(tc.every)
+		}
+		if s := d.g.State(); s.OpenedBy != tc.want {
+			t.Errorf("%s: opened by %v, want %v", name, s.OpenedBy, tc.want)
+		}
+	}
+}

@@ -146,9 +146,9 @@ func TestWithAfterTheQueueKeepsItsOrder(t *testing.T) {
 // Good responses from before a row of failures do not end it, and a 500 that is no failure is not one of it.
 func TestWhatARowOfFailuresIs(t *testing.T) {
 	for name, tc := range map[string]struct {
-		statuses [3]int
+		statuses []int
 		opens    bool
-	}{"failures": {[...]int{503, 503, 503}, true}, "with 500": {[...]int{500, 500, 503}, false}} {
+	}{"failures": {[]int{503, 503, 503}, true}, "with 500": {[]int{500, 500, 500, 500, 503}, false}} {
 		d := newGuardHarness(t, Options{After: 3})
 		d.serve(time.Second, 100, 10*time.Millisecond)
 		for _, status := range tc.statuses {
@@ -158,6 +158,24 @@ func TestWhatARowOfFailuresIs(t *testing.T) {
 		}
 		if g := d.g.State(); (g.Breaker != Closed) != tc.opens {
 			t.Errorf("three %s: %v", name, g.Breaker)
+		}
+	}
+}
+
+// A client that leaves is no failure in a row, an attempt that timed out is.
+func TestWhoLeavesIsNoFailureInARow(t *testing.T) {
+	for kind, opens := range map[EndKind]bool{Abandoned: false, TimedOut: true} {
+		d := newGuardHarness(t, Options{After: 2})
+		d.serve(time.Second, 100, 10*time.Millisecond)
+		for range 2 {
+			d.acquire()
+			d.now += time.Second
+			_, s := d.g.Abandon(d.out[0], d.now, AttemptEnd{Kind: kind, Closed: true})
+			d.out = nil
+			d.handleSignal(s)
+		}
+		if g := d.g.State(); (g.Breaker != Closed) != opens {
+			t.Errorf("end %d: %v", kind, g.Breaker)
 		}
 	}
 }
