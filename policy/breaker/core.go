@@ -224,6 +224,7 @@ func (g *core) shut(now time.Duration, why OpenedBy) {
 		g.learner.recovery, g.learner.since = latency.Sums{}, 0
 	}
 	g.pace.shut(now, why, g.options)
+	g.pace.impatient = g.silence.leftLate >= manyClients
 	g.window.enter(shut, now, g.counters)
 	g.evidence.burst, g.evidence.row = burst{}, 0
 }
@@ -285,6 +286,7 @@ func (g *core) abandon(p Permit, now time.Duration, e AttemptEnd) (down Signal) 
 	late := e.Kind == TimedOut || now-p.at >= due
 	if late && p.at >= g.silence.since() {
 		g.silence.leftLate++
+		g.pace.impatient = g.pace.impatient || g.silence.leftLate >= manyClients
 	}
 	if e.Kind != TimedOut && now-p.at < due/2 {
 		g.counters.unsent++
@@ -375,7 +377,7 @@ func (g *core) judgeSilence(now time.Duration) {
 func (g *core) onlySilent() bool {
 	w := &g.window
 	silent := w.phase == doubt || g.pace.why == OpenedByStall && (w.phase == shut || w.recovering && g.learner.recovery.Total < latency.KnownSamples)
-	return silent && g.silence.leftLate < manyClients
+	return silent && !g.pace.impatient && g.silence.leftLate < manyClients
 }
 
 // confirmed reports whether a silence judges the upstream, and not one URL: two URLs are

@@ -9,10 +9,11 @@ import (
 // pace is the trickle of a window that is shut: one probe at a time, and the wait before the
 // next one.
 type pace struct {
-	why   OpenedBy      // the evidence that shut the window last
-	next  time.Duration // when another probe is due: after a wait, or once the one in flight counts as hung; 0: now
-	wait  time.Duration // the wait before it
-	since time.Duration // when the first of these waits began after the last proof
+	impatient bool          // clients left late in the silence that shut it
+	why       OpenedBy      // the evidence that shut the window last
+	next      time.Duration // when another probe is due: after a wait, or once the one in flight counts as hung; 0: now
+	wait      time.Duration // the wait before it
+	since     time.Duration // when the first of these waits began after the last proof
 
 	probe  uint32 // number of the probe in flight; 0: none
 	failed int    // probes that failed since the last proof

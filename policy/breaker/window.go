@@ -296,6 +296,7 @@ func (w *window) step(now time.Duration, u *latency.Baseline) {
 	}
 	w.size = max(minWindow, size)
 	w.endRound(now)
+	w.round.began += min(w.last.good.Mean(), maxRoundTime) // until then goodput is still that of the previous size
 }
 
 // next returns the size of the next round, and whether load is not the reason for the latencies.
