@@ -92,8 +92,8 @@ const (
 	// 0, it only means more latency.
 	elastic = 0.5
 
-	maxSlow = 3   // slow rounds at the usual concurrency, after which load is not the reason
-	notable = 0.2 // share of waits in a round that shows that load exceeds capacity; of failures that shrinks the window
+	maxSlow  = 3   // slow rounds at the usual concurrency, after which load is not the reason
+	badShare = 0.2 // of failures in a round that shrinks the window
 )
 
 // binds reports whether the window matters, limits whether its size does.
@@ -307,14 +307,12 @@ func (w *window) next(u *latency.Baseline) (size float64, shifted bool) {
 		more = r.size + max(1, r.size*fast)
 	}
 	switch {
-	case float64(r.bad) >= notable*float64(r.ended()):
+	case float64(r.bad) >= badShare*float64(r.ended()):
 		return r.size * shrinkage, false
 	case r.waits == 0:
 		return r.size, false // goodput equals the load
 	case !u.Known() || mean <= slowTimes*u.Mean:
 		return more, false
-	case float64(r.waits) < notable*r.good.Total:
-		return r.size, false
 	}
 	return w.seek(u, more)
 }
@@ -328,7 +326,7 @@ func (w *window) seek(u *latency.Baseline, more float64) (size float64, shifted 
 	usual := max(minWindow, u.Concurrency)
 	if r.size <= usual {
 		w.slow++
-		return usual, w.slow >= maxSlow || r.good.Mean() > recoverySlowdown*u.Mean
+		return usual, w.slow >= maxSlow
 	}
 	e, is := elasticity(&w.last, r)
 	switch {
