@@ -50,4 +50,7 @@ func TestTheErrorNamesTheSettingItsValueAndTheRange(t *testing.T) {
 		}
 		last = at
 	}
+	if strings.Contains(err.Error(), "%") {
+		t.Errorf("%q has a value in the wrong place", err)
+	}
 }
