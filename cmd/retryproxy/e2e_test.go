@@ -370,13 +370,6 @@ func TestGetenv(t *testing.T) {
 	}
 }
 
-// command runs another command against the admin listener of p.
-func (p *process) command(args ...string) (code int, out, errs string) {
-	var stdout, stderr logBuffer
-	code = run(context.Background(), &outside{args: append(args, "--timeout=30s"), env: []string{"RETRYPROXY_ADMIN_LISTEN=" + p.admin}, stdout: &stdout, stderr: &stderr})
-	return code, stdout.String(), stderr.String()
-}
-
 // setRetryPercent changes the share of retries that are made, as curl --json does.
 func (p *process) setRetryPercent(percent string) {
 	p.t.Helper()

@@ -90,7 +90,7 @@ func (p *proxy) get(url string) (int, string) {
 // command runs a command of this program against the proxy.
 func (p *proxy) command(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	code = run(context.Background(), &outside{args: args, env: []string{"RETRYPROXY_ADMIN_LISTEN=" + p.admin}, stdout: &out, stderr: &errs})
+	code = run(context.Background(), &outside{args: append(args, "--timeout=30s"), env: []string{"RETRYPROXY_ADMIN_LISTEN=" + p.admin}, stdout: &out, stderr: &errs})
 	return code, out.String(), errs.String()
 }
 
