@@ -13,7 +13,8 @@ import (
 )
 
 // Guard decides for each attempt at one upstream whether it may be sent now.
-// docs/decisions/0005-breaker-and-limit.md explains the rules and their reasons.
+// docs/decisions/0005-breaker-and-limit.md has the state chart, docs/explanation/breaker.md the
+// rules and their reasons.
 //
 // An attempt takes a permit with Acquire before it is sent. It gives it back with Release
 // when its response header section arrived or it failed. If it was sent and its client no
