@@ -126,9 +126,6 @@ func writeSection(b *strings.Builder, title string, list []testCase, by [][]verd
 		total = append(total, count(v))
 	}
 	fmt.Fprintf(b, "| all | %d | | %s |\n", len(list), strings.Join(total, " | "))
-	for i, name := range []string{"HAProxy", "nginx"} {
-		writeDifferences(b, name, list, by[0], by[i+1])
-	}
 }
 
 // count is "forwarded" or "forwarded, ambiguous".
@@ -146,28 +143,4 @@ func count(v []verdict) string {
 		return fmt.Sprintf("%d, %d", forwarded, ambiguous)
 	}
 	return fmt.Sprint(forwarded)
-}
-
-// kindOf is how two verdicts differ; "" where they do not.
-func kindOf(ours, theirs *verdict) string {
-	switch {
-	case ours.forwards == 0 && theirs.forwards > 0:
-		return "stricter"
-	case ours.forwards > 0 && theirs.forwards == 0:
-		return "laxer"
-	case theirs.problem != "":
-		return "ambiguous"
-	case ours.text != theirs.text:
-		return "status"
-	}
-	return ""
-}
-
-func writeDifferences(b *strings.Builder, name string, list []testCase, ours, theirs []verdict) {
-	counts := map[string]int{}
-	for i := range list {
-		counts[kindOf(&ours[i], &theirs[i])]++
-	}
-	fmt.Fprintf(b, "\n%s: %d cases only it forwards, %d only retryproxy, %d both,\nbut it with two readings. Both refuse %d others in different ways.\n",
-		name, counts["stricter"], counts["laxer"], counts["ambiguous"], counts["status"])
 }
