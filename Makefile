@@ -20,6 +20,8 @@ LDFLAGS := -s -w
 GOTEST = $(BIN)/gotestsum-$(GOTESTSUM) --format pkgname-and-test-fails --hide-summary skipped -- -vet=off
 # One setting of both for all that is compiled, so that nothing is compiled once with and once without.
 export CGO_ENABLED ?= 0
+# Where Debian keeps ip, iptables, nginx and haproxy, which are not in the PATH of users.
+export PATH := $(PATH):/usr/sbin:/sbin
 export GOFLAGS ?= -trimpath
 
 .PHONY: help
@@ -48,6 +50,9 @@ quick: ## the loop: build, vet and test what changed since HEAD (SINCE=main: sin
 
 .PHONY: test
 test: compiler lint race vuln ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck (needs gcc)
+	@missing=; for program in curl ip iptables redis-server prometheus kubectl; do \
+		command -v $$program >/dev/null || missing+=" $$program"; done; \
+		[ -z "$$missing" ] || echo "Not installed, so the tests that need them were skipped:$$missing"
 
 # Asked first, since the race detector would miss it only after minutes.
 .PHONY: compiler

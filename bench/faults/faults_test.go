@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
+	"github.com/retryproxy/retryproxy/internal/needs"
 )
 
 // TestMain lets the test binary be the upstream, as the command is.
@@ -102,6 +103,9 @@ func TestWrongOptionsAreRefused(t *testing.T) {
 // playedBy runs the command with the real proxy.
 func playedBy(t *testing.T, args ...string) (code int, out, said string) {
 	t.Helper()
+	needs.Program(t, "ip", "iproute2")
+	needs.Program(t, "iptables", "iptables")
+	needs.Root(t)
 	proxy := t.TempDir() + "/retryproxy"
 	build := exec.Command("go", "build", "-o", proxy, "../../cmd/retryproxy")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -1,18 +1,16 @@
 package main
 
 import (
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
+	"github.com/retryproxy/retryproxy/internal/needs"
 )
 
 func startTestEngine(t *testing.T) *engine {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip("redis-server is not installed")
-	}
+	needs.Program(t, "redis-server", "redis-server")
 	bed := &rig.Bed{}
 	t.Cleanup(bed.End)
 	e, err := startEngine(bed, "redis-server")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
 	"github.com/retryproxy/retryproxy/ctl/plot"
+	"github.com/retryproxy/retryproxy/internal/needs"
 )
 
 // program is retryproxy, built for the test.
@@ -90,6 +91,7 @@ func TestASmallFleetAlone(t *testing.T) {
 
 // What CI plays of the comparison of CPU time is all of it, in little.
 func TestTheCostPartRuns(t *testing.T) {
+	needs.Program(t, "redis-server", "redis-server")
 	file := filepath.Join(t.TempDir(), "fleet.json")
 	var out, progress bytes.Buffer
 	if code := playSmall(t, &out, &progress, "--parts", "cost", "--json", file); code != rig.OK {

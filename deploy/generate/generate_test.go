@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/retryproxy/retryproxy/internal/needs"
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/policy"
 )
@@ -216,15 +217,12 @@ func TestQueriesOfTheDocumentationAnswer(t *testing.T) {
 			t.Errorf("%s is no series of the binary, which has the labels %q", s[0], want)
 		}
 	}
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("promtool is not installed; make rules needs it")
-	}
+	needs.Program(t, "promtool", "prometheus")
 	file := filepath.Join(t.TempDir(), "queries.test.yaml")
 	if err := os.WriteFile(file, []byte(filled), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(promtool, "test", "rules", file).CombinedOutput(); err != nil {
+	if out, err := exec.Command("promtool", "test", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

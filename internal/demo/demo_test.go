@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/retryproxy/retryproxy/internal/needs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -104,9 +106,7 @@ func TestRetriesRaiseSuccess(t *testing.T) {
 
 // The suggested commands must work as printed.
 func TestTheCurlLinesWork(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("no curl here")
-	}
+	needs.Program(t, "curl", "curl")
 	var out output
 	ctx, cancel := context.WithCancel(t.Context())
 	end := start(ctx, &out, Options{})

@@ -3,10 +3,15 @@
 package docs
 
 import (
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/retryproxy/retryproxy/internal/needs"
 )
 
 // kind says what a test does with a block.
@@ -117,6 +122,22 @@ func TestEveryCommandIsRun(t *testing.T) {
 	}
 }
 
+// needsKubectl skips the test without a kubectl that knows the patches of the overlays, as that of Debian 12.
+func needsKubectl(t *testing.T) {
+	t.Helper()
+	needs.Program(t, "kubectl", "kubernetes-client")
+	out, err := exec.Command("kubectl", "version", "--client", "--output=json").Output()
+	var v struct{ ClientVersion struct{ Minor string } }
+	if err == nil {
+		err = json.Unmarshal(out, &v)
+	}
+	if minor, _ := strconv.Atoi(strings.TrimRight(v.ClientVersion.Minor, "+")); err == nil && minor < 21 {
+		needs.Missing(t, "kubectl is older than 1.21")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // documents are all pages.
 func documents(t *testing.T) (all []string) {
 	t.Helper()
@@ -137,6 +158,14 @@ func documents(t *testing.T) (all []string) {
 }
 
 func (p page) run(t *testing.T, all []block) {
+	needs.Program(t, "curl", "curl")
+	needs.Program(t, "ip", "iproute2")
+	switch p.given {
+	case prometheus:
+		needs.Program(t, "prometheus", "prometheus")
+	case noCluster:
+		needsKubectl(t)
+	}
 	out, err := session(t, p.tree, p.script(all))
 	if err != nil {
 		t.Fatalf("%v after:\n%s", err, out)
