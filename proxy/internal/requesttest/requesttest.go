@@ -5,6 +5,7 @@ package requesttest
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -42,13 +43,18 @@ type Client struct {
 	conn *downstream.Conn
 }
 
-// Config returns a configuration with one route, named "default", that retries what is usual.
+var errNoUpstream = errors.New("the test has no upstream")
+
+// Config returns a configuration with one route, named "default", that retries what is usual. Its
+// upstream cannot be reached.
 func Config(t testing.TB) *settings.Config {
 	t.Helper()
 	target, err := upstream.ParseTarget("http://upstream.example")
 	if err != nil {
 		t.Fatal(err)
 	}
+	target.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errNoUpstream }
+	target.Resolve = func(context.Context, string) ([]netip.Addr, error) { return nil, errNoUpstream }
 	on, err := policy.ParseRetryOn("5xx,429,connect-failure,reset,attempt-timeout")
 	if err != nil {
 		t.Fatal(err)
