@@ -59,8 +59,7 @@ const (
 
 	evidenceShare = 0.9 // of many that failed
 	sameURLShare  = 0.8 // of the failures that points to one URL
-	enoughGood    = 6   // usual good responses, from which half of them is too few
-	only500URLs   = 5   // of manyClients, if nothing but 500 comes for a second
+	few           = 5   // usual good responses, of which half says nothing; URLs that fail, if nothing but 500 comes
 )
 
 // advance drops what is older than the window.
@@ -156,7 +155,7 @@ func (e *evidence) shows(now time.Duration) bool {
 		bad += s.bad
 		usual, short := e.meanGood*float64(i+1), i+1 < evidenceSlots
 		switch {
-		case short && (i+1 != int64(latency.FoldEvery/evidenceSlotTime) || usual >= 0.5 && usual < enoughGood): // too few to judge by their number
+		case short && (i+1 != int64(latency.FoldEvery/evidenceSlotTime) || usual >= 0.5 && usual < few): // too few to judge by their number
 		case good+bad >= many && float64(bad) >= evidenceShare*float64(good+bad) && (good < 2 || 2*float64(good) < usual):
 			return true
 		}
@@ -177,7 +176,7 @@ func (e *evidence) missing(now time.Duration) float64 {
 
 // only500 reports whether nothing but 500 came for long enough.
 func (e *evidence) only500(now time.Duration) bool {
-	return e.row >= several && now-e.rowBegan >= latency.FoldEvery && e.urls() >= only500URLs && bits.OnesCount64(e.clients) >= manyClients
+	return e.row >= several && now-e.rowBegan >= latency.FoldEvery && e.urls() >= few && bits.OnesCount64(e.clients) >= manyClients
 }
 
 // urls returns the number of URLs that fail, as far as their hashes differ.
@@ -189,7 +188,7 @@ func (e *evidence) urls() (n int) {
 }
 
 // rarelyGood reports whether too few good responses are usual to judge by their number.
-func (e *evidence) rarelyGood() bool { return e.meanGood*float64(evidenceSlots) < enoughGood }
+func (e *evidence) rarelyGood() bool { return e.meanGood*float64(evidenceSlots) < few }
 
 // mostlyUnanswered reports whether most failures are missing responses.
 func (e *evidence) mostlyUnanswered() bool { return e.unanswered > 0 }

@@ -48,6 +48,7 @@ func New(o Options) *Guard {
 	c.counters, c.options, c.eventAt = &g.counters, &g.options, backoff.Forever
 	c.connections.acceptedAt.Store(-1)
 	c.connections.servedAt = -1
+	c.silence.marks = make([]mark, 1, silenceMarks)
 	c.publish(0)
 	return g
 }

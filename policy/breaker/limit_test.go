@@ -143,3 +143,24 @@ func TestAnOutageIsNotLearned(t *testing.T) {
 		t.Errorf("%v after an outage, %v before", after, before)
 	}
 }
+
+// Whatever latency says, three requests may be in flight.
+func TestLatencyLeavesRoomForThree(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.refuseOnce(10)
+	for range 3 {
+		for len(d.out) > 1 {
+			d.now += 100 * time.Millisecond
+			d.end(0, AttemptEnd{Status: 200})
+		}
+		d.now += 10 * time.Millisecond
+		d.end(0, AttemptEnd{Status: 200})
+		d.acquire()
+		if s := d.g.State(); s.Breaker == SlowStart && d.g.core.window.phase == seek && s.ConcurrencyLimit < 3 {
+			t.Fatalf("limited to %d", s.ConcurrencyLimit)
+		}
+	}
+	if d.g.core.window.phase != seek {
+		t.Errorf("phase %d", d.g.core.window.phase)
+	}
+}

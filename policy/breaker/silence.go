@@ -20,9 +20,8 @@ import (
 type silence struct {
 	responses int64         // the number of responses at the last update
 	lastAt    time.Duration // the update that saw the last of them
-	marks     [silenceMarks]mark
-	n         int
-	leftLate  int // clients that left late since then
+	marks     []mark        // at least one, at most silenceMarks
+	leftLate  int           // clients that left late since then
 }
 
 // mark is the number of requests sent until a time.
@@ -82,24 +81,21 @@ func refreshInterval(u *latency.Baseline) time.Duration {
 
 // reset forgets all requests sent so far.
 func (s *silence) reset(now time.Duration, sent, answered int64) {
-	s.responses, s.n, s.leftLate = answered, 1, 0
-	s.marks[0] = mark{now, sent}
+	s.responses, s.leftLate = answered, 0
+	s.marks = append(s.marks[:0], mark{now, sent})
 }
 
 // update records how many requests were sent and answered by now.
 func (s *silence) update(now time.Duration, sent, answered int64) {
-	if answered != s.responses || s.n == 0 {
+	if answered != s.responses {
 		s.reset(now, sent, answered)
 		s.lastAt = now
 		return
 	}
-	if sent <= s.marks[s.n-1].sent {
-		s.marks[s.n-1].at = now // nothing was sent since: later requests are younger
-		return
-	}
-	if s.n < silenceMarks {
-		s.marks[s.n] = mark{now, sent}
-		s.n++
+	if last := &s.marks[len(s.marks)-1]; sent <= last.sent {
+		last.at = now // nothing was sent since: later requests are younger
+	} else if len(s.marks) < silenceMarks {
+		s.marks = append(s.marks, mark{now, sent})
 	}
 }
 
@@ -115,7 +111,7 @@ func (s *silence) suspicion(now time.Duration, u *latency.Baseline, open int64) 
 		return 0
 	}
 	sum, seen := 0.0, int64(0)
-	for i := 0; i+1 < s.n && open > 0; i++ {
+	for i := 0; i+1 < len(s.marks) && open > 0; i++ {
 		age := now - s.marks[i].at
 		if age < due/2 {
 			break
@@ -133,7 +129,7 @@ func (s *silence) suspicion(now time.Duration, u *latency.Baseline, open int64) 
 
 // unsent removes a request from the marks that no longer counts as sent.
 func (s *silence) unsent(entered time.Duration) {
-	for i := s.n - 1; i >= 0 && s.marks[i].at > entered; i-- {
+	for i := len(s.marks) - 1; i >= 0 && s.marks[i].at > entered; i-- {
 		s.marks[i].sent--
 	}
 }

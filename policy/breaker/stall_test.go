@@ -10,7 +10,7 @@ import (
 // hush simulates a silence with requests sent at the given times after the last response. It looks
 // every 10 ms and returns when the silence is surprising.
 func hush(u *latency.Baseline, sent []time.Duration, until time.Duration) (time.Duration, bool) {
-	var s silence
+	s := silence{marks: make([]mark, 1)}
 	n := int64(0)
 	s.update(0, 0, 1)
 	for now := time.Duration(0); now <= until; now += 10 * time.Millisecond {
@@ -70,7 +70,7 @@ func TestSilenceOfAnUnknownUpstream(t *testing.T) {
 	if at, is := hush(&u, every(10*time.Millisecond, 1000), 10*time.Minute); is {
 		t.Errorf("noticed after %v, though it may be slow", at)
 	}
-	var s silence
+	s := silence{marks: make([]mark, 1)}
 	s.update(0, 0, 0)
 	s.update(time.Second, 9, 0)
 	s.leftLate = 3
@@ -86,7 +86,7 @@ func TestSilenceOfAnUnknownUpstream(t *testing.T) {
 func TestAResponseEndsTheStall(t *testing.T) {
 	var u latency.Baseline
 	learn(&u, 15, latencyWindow(repeat(100, 100*time.Millisecond)...), true)
-	var s silence
+	s := silence{marks: make([]mark, 1)}
 	for now, n := time.Duration(0), int64(0); now < time.Minute; now += 10 * time.Millisecond {
 		n++
 		answered := int64(now / (200 * time.Millisecond)) // one in twenty
@@ -100,7 +100,7 @@ func TestAResponseEndsTheStall(t *testing.T) {
 func TestWhatEndedIsNotMissed(t *testing.T) {
 	var u latency.Baseline
 	learn(&u, 15, latencyWindow(repeat(100, 100*time.Millisecond)...), true)
-	var s silence
+	s := silence{marks: make([]mark, 1)}
 	s.update(0, 0, 1)
 	for now := time.Duration(0); now < time.Minute; now += 10 * time.Millisecond {
 		s.update(now, int64(now/(100*time.Millisecond)), 1)
