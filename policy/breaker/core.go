@@ -375,9 +375,13 @@ func (g *core) judgeSilence(now time.Duration) {
 // onlySilent reports whether silence is the only evidence against the upstream, or was until it
 // responded and nothing more is known, and whether clients wait longer than that.
 func (g *core) onlySilent() bool {
-	w := &g.window
-	silent := w.phase == doubt || g.pace.why == OpenedByStall && (w.phase == shut || w.recovering && g.learner.recovery.Total < latency.KnownSamples)
-	return silent && !g.pace.impatient && g.silence.leftLate < manyClients
+	switch w := &g.window; {
+	case w.phase == doubt:
+		return g.silence.leftLate < manyClients
+	case w.phase == shut, w.recovering && g.learner.recovery.Total < latency.KnownSamples:
+		return g.pace.why == OpenedByStall && !g.pace.impatient
+	}
+	return false
 }
 
 // confirmed reports whether a silence judges the upstream, and not one URL: two URLs are

@@ -1,0 +1,54 @@
+package breaker
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/latency"
+)
+
+// seekRound returns a round of one second with this size, and good responses after latency.
+func seekRound(size float64, good int, latency time.Duration, bad, waits int) round {
+	r := round{took: time.Second, size: size, bad: bad, waits: waits}
+	for range good {
+		r.good.Add(latency)
+	}
+	return r
+}
+
+// How seek moves the size, where ten in flight and 100 ms are usual.
+func TestHowSeekMoves(t *testing.T) {
+	var u latency.Baseline
+	var usual latency.Sums
+	for range 100 {
+		usual.Add(100 * ms)
+	}
+	u.Fold(&usual, time.Second, time.Second, 10, true)
+	for name, tc := range map[string]struct {
+		last, round round
+		slow        int // rounds before
+		want        float64
+		shifted     bool
+	}{
+		"nobody waits":               {round{}, seekRound(20, 100, 300*ms, 0, 0), 0, 20, false},
+		"some wait":                  {round{}, seekRound(20, 100, 100*ms, 0, 5), 0, 22, false},
+		"some wait again":            {seekRound(20, 100, 100*ms, 0, 5), seekRound(20, 100, 100*ms, 0, 5), 0, 30, false},
+		"some wait a little longer":  {seekRound(20, 100, 100*ms, 0, 5), seekRound(20, 100, 180*ms, 0, 5), 0, 22, false},
+		"a fifth fails":              {round{}, seekRound(20, 80, 100*ms, 20, 5), 0, 16, false},
+		"fewer fail":                 {round{}, seekRound(20, 81, 100*ms, 19, 5), 0, 22, false},
+		"slow":                       {round{}, seekRound(20, 100, 300*ms, 0, 5), 0, 16, false},
+		"slow near the usual":        {round{}, seekRound(11, 100, 300*ms, 0, 5), 0, 10, false},
+		"slow at the usual":          {round{}, seekRound(10, 100, 300*ms, 0, 5), maxSlow - 2, 10, false},
+		"slow there for long":        {round{}, seekRound(10, 100, 300*ms, 0, 5), maxSlow - 1, 10, true},
+		"goodput follows up":         {seekRound(10, 50, 300*ms, 0, 5), seekRound(20, 100, 300*ms, 0, 5), 0, 22, false},
+		"goodput follows down":       {seekRound(20, 100, 300*ms, 0, 5), seekRound(16, 80, 300*ms, 0, 5), 0, 20, true},
+		"goodput does not follow":    {seekRound(20, 100, 300*ms, 0, 5), seekRound(16, 98, 300*ms, 0, 5), 0, 12.8, false},
+		"nobody waited at that size": {seekRound(10, 50, 300*ms, 0, 0), seekRound(20, 100, 300*ms, 0, 5), 0, 16, false},
+	} {
+		w := window{phase: seek, size: tc.round.size, last: tc.last, round: tc.round, slow: tc.slow}
+		if size, shifted := w.next(&u); math.Abs(size-tc.want) > 1e-9 || shifted != tc.shifted {
+			t.Errorf("%s: %v, shifted %v, want %v, %v", name, size, shifted, tc.want, tc.shifted)
+		}
+	}
+}
