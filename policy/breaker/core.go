@@ -396,10 +396,7 @@ func (g *core) confirmed(now time.Duration) bool {
 // has them to work off later, and a slow one keeps responding to them.
 func (g *core) doubtInterval() time.Duration {
 	const least, gaps = 100 * time.Millisecond, 4
-	if g.baseline.Rate <= 0 {
-		return least
-	}
-	return max(least, min(time.Duration(gaps/g.baseline.Rate*float64(time.Second)), overdueUnknown))
+	return max(least, time.Duration(gaps/max(g.baseline.Rate, gaps)*float64(overdueUnknown)))
 }
 
 // abandonedPeriod returns the period of abandoned permits: if nothing is heard of an abandoned

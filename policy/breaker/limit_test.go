@@ -116,6 +116,41 @@ func TestSlowerResponsesAreNoOverload(t *testing.T) {
 	}
 }
 
+// Nor is one that is slow twice, the second time at a higher load.
+func TestEachSlownessIsJudgedByItself(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 100*time.Millisecond)
+	d.serve(5*time.Second, 100, 250*time.Millisecond)
+	d.serve(5*time.Second, 100, 100*time.Millisecond)
+	d.serve(5*time.Second, 400, 250*time.Millisecond)
+	if s := d.g.State(); s.LimitBound > 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Responses come, but clients leave before theirs, with far more in flight than ever went well: after ten of
+// them the window binds, at what went well.
+func TestClientsThatLeaveAnOverloadedUpstreamBindTheLimit(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 20*time.Millisecond)
+	for range 60 {
+		d.acquire()
+	}
+	d.now += 300 * time.Millisecond
+	left := 0
+	for ; left < 30 && d.g.State().LimitBound == 0; left++ {
+		d.acquire()
+		d.end(len(d.out)-1, AttemptEnd{Status: 200})
+		d.advance(40 * time.Millisecond)
+		_, s := d.g.Abandon(d.out[0], d.now, AttemptEnd{Kind: Abandoned, Closed: true})
+		d.out = d.out[1:]
+		d.handleSignal(s)
+	}
+	if s := d.g.State(); left != several || s.ConcurrencyLimit != minWindow {
+		t.Errorf("limit %d after %d clients left", s.ConcurrencyLimit, left)
+	}
+}
+
 // What was learned does not fade while the breaker is open.
 func TestAnOutageIsNotLearned(t *testing.T) {
 	d := newGuardHarness(t, Options{})

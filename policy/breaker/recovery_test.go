@@ -141,6 +141,31 @@ func TestLateResponsesAreNoSlowness(t *testing.T) {
 	}
 }
 
+// Late responses that come ever farther apart show that the upstream has too much to do, and not that it is slow.
+func TestLateResponsesOfABusyUpstreamAreNoSlowness(t *testing.T) {
+	for name, tc := range map[string]struct {
+		every time.Duration // of the late responses; in doubt one request passed each 100 ms
+		slow  bool
+	}{"as far apart": {100 * time.Millisecond, true}, "farther": {150 * time.Millisecond, false}} {
+		d := newGuardHarness(t, Options{})
+		d.serve(15*time.Second, 100, 10*time.Millisecond)
+		d.silent()
+		d.out = nil // of these nothing is heard
+		d.untilOpen()
+		d.advance(5 * time.Second)
+		for old := len(d.out); old > 0; old-- {
+			d.end(0, AttemptEnd{Status: 200})
+			for len(d.out) >= old && len(d.out) > 0 {
+				d.end(len(d.out)-1, AttemptEnd{Status: 200})
+			}
+			d.now += tc.every
+		}
+		if s := d.g.State(); (s.MedianLatency > time.Second) != tc.slow {
+			t.Errorf("%s: %v is usual", name, s.MedianLatency)
+		}
+	}
+}
+
 // Requests that fail in slow start make it smaller: the upstream is not yet back for all.
 func TestFailuresShrinkASlowStart(t *testing.T) {
 	d := inSlowStart(t)

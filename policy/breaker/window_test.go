@@ -52,3 +52,20 @@ func TestHowSeekMoves(t *testing.T) {
 		}
 	}
 }
+
+// Two slow responses do not replace what is known.
+func TestSeekRelearnsFromEnoughResponses(t *testing.T) {
+	for _, n := range []int{latency.KnownSamples - 1, latency.KnownSamples} {
+		var u latency.Baseline
+		var usual latency.Sums
+		for range 100 {
+			usual.Add(100 * ms)
+		}
+		u.Fold(&usual, time.Second, time.Second, 10, true)
+		w := window{phase: seek, size: 10, round: seekRound(10, n, time.Second, 0, 5), slow: maxSlow - 1}
+		w.step(maxRoundTime, &u)
+		if relearnt := u.Mean > 500*ms; relearnt != (n == latency.KnownSamples) || relearnt != (w.phase == start) {
+			t.Errorf("%d responses: mean %v, phase %d", n, u.Mean, w.phase)
+		}
+	}
+}
