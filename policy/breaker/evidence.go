@@ -47,9 +47,9 @@ type burst struct {
 }
 
 const (
-	evidenceSlotTime = 100 * time.Millisecond
+	evidenceSlotTime = 100 * time.Millisecond // the precision of all of it, a tenth of the shortest window
 	evidenceSlots    = int64(evidenceWindow / evidenceSlotTime)
-	evidenceWindow   = 5 * time.Second // as long as a service of few requests needs for evidenceVolume
+	evidenceWindow   = 5 * time.Second // as long as a service of few requests needs for many attempts
 
 	// many attempts are judged by their share and their latencies, as latency.EstablishedSamples
 	// describe a distribution. several are more than a few clients that left, and more in
@@ -57,8 +57,8 @@ const (
 	many    = latency.EstablishedSamples
 	several = 10
 
-	evidenceShare = 0.9 // of many that failed
-	sameURLShare  = 0.8 // of the failures that points to one URL
+	evidenceShare = 0.9 // of many that failed: one endpoint of ten may work, and nobody is helped by it
+	sameURLShare  = 0.8 // of the failures that points to one URL: others fail beside it now and then
 	few           = 5   // usual good responses, of which half says nothing; URLs that fail, if nothing but 500 comes
 )
 

@@ -44,8 +44,8 @@ type Latencies struct {
 }
 
 const (
-	samplesBeyond = 10
-	keepSamples   = 4 // times those needed
+	samplesBeyond = 10 // the quantile: with fewer, one slow request moves it
+	keepSamples   = 4 // times those needed, so that a quiet route remembers more than its last minute
 )
 
 // NewLatencies returns an empty Latencies for the given percentile, clamped to 1..99.
