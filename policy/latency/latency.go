@@ -45,7 +45,7 @@ type Latencies struct {
 
 const (
 	samplesBeyond = 10 // the quantile: with fewer, one slow request moves it
-	keepSamples   = 4 // times those needed, so that a quiet route remembers more than its last minute
+	keepSamples   = 4  // times those needed, so that a quiet route remembers more than its last minute
 )
 
 // NewLatencies returns an empty Latencies for the given percentile, clamped to 1..99.
