@@ -93,7 +93,7 @@ func Begin(t testing.TB, text string, change func(c *settings.Config)) *Client {
 	near, far := net.Pipe()
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
 	c.Far, c.Wire = far, &Wire{Conn: near}
-	c.conn.Init(c.Wire, &c.Process.Clock, "127.0.0.1:80", 0, spans{})
+	c.conn.Init(c.Wire, &c.Process.Clock, "", 0, spans{})
 	c.conn.Identify(forward.Peer{Addr: netip.MustParseAddr("127.0.0.1"), Text: "127.0.0.1"})
 	c.conn.BeginRequest(config.WriteTimeout)
 	c.Request.Init(c.conn, c.Process)
