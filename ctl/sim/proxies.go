@@ -38,6 +38,7 @@ type proxy struct {
 	timerAt time.Duration // when the timer is set; Forever: it is not set
 	turn    uint32
 	index   int32
+	of      *proxies
 	picked  int32 // by Pick
 	fits    func(breaker.Request) bool
 	newest  func(int32) bool // whether a client's request fits, made once
@@ -48,7 +49,7 @@ func (x *proxy) Pick(fits func(breaker.Request) bool) (breaker.Request, bool) {
 	x.fits = fits
 	c, ok := x.queue.NewestThat(x.newest)
 	x.picked = c
-	return breaker.Request{Key: 1}, ok
+	return x.of.request(c), ok
 }
 
 func newProxies(w *world) *proxies {
@@ -62,11 +63,17 @@ func newProxies(w *world) *proxies {
 			budget:  budget.New(w.Config.Proxy.Budget),
 			timerAt: backoff.Forever,
 			index:   int32(i),
+			of:      p,
 		}
 		x := &p.each[i]
-		x.newest = func(int32) bool { return x.fits(breaker.Request{Key: 1}) }
+		x.newest = func(c int32) bool { return x.fits(p.request(c)) }
 	}
 	return p
+}
+
+// request returns what a guard has to know of the request of a client, which is always for the same URL.
+func (p *proxies) request(c int32) breaker.Request {
+	return breaker.Request{Key: 2*uint32(int(c)%max(p.Clients.URLs, 1)) + 1}
 }
 
 // of returns the proxy of a client.
@@ -91,7 +98,7 @@ func (p *proxies) enter(c int32) {
 		p.attempt(c)
 		return
 	}
-	permit, v := x.guard.Acquire(p.now, breaker.Request{Key: 1})
+	permit, v := x.guard.Acquire(p.now, p.request(c))
 	if v <= breaker.VerdictProbe {
 		t.permit = permit
 		p.arm(x)
@@ -118,7 +125,7 @@ func (p *proxies) enqueue(c int32, x *proxy, v breaker.Verdict) {
 	var dropped bool
 	t.ticket, out, dropped = x.queue.Push(c)
 	if dropped {
-		x.guard.CancelWait(p.now, breaker.Request{Key: 1})
+		x.guard.CancelWait(p.now, p.request(out))
 		p.clientGets(out, 503)
 	}
 	p.dequeue(x)
@@ -196,7 +203,7 @@ func (p *proxies) refused(c int32) {
 // responded handles the end of a job. Its client may have left.
 func (p *proxies) responded(j *job, status int) {
 	x := &p.each[j.proxy]
-	e := breaker.AttemptEnd{Kind: breaker.Responded, Status: status, Key: 1}
+	e := breaker.AttemptEnd{Kind: breaker.Responded, Status: status, Key: p.request(j.client).Key}
 	if status == 0 {
 		e.Kind = breaker.Reset
 	}
@@ -279,7 +286,7 @@ func (p *proxies) leave(c int32) {
 		return
 	}
 	if x.queue.Remove(t.ticket) {
-		x.guard.CancelWait(p.now, breaker.Request{Key: 1})
+		x.guard.CancelWait(p.now, p.request(c))
 		p.arm(x)
 	}
 }
@@ -290,7 +297,7 @@ func (p *proxies) abandon(c int32, kind breaker.EndKind) {
 	t := &p.attempts[c]
 	x := p.of(c)
 	j := p.server.job(t.job)
-	permit, s := x.guard.Abandon(t.permit, p.now, breaker.AttemptEnd{Kind: kind, Key: 1, Closed: !t.permit.Probe()})
+	permit, s := x.guard.Abandon(t.permit, p.now, breaker.AttemptEnd{Kind: kind, Key: p.request(c).Key, Closed: !t.permit.Probe()})
 	j.permit, t.permit = permit, breaker.Permit{}
 	j.awaited = false
 	p.handleSignal(x, s)
@@ -319,10 +326,10 @@ func (p *proxies) on(e event) {
 func (p *proxies) waitEnded(c int32) {
 	x, t := p.of(c), &p.attempts[c]
 	x.queue.Remove(t.ticket)
-	x.guard.CancelWait(p.now, breaker.Request{Key: 1})
+	x.guard.CancelWait(p.now, p.request(c))
 	permit, ok := breaker.Permit{}, false
 	if t.atBreaker {
-		permit, ok = x.guard.TakeLast(p.now, breaker.Request{Key: 1})
+		permit, ok = x.guard.TakeLast(p.now, p.request(c))
 	}
 	if ok {
 		t.permit = permit

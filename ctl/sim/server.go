@@ -13,6 +13,7 @@ type job struct {
 	times   float64 // multiple of the usual response time
 	url     int
 	hit     bool           // in the cache
+	later   time.Duration  // so much
 	permit  breaker.Permit // ViaProxy
 	proxy   int32          // ViaProxy
 	client  int32
@@ -33,6 +34,7 @@ type server struct {
 	stopped bool
 	killed  bool
 	reject  *Fault
+	cold    Fault
 	times   float64
 	missing []bool  // from the cache, by URL
 	backlog []int32 // arrived while it was stopped
@@ -95,6 +97,10 @@ func (s *server) take(client int32, turn uint32) int32 {
 		j.url = s.rand.IntN(s.Server.URLs)
 		j.hit = !s.missing[j.url]
 	}
+	if s.cold.N > 0 && float64(client%10) < 10*s.cold.Times {
+		s.cold.N--
+		j.later = s.cold.After
+	}
 	if s.stopped {
 		s.backlog = append(s.backlog, i)
 		return i
@@ -123,7 +129,7 @@ func (s *server) need(j *job, atOnce int) time.Duration {
 	if over := atOnce - s.Server.Free; over > 0 {
 		base *= math.Exp(s.growth * float64(over))
 	}
-	return time.Duration(min(base, float64(aDay)))
+	return time.Duration(min(base, float64(aDay))) + j.later
 }
 
 const aDay = 24 * time.Hour
@@ -224,6 +230,11 @@ func (s *server) fault(f *Fault, begins bool) {
 	case Forget:
 		for i := range s.missing {
 			s.missing[i] = s.missing[i] || begins
+		}
+	case Cold:
+		s.cold = *f
+		if !begins {
+			s.cold.N = 0
 		}
 	case Slower:
 		s.times = 1

@@ -53,6 +53,8 @@ type Clients struct {
 	// failure. It affects strategies that grow from the previous wait (normal,
 	// decorrelated).
 	FromPause bool
+	// URLs is the number of URLs that clients request, each always the same; 0 means 1.
+	URLs int
 }
 
 // Server is the configuration of a server whose response time grows with the number of requests in
@@ -108,6 +110,9 @@ const (
 	Forget
 	// Burst: at its start, Fault.N pausing clients send at once.
 	Burst
+	// Cold: an endpoint was restarted. A share Fault.Times of the clients sends to it, and the first Fault.N
+	// requests that it gets take Fault.After longer.
+	Cold
 )
 
 // Fault is a fault of limited duration.
@@ -115,9 +120,9 @@ type Fault struct {
 	Kind  FaultKind
 	At    time.Duration
 	For   time.Duration
-	After time.Duration // Reject: 0 = the usual response time
-	Times float64       // Slower, Surge
-	N     int           // Burst
+	After time.Duration // Reject: 0 = the usual response time; Cold
+	Times float64       // Slower, Surge, Cold
+	N     int           // Burst, Cold
 }
 
 // Via is what clients send through.

@@ -13,11 +13,11 @@ import (
 // ones.
 func (g *core) verdict(now time.Duration, r Request, queued bool) Verdict {
 	first := queued || !g.waiting.any() || !r.Unfinished && !g.waiting.anyWhole() // incomplete ones may wait for what it does not need
-	return g.passes(now, !r.Unfinished, g.trust(now, r), first)
+	return g.passes(now, !r.Unfinished, r.Key, g.trust(now, r), first)
 }
 
-// passes returns the verdict for a request, complete or not, of whose URL t is known.
-func (g *core) passes(now time.Duration, whole bool, t trust, first bool) Verdict {
+// passes returns the verdict for a request, complete or not, of whose URL t is known; with key 0 it is any.
+func (g *core) passes(now time.Duration, whole bool, key uint32, t trust, first bool) Verdict {
 	w := &g.window
 	extra := now >= w.extraAt
 	switch {
@@ -33,14 +33,14 @@ func (g *core) passes(now time.Duration, whole bool, t trust, first bool) Verdic
 	case w.phase == open && (first || g.options.ConcurrencyLimit != ConcurrencyLimitFixed),
 		g.mayTry(now, whole, t), // whoever waits
 		w.phase == doubt && extra,
-		w.limits() && t == silent && now >= g.urls.silentAt,
+		w.limits() && t == silent && now >= g.urls.turn(now, overdue(&g.baseline), key),
 		w.limits() && t != silent && first && (g.hasPlace(whole) || extra):
 		return VerdictGo
 	}
 	switch {
 	case w.phase == shut:
 		return VerdictBreakerOpen
-	case w.phase == doubt && !g.options.NoBreaker, w.recovering:
+	case w.phase == doubt && !g.options.NoBreaker, w.phase == start, w.recovering:
 		return VerdictSuspect
 	}
 	return VerdictAtLimit
@@ -101,8 +101,6 @@ func (g *core) issue(now time.Duration, v Verdict, r Request) Permit {
 	number := uint32(g.counters.acquired.Load()) | 1<<31 // another one for each probe, and never 0
 	if g.mayTry(now, !r.Unfinished, g.trust(now, r)) {
 		g.urls.trialEnd = now + overdue(&g.baseline)
-	} else if w.limits() && g.trust(now, r) == silent {
-		g.urls.silentAt = now + overdueUnknown
 	}
 	switch {
 	case v == VerdictProbe:
@@ -122,7 +120,7 @@ func (g *core) issue(now time.Duration, v Verdict, r Request) Permit {
 	if p.probe != 0 {
 		g.pace.begin(now, number, g.options)
 	}
-	if w.binds() && !r.Unfinished {
+	if w.binds() && (!r.Unfinished || g.trust(now, r) == silent) {
 		g.urls.sent(now, r.Key)
 	}
 	g.counters.acquired.Add(1)
@@ -166,13 +164,13 @@ func (g *core) next(now time.Duration, line Line) (Permit, Verdict) {
 func (g *core) admitsAt(now time.Duration) time.Duration {
 	silents, knowns := g.urls.count(now, overdue(&g.baseline))
 	for t, n := range [...]int{silent: silents, unknown: 1, known: knowns} {
-		whole := g.waiting.anyWhole() && g.passes(now, true, trust(t), true) <= VerdictProbe
-		if n > 0 && !g.waiting.noneFits && (whole || g.waiting.unfinished > 0 && g.passes(now, false, trust(t), true) <= VerdictProbe) {
+		whole := g.waiting.anyWhole() && g.passes(now, true, 0, trust(t), true) <= VerdictProbe
+		if n > 0 && !g.waiting.noneFits && (whole || g.waiting.unfinished > 0 && g.passes(now, false, 0, trust(t), true) <= VerdictProbe) {
 			return 0
 		}
 	}
 	at := backoff.Forever
-	for _, t := range [...]time.Duration{g.window.extraAt, g.urls.trialEnd, g.urls.silentAt} {
+	for _, t := range [...]time.Duration{g.window.extraAt, g.urls.trialEnd, g.urls.turn(now, overdue(&g.baseline), 0)} {
 		if t > now {
 			at = min(at, t)
 		}

@@ -13,8 +13,8 @@ import (
 //	 |<----response-----+                   |               | |                 |
 //	 +-- failures ------+------------------>+<--------------|-+-- the same, ----+
 //	 |                                                      |     or silence    |
-//	 +-- more than ever went well comes, and ---------------+<- what is usual --+
-//	 |   clients leave                                         is learnt anew   |
+//	 +-- far more than ever went well is in flight, --------+<- what is usual --+
+//	 |   and it is overdue, or clients leave                   is learnt anew   |
 //	 +-- more comes than is answered, slowly ---------------------------------->+
 //
 // What the metrics call the state of the breaker is read off it: closed (open, doubt, and start and
@@ -63,6 +63,9 @@ func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
 		g.learner.counted++
 		g.answered(p.at, now)
 	}
+	if g.window.phase != shut && g.isProbe(p) {
+		g.pace.probe = 0
+	}
 	if p.kind == permitSending {
 		return 0
 	}
@@ -93,10 +96,10 @@ func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
 // answered records a response, good or not: the upstream is not silent.
 func (g *core) answered(sent, now time.Duration) {
 	if g.window.phase == doubt {
-		g.window.enter(open, now, g.counters)
+		g.trusted(now)
 	}
 	g.window.extraAt = now + overdue(&g.baseline)
-	g.window.pass(sent, now, overdue(&g.baseline), g.counters)
+	g.window.pass(sent, now, g.counters, &g.baseline)
 }
 
 // succeeded counts a good response while the breaker is closed or in slow start.
@@ -117,10 +120,10 @@ func (g *core) succeeded(p Permit, now time.Duration, e AttemptEnd) {
 	}
 	if g.window.unproven && p.at >= g.window.began {
 		g.pace.proved()
-		g.window.prove(now, &g.baseline)
+		g.window.prove(now, g.counters, &g.baseline)
 	}
 	if g.window.limits() {
-		g.window.ended(p.at, now, true, &g.baseline)
+		g.window.ended(p.at, now, true, g.counters, &g.baseline)
 	}
 }
 
@@ -154,7 +157,7 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 		g.evidence.bad(p.at, now, e, false)
 	}
 	if g.window.limits() {
-		g.window.ended(p.at, now, false, &g.baseline)
+		g.window.ended(p.at, now, false, g.counters, &g.baseline)
 	}
 	switch hash, one := g.evidence.oneURL(); {
 	case g.options.After > 0 && !g.unproven(p, e):
@@ -168,8 +171,7 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 	case (one || g.window.phase == open && g.evidence.rarelyGood()) && g.urls.otherAnswers(now, hash):
 		return
 	case g.overloaded(e):
-		g.bind(now, 0)
-		g.window.regrow(now, g.baseline.Concurrency)
+		g.regrow(now)
 		return
 	case !g.evidence.shows(now):
 		return
@@ -178,12 +180,52 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 }
 
 // overloaded reports whether clients leave because more comes than is answered: responses come, but
-// later than clients wait, and far more is in flight than ever went well. Then the window grows anew,
-// from what went well.
+// later than clients wait, and far more is in flight than ever went well.
 func (g *core) overloaded(e AttemptEnd) bool {
-	inFlight := float64(g.counters.awaiting())
 	return (e.Kind == TimedOut || e.Kind == Abandoned) && g.window.phase == open && g.mayBind() && g.silence.leftLate < manyClients &&
-		g.evidence.unanswered >= several && g.baseline.Established() && inFlight > max(several, startFactor*g.baseline.Concurrency)
+		g.evidence.unanswered >= several && g.crowded(g.counters.awaiting())
+}
+
+// judgeOverdue lets the window grow from what is in flight if n overdue attempts are far more than ever went
+// well at once, and what is answered takes longer than usual. So one slow endpoint or URL beside others is
+// no evidence.
+func (g *core) judgeOverdue(n int64, now time.Duration) {
+	if g.window.phase == open && g.mayBind() && g.crowded(n) && g.counters.fresh.Slower(slowTimes*g.baseline.P90) {
+		g.regrow(now)
+	}
+}
+
+// trusted ends a doubt: the upstream responds. If far more is in flight than ever went well, that may be
+// why it was silent.
+func (g *core) trusted(now time.Duration) {
+	g.pace.probe = 0
+	if g.mayBind() && g.crowded(g.counters.awaiting()) {
+		g.regrow(now)
+		return
+	}
+	g.window.enter(open, now, g.counters)
+}
+
+// regrow lets the window grow from what is in flight.
+func (g *core) regrow(now time.Duration) {
+	g.bind(now, 0)
+	g.window.regrow(now, float64(g.counters.awaiting()), g.counters)
+}
+
+// crowded reports whether n attempts are far more than ever went well at once.
+func (g *core) crowded(n int64) bool {
+	return g.baseline.Established() && float64(n) > max(several, startFactor*g.baseline.Concurrency)
+}
+
+// judgeRow shuts the window if failures in a row have lasted for long enough. Requests that wait for this
+// cause no further failure that would show it.
+func (g *core) judgeRow(now time.Duration) {
+	if g.window.phase == shut || g.options.After > 0 || !g.evidence.inRow(now) {
+		return
+	}
+	if hash, one := g.evidence.oneURL(); !one || !g.urls.otherAnswers(now, hash) {
+		g.shut(now, OpenedByFailing)
+	}
 }
 
 // unproven reports whether a failure ends the trickle after an accepted connection. A timeout
@@ -345,6 +387,9 @@ func (g *core) refresh(now time.Duration) {
 		g.counters.free(n)
 		g.window.expire(n)
 	}
+	if now >= g.learner.markedAt+overdue(&g.baseline) {
+		g.judgeOverdue(g.learner.mark(now, g.counters), now)
+	}
 	g.silence.update(now, g.counters.sent(), g.counters.responses())
 	g.judgeSilence(now)
 }
@@ -357,7 +402,7 @@ func (g *core) judgeSilence(now time.Duration) {
 	}
 	if g.silence.suspicion(now, &g.baseline, g.counters.awaiting()+int64(g.silence.leftLate)) < suspicionThreshold {
 		if w.phase == doubt {
-			w.enter(open, now, g.counters)
+			g.trusted(now)
 		}
 		return
 	}
@@ -372,16 +417,16 @@ func (g *core) judgeSilence(now time.Duration) {
 	}
 }
 
-// onlySilent reports whether silence is the only evidence against the upstream, or was until it
-// responded and nothing more is known, and whether clients wait longer than that.
+// onlySilent reports whether silence is the only evidence against the upstream, or nothing is while the
+// window grows, and whether clients wait longer than that.
 func (g *core) onlySilent() bool {
 	switch w := &g.window; {
 	case w.phase == doubt:
 		return g.silence.leftLate < manyClients
-	case w.phase == shut, w.recovering && g.learner.recovery.Total < latency.KnownSamples:
+	case w.phase == shut:
 		return g.pace.why == OpenedByStall && !g.pace.impatient
 	}
-	return false
+	return g.window.phase == start && (g.pace.why != OpenedByStall || !g.pace.impatient)
 }
 
 // confirmed reports whether a silence judges the upstream, and not one URL: two URLs are

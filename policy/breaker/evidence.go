@@ -140,10 +140,10 @@ func (e *evidence) lostAll(others int64) bool {
 	return e.burst.lost >= max(several, min(many, e.burst.lost+int(others)))
 }
 
-// losing reports whether the upstream may be losing everything in flight, which turns out
-// within overdueMin.
+// losing reports whether the upstream may be losing everything, in flight or in a row, which turns
+// out within overdueMin.
 func (e *evidence) losing(now time.Duration) bool {
-	return e.burst.lost > 0 && now < e.burst.last+overdueMin
+	return e.burst.lost > 0 && now < e.burst.last+overdueMin || e.row >= several && now < e.until-evidenceWindow+overdueMin
 }
 
 // shows reports whether the upstream as a whole fails, after bad, by share or in a row.
@@ -160,6 +160,11 @@ func (e *evidence) shows(now time.Duration) bool {
 			return true
 		}
 	}
+	return e.inRow(now)
+}
+
+// inRow reports whether enough failures came in a row.
+func (e *evidence) inRow(now time.Duration) bool {
 	return e.row >= several && e.missing(now) >= many
 }
 

@@ -13,6 +13,9 @@ type learner struct {
 	sent    int64 // requests sent until the end of the last window
 	peak    int64 // most requests awaiting a response at any observation since then
 
+	marked   int64 // requests sent until markedAt
+	markedAt time.Duration
+
 	// An upstream that gets more requests than it answers differs from one that only became
 	// slower: its attempts in flight grow from window to window. They also grow for the time
 	// of one response when latency rises, so the first window that looks overloaded is the
@@ -23,6 +26,8 @@ type learner struct {
 	since    time.Duration // 0: nothing is watched
 	lateSent time.Duration // when the request of the first response was sent that came since, if it was sent before
 	lateAt   time.Duration // when that response came; 0: none did
+
+	merelySlow bool // such responses came as far apart as their requests
 }
 
 // recoverySlowdown is the minimum ratio of each of the first latencies after an outage to the
@@ -39,12 +44,20 @@ func (l *learner) observe(c *counters) (good int64) {
 	return good
 }
 
+// mark returns how many attempts in flight were sent before the last mark, at least, and sets another.
+func (l *learner) mark(now time.Duration, c *counters) (older int64) {
+	sent := c.sent()
+	older = c.awaiting() - (sent - l.marked)
+	l.marked, l.markedAt = sent, now
+	return older
+}
+
 // begin starts the watch on the first responses after an outage, unless it already runs. It
 // keeps running if the breaker opens again during slow start: that is the same outage, or the
 // slowness to be detected.
 func (l *learner) begin(now time.Duration) {
 	if l.since == 0 {
-		l.since, l.lateAt = now, 0
+		l.since, l.lateAt, l.merelySlow = now, 0, false
 	}
 }
 
@@ -77,7 +90,7 @@ func (l *learner) respondsLate(sent, now time.Duration, u *latency.Baseline) boo
 	if apart < overdue(u) || now-l.lateAt < apart/2 || now-l.lateAt > apart+apart/8 || now-sent <= recoverySlowdown*u.P90 {
 		return false
 	}
-	l.recovery = latency.Sums{}
+	l.recovery, l.merelySlow = latency.Sums{}, true
 	for range latency.KnownSamples {
 		l.recovery.Add(now - sent)
 	}
@@ -131,10 +144,19 @@ func overloaded(u *latency.Baseline, w *latency.Sums, mean float64) bool {
 		mean >= several && mean > u.Concurrency && slower(u, w, 0.2, slowTimes)
 }
 
-// becameSlower makes the latencies seen the new baseline. The concurrency that sustains the
-// same goodput grows with them (Little's law), so the window starts there.
+// becameSlower makes the latencies seen the new baseline, and lets the window grow on without a top. The
+// concurrency that sustains the same goodput grows with the latencies (Little's law). If more than that is
+// in flight, it may be the reason, and nothing is learnt. If the upstream was merely slow all the time, load
+// is not the reason, and the window begins there.
 func (g *core) becameSlower(seen *latency.Sums, now time.Duration) {
-	needed := g.baseline.Concurrency * float64(seen.Mean()) / float64(max(g.baseline.Mean, 1))
-	g.baseline.Relearn(seen, now)
-	g.window.regrow(now, needed)
+	u := &g.baseline
+	size, needed := startFactor*u.Concurrency, u.Concurrency*float64(seen.Mean())/float64(max(u.Mean, 1))
+	if float64(g.counters.awaiting()) > needed {
+		return
+	}
+	if g.learner.merelySlow {
+		size = max(size, needed)
+	}
+	u.Relearn(seen, now)
+	g.window.regrow(now, size, g.counters)
 }

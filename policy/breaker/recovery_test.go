@@ -264,3 +264,19 @@ func TestWhatEndsASlowStartBeforeTheFirstResponse(t *testing.T) {
 		}
 	}
 }
+
+// A request whose time in the queue ends while the window grows is sent: nothing shows that the upstream
+// would not answer it.
+func TestASlowStartRefusesNobody(t *testing.T) {
+	d := inSlowStart(t)
+	for range 20 {
+		d.acquire()
+	}
+	if d.line == 0 {
+		t.Fatal("nobody waits")
+	}
+	d.g.CancelWait(d.now, Request{Key: 7})
+	if _, ok := d.g.TakeLast(d.now, Request{Key: 7}); !ok {
+		t.Error("refused although nothing failed since connections are accepted")
+	}
+}

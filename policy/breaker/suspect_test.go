@@ -18,28 +18,40 @@ func (d *guardHarness) silent() {
 	}
 }
 
-// While suspect few requests pass, and the first response admits all.
+// While suspect few requests pass, and the first response admits all. If far more is in flight than ever
+// went well, each further response admits one or two instead.
 func TestInDoubtOnePassesNowAndThen(t *testing.T) {
-	d := newGuardHarness(t, Options{})
-	d.serve(15*time.Second, 100, 10*ms)
-	d.silent()
-	d.want(Closed, OpenedByNothing)
-	sent := len(d.out)
-	for range 50 {
-		if v := d.acquire(); v != VerdictSuspect {
-			t.Fatalf("verdict %d in doubt", v)
+	for name, tc := range map[string]struct {
+		latency time.Duration
+		waits   int // after a response
+	}{
+		"as many as usual": {100 * ms, 0},
+		"far more":         {10 * ms, 45},
+	} {
+		d := newGuardHarness(t, Options{})
+		d.serve(15*time.Second, 100, tc.latency)
+		d.silent()
+		d.want(Closed, OpenedByNothing)
+		sent := len(d.out)
+		for range 50 {
+			if v := d.acquire(); v != VerdictSuspect {
+				t.Fatalf("%s: verdict %d in doubt", name, v)
+			}
+			d.advance(10 * ms)
 		}
-		d.advance(10 * ms)
-	}
-	if n := len(d.out) - sent; n < 4 || n > 5 {
-		t.Errorf("%d passed in half a second of doubt, want one each 100 ms", n)
-	}
-	d.end(0, AttemptEnd{Status: 500})
-	if d.line != 0 || d.g.State().Suspect {
-		t.Errorf("%d wait after a response", d.line)
-	}
-	if v := d.acquire(); v != VerdictGo {
-		t.Errorf("verdict %d after a response", v)
+		if n := len(d.out) - sent; n < 4 || n > 5 {
+			t.Errorf("%s: %d passed in half a second of doubt, want one each 100 ms", name, n)
+		}
+		d.end(0, AttemptEnd{Status: 200})
+		if d.g.State().Suspect || d.line != tc.waits {
+			t.Errorf("%s: %d wait after a response", name, d.line)
+		}
+		for len(d.out) > 0 {
+			d.end(0, AttemptEnd{Status: 200})
+		}
+		if d.line != 0 {
+			t.Errorf("%s: %d wait after all responses", name, d.line)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package breaker
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
 // urls remembers which URLs were answered lately, and which are silent. Evidence about one
@@ -14,12 +16,12 @@ type urls struct {
 	answered [urlMemory]url // at: the latest response
 	pending  [urlMemory]url // at: the first request since the latest response to this URL
 	trialEnd time.Duration  // a request of a known URL is in flight beyond the window until then
-	silentAt time.Duration  // when a request of a silent URL may be sent beside the window
 }
 
 type url struct {
-	key uint32
-	at  time.Duration
+	key  uint32
+	at   time.Duration
+	sent time.Duration // of pending: when its latest request was sent
 }
 
 const (
@@ -28,6 +30,8 @@ const (
 	urlMemory = 8
 	// answerCounts is how long a response is evidence for its URL: as long as people pause.
 	answerCounts = time.Minute
+	// silentEvery is the time between two requests of a silent URL while the window binds.
+	silentEvery = 500 * time.Millisecond
 )
 
 // trust is what is known of a URL.
@@ -51,6 +55,18 @@ func (u *urls) trust(now, overdue time.Duration, key uint32) trust {
 		return known
 	}
 	return unknown
+}
+
+// turn returns when a request of a silent URL may be sent beside the window. Each of them has its own
+// turns, however many requests of others wait. With key 0 it returns when the first one has its turn.
+func (u *urls) turn(now, overdue time.Duration, key uint32) time.Duration {
+	at := backoff.Forever
+	for _, s := range u.pending {
+		if s.key != 0 && (key == 0 || s.key == key) && now-s.at >= overdue {
+			at = min(at, s.sent+silentEvery)
+		}
+	}
+	return at
 }
 
 // count returns the number of silent URLs, and of those that were answered lately and are
@@ -93,13 +109,15 @@ func (u *urls) otherAnswers(now time.Duration, hash uint32) bool {
 
 // begin forgets which URLs were silent: the window moves for another reason now.
 func (u *urls) begin() {
-	u.pending, u.trialEnd, u.silentAt = [urlMemory]url{}, 0, 0
+	u.pending, u.trialEnd = [urlMemory]url{}, 0
 }
 
 // sent records that a request was sent while the window binds.
 func (u *urls) sent(now time.Duration, key uint32) {
-	if key != 0 && find(&u.pending, key) == nil {
-		replaceOldest(&u.pending, url{key, now}, now-answerCounts)
+	if s := find(&u.pending, key); s != nil {
+		s.sent = now
+	} else if key != 0 {
+		replaceOldest(&u.pending, url{key, now, now}, now-answerCounts)
 	}
 }
 
@@ -115,7 +133,7 @@ func (u *urls) responded(now time.Duration, key uint32) {
 		s.at = now
 		return
 	}
-	replaceOldest(&u.answered, url{key, now}, now)
+	replaceOldest(&u.answered, url{key: key, at: now}, now)
 }
 
 // failed records that a request of a URL failed: it is not silent, and speaks for nobody.

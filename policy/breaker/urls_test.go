@@ -171,7 +171,7 @@ func TestWhileATrialIsInFlightNobodyIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// In slow start, requests of a URL that is silent pass once a second, and take no place of others.
+// In slow start, requests of each URL that is silent pass twice a second, and take no place of others.
 func TestASilentURLTakesNoPlaceInSlowStart(t *testing.T) {
 	d := inSlowStart(t)
 	d.acquire()
@@ -180,18 +180,21 @@ func TestASilentURLTakesNoPlaceInSlowStart(t *testing.T) {
 		p, v := d.g.Acquire(d.now, Request{Key: key})
 		if v > VerdictProbe {
 			d.g.CancelWait(d.now, Request{Key: key})
-		} else if key != 2 {
+		} else if key != 2 && key != 4 {
 			d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 200, Key: key}))
 		}
 		return v
 	}
 	ask(2)
+	ask(4)
 	for end := d.now + 400*time.Millisecond; d.now < end; d.now += 50 * time.Millisecond {
 		ask(3)
 	}
-	for i, want := range []Verdict{VerdictGo, VerdictSuspect, VerdictSuspect, VerdictGo} {
-		if v := ask(2); v != want {
-			t.Errorf("silent, %d: verdict %d, want %d", i, v, want)
+	for i, want := range []Verdict{VerdictSuspect, VerdictGo, VerdictSuspect, VerdictGo} {
+		for _, key := range []uint32{2, 4} {
+			if v := ask(key); v != want {
+				t.Errorf("silent, %d: verdict %d, want %d", i, v, want)
+			}
 		}
 		for range 10 {
 			if v := ask(3); v != VerdictGo {

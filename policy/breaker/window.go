@@ -37,6 +37,7 @@ type window struct {
 
 	extraAt   time.Duration // when an attempt may pass beside it
 	reachedAt time.Duration // when it was last reached; it ends a second later, since then it is only a risk
+	good      float64       // the last size from which goodput grew with the size, in this trouble
 	slow      int           // rounds of seek that were slow at no more than the usual concurrency
 
 	round, last round // of start and seek; the zero value of last: none
@@ -58,11 +59,27 @@ type round struct {
 	began, took time.Duration // took is set at its end
 	size        float64
 	good        latency.Sums
-	bad, waits  int // attempts that failed, and requests that had to wait
+	bad, waits  int           // attempts that failed, and requests that had to wait
+	held        int64         // attempts in flight from before it
+	busy        time.Duration // sum of the latencies, failures included
+	squares     float64       // sum of their squares, in seconds
 }
 
 func (r *round) rate() float64 { return r.good.Total / r.took.Seconds() }
 func (r *round) ended() int    { return int(r.good.Total) + r.bad }
+
+// add counts how long an attempt held its place.
+func (r *round) add(took time.Duration) {
+	r.busy += took
+	r.squares += took.Seconds() * took.Seconds()
+}
+
+// holding returns how long the attempts in flight hold their places, a mean in which each counts for as
+// long as it does. So many quick responses, as from a cache, do not hide a few slow ones that fill the
+// window.
+func (r *round) holding() time.Duration {
+	return time.Duration(r.squares / max(r.busy.Seconds(), 1e-9) * float64(time.Second))
+}
 
 const (
 	// minWindow is the documented minimum per process: latency never lowers the window below
@@ -82,7 +99,7 @@ const (
 	// until many attempts have ended.
 	maxRoundTime = 3 * time.Second
 
-	minGain   = 1.25 // goodput of start for twice the concurrency; chance alone moves a round of twenty by less
+	minGain   = 1.25 // latency above this factor of that before stops start, and a smaller growth ends it: chance alone moves a round of twenty by less
 	growth    = 0.1  // share of the size added in a round of seek: it doubles in seven
 	fast      = 0.5  // the same while latency is usual: without it, errors of the storm at an early stop last longer
 	shrinkage = 0.8  // of the size in a round that was slow or failed: it halves in three
@@ -121,7 +138,10 @@ func half(limit int64) int64 { return (limit + 1) / 2 }
 // other conditions, and after an outage nobody waits for most of it.
 func (w *window) enter(p phase, now time.Duration, c *counters) {
 	n := c.awaiting()
-	*w = window{phase: p, began: now, mark: now, oldMark: now, before: n, passed: n, uploads: c.sending.Load(), reachedAt: now, extraAt: now, bound: w.bound}
+	*w = window{phase: p, began: now, mark: now, oldMark: now, before: n, passed: n, uploads: c.sending.Load(), reachedAt: now, extraAt: now, bound: w.bound, good: w.good}
+	if p == open {
+		w.good = 0
+	}
 	w.round = round{began: now}
 }
 
@@ -131,18 +151,18 @@ func (w *window) begin(now time.Duration, c *counters, u *latency.Baseline, prov
 	w.extraAt = now + overdue(u)
 	w.recovering, w.unproven, w.size, w.top = true, !proven, 1, maxFixed
 	if u.Known() {
-		w.top = max(minWindow, startFactor*u.Concurrency)
+		w.top = max(minWindow, startFactor*u.Concurrency, w.good)
 	}
 	if proven {
-		w.prove(now, u)
+		w.prove(now, c, u)
 	}
 }
 
 // prove lets the window grow from the concurrency before the outage.
-func (w *window) prove(now time.Duration, u *latency.Baseline) {
+func (w *window) prove(now time.Duration, c *counters, u *latency.Baseline) {
 	w.unproven = false
 	w.size = max(w.size, u.Concurrency)
-	w.newRound(now)
+	w.newRound(now, c)
 }
 
 // bind starts seek from the attempts in flight now, which keep their places.
@@ -152,18 +172,20 @@ func (w *window) bind(now time.Duration, size int64, c *counters, u *latency.Bas
 	w.passed, w.oldMark = 0, 0
 	w.size = float64(max(size, minWindow))
 	w.bound++
-	w.newRound(now)
+	w.newRound(now, c)
 }
 
 // regrow continues or begins start without a top from at least size.
-func (w *window) regrow(now time.Duration, size float64) {
+func (w *window) regrow(now time.Duration, size float64, c *counters) {
 	w.phase, w.top, w.slow = start, maxFixed, 0
 	w.size = min(max(w.size, size, minWindow), maxFixed)
 	w.last = round{}
-	w.newRound(now)
+	w.newRound(now, c)
 }
 
-func (w *window) newRound(now time.Duration) { w.round = round{began: now, size: w.size} }
+func (w *window) newRound(now time.Duration, c *counters) {
+	w.round = round{began: now, size: w.size, held: w.places(c)}
+}
 
 // waits records that a request has to wait.
 func (w *window) waits(now time.Duration) {
@@ -189,9 +211,14 @@ func (w *window) expire(n int64) {
 }
 
 // pass takes the places of older attempts when one sent at sent was answered. They are at
-// least as old as a request that is overdue.
-func (w *window) pass(sent, now, overdue time.Duration, c *counters) {
-	if sent > w.mark && now-w.mark >= overdue {
+// least as old as a request that is overdue, by what is usual and by what was lately. Those that were in
+// flight when the window began to bind may be slow for the same reason, so they are given longer.
+func (w *window) pass(sent, now time.Duration, c *counters, u *latency.Baseline) {
+	due := overdue(u)
+	if w.oldMark == 0 {
+		due = downAfter(u)
+	}
+	if sent > w.mark && now-w.mark >= max(due, overdueP90s*max(w.round.holding(), w.last.holding())) {
 		w.oldMark, w.passed = w.mark, w.before
 		w.mark, w.before = now, c.awaiting()
 	}
@@ -220,20 +247,29 @@ func (w *window) growBlindly(now time.Duration, c *counters, u *latency.Baseline
 	for at := w.blindAt(c, u); now >= at; at = w.blindAt(c, u) {
 		if w.overTop(u) {
 			w.size = min(w.size+w.top, maxFixed)
-			w.newRound(now)
+			w.newRound(now, c)
 			return
 		}
 		w.size = min(2*w.size, maxFixed)
-		w.newRound(at)
+		w.newRound(at, c)
 	}
 }
 
 // ended moves the window by the end of an attempt that was sent in it.
-func (w *window) ended(sent, now time.Duration, good bool, u *latency.Baseline) {
-	if sent < w.began || now < w.round.began {
+func (w *window) ended(sent, now time.Duration, good bool, c *counters, u *latency.Baseline) {
+	r := &w.round
+	if sent <= r.began {
+		r.held--
+	}
+	switch {
+	case sent < w.began && w.phase == start && !w.recovering && w.last.took == 0 && good: // sent when fewer were in flight
+		w.last.size = r.size
+		w.last.good.Add(now - sent)
+		w.last.add(now - sent)
+		return
+	case sent < w.began || now < r.began:
 		return
 	}
-	r := &w.round
 	if w.phase == seek && w.last.took == 0 && r.ended() == 0 && r.began < now {
 		r.began = now // the first round of all begins with the first response under its size
 		return
@@ -243,46 +279,69 @@ func (w *window) ended(sent, now time.Duration, good bool, u *latency.Baseline) 
 	} else {
 		r.bad++
 	}
+	r.add(now - sent)
 	if w.phase == start {
-		w.grow(now, good)
+		w.grow(now, now-sent, good, c, u)
 	} else {
-		w.step(now, u)
+		w.step(now, c, u)
 	}
 }
 
-// grow adds one for each good response, and ends start at its top, or if a doubling brought
-// too little goodput. It asks latency alone, which also works with few requests: if the
-// concurrency doubles and each response takes 2/minGain times as long, goodput grows by
-// minGain (Little's law).
-func (w *window) grow(now time.Duration, good bool) {
+// grow adds one for each good response that did not take much longer than before. Without a top the size
+// at most doubles until most of what was in flight before has ended, so the responses that would show
+// overload are seen before the next doubling. Start ends at its top, or if goodput did not follow the size.
+func (w *window) grow(now, took time.Duration, good bool, c *counters, u *latency.Baseline) {
+	r := &w.round
 	if !good {
 		w.size = max(1, w.size-1)
 		return
 	}
-	w.size = min(w.size+1, w.top)
-	if w.size >= w.top {
+	usual, most := r.holding(), w.top
+	if w.last.good.Total > 0 {
+		usual = w.last.holding()
+	}
+	if most >= maxFixed {
+		most = 2 * r.size
+	}
+	if float64(took) <= minGain*float64(usual) && 2*float64(w.places(c)+1) >= w.size {
+		w.size = max(w.size, min(w.size+1, most))
+	}
+	held, long := float64(r.held) > max(1, r.size/4), now-r.began >= max(overdueMin, overdueP90s*r.holding())
+	switch {
+	case held && long && w.top >= maxFixed: // nothing is known of this size
+		w.size = r.size
+		w.newRound(now, c)
+		return
+	case held && !long, r.good.Total < math.Floor(r.size):
+		return
+	}
+	e, is := elasticity(&w.last, r)
+	switch {
+	case w.size >= w.top && u.Known() && slower(u, &r.good, 0.5, recoverySlowdown):
+		u.Relearn(&r.good, now)
+		w.regrow(now, w.size, c)
+		return
+	case w.size >= w.top:
 		w.phase, w.last = seek, round{}
-		w.newRound(now)
+		w.newRound(now, c)
 		return
-	}
-	if w.round.good.Total < math.Floor(w.round.size) {
-		return
-	}
-	if w.last.good.Total > 0 && minGain*float64(w.round.good.Mean()) > 2*float64(w.last.good.Mean()) {
+	case is && e < 0, w.top >= maxFixed && (is && e < elastic || w.size < minGain*r.size), w.last.good.Total > 0 && float64(r.bad) >= badShare*float64(r.ended()):
 		w.phase = seek
-		w.size = max(minWindow, w.last.size)
+		w.size = max(minWindow, r.size)
+	default:
+		w.good = r.size
 	}
-	w.endRound(now)
+	w.endRound(now, c)
 }
 
-func (w *window) endRound(now time.Duration) {
+func (w *window) endRound(now time.Duration, c *counters) {
 	w.round.took = max(now-w.round.began, 1)
 	w.last = w.round
-	w.newRound(now)
+	w.newRound(now, c)
 }
 
 // step ends a round of seek that has lasted long enough, and moves the size.
-func (w *window) step(now time.Duration, u *latency.Baseline) {
+func (w *window) step(now time.Duration, c *counters, u *latency.Baseline) {
 	r := &w.round
 	least := max(latency.FoldEvery, min(2*r.good.Mean(), maxRoundTime))
 	r.took = now - r.began
@@ -292,11 +351,11 @@ func (w *window) step(now time.Duration, u *latency.Baseline) {
 	size, shifted := w.next(u)
 	if shifted && r.good.Total >= latency.KnownSamples {
 		u.Relearn(&r.good, now)
-		w.regrow(now, size)
+		w.regrow(now, size, c)
 		return
 	}
 	w.size = max(minWindow, size)
-	w.endRound(now)
+	w.endRound(now, c)
 	w.round.began += min(w.last.good.Mean(), maxRoundTime) // until then goodput is still that of the previous size
 }
 
@@ -330,24 +389,28 @@ func (w *window) seek(u *latency.Baseline, more float64) (size float64, shifted 
 		return usual, w.slow >= maxSlow
 	}
 	e, is := elasticity(&w.last, r)
-	switch {
-	case !is || e < elastic:
+	switch up := r.rate() > w.last.rate(); {
+	case !is || w.last.waits == 0 || e < elastic:
 		return max(usual, r.size*shrinkage), false
-	case r.size < w.last.size:
+	case r.size < w.last.size && !up:
 		return w.last.size, true
+	case r.size > w.last.size && up:
+		return r.size * (1 + fast), false
 	}
 	return more, false
 }
 
-// elasticity returns how much goodput followed the size from round a to round b. It returns
-// false if a round lacks data or the size did not move.
+// elasticity returns how much goodput followed the size from round a to round b. It asks latency alone,
+// which also works with few requests: if the concurrency doubles and each attempt holds its place twice as
+// long, goodput stays the same (Little's law). It returns false if a round lacks data or the size did not
+// move.
 func elasticity(a, b *round) (float64, bool) {
-	if a.waits == 0 || a.good.Total == 0 || b.good.Total == 0 {
+	if a.good.Total == 0 || b.good.Total == 0 {
 		return 0, false
 	}
 	moved := math.Log(b.size / a.size)
 	if math.Abs(moved) < 0.01 {
 		return 0, false
 	}
-	return math.Log(b.rate()/a.rate()) / moved, true
+	return 1 - math.Log(float64(b.holding())/float64(a.holding()))/moved, true
 }

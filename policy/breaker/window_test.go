@@ -13,6 +13,7 @@ func seekRound(size float64, good int, latency time.Duration, bad, waits int) ro
 	r := round{took: time.Second, size: size, bad: bad, waits: waits}
 	for range good {
 		r.good.Add(latency)
+		r.add(latency)
 	}
 	return r
 }
@@ -41,9 +42,10 @@ func TestHowSeekMoves(t *testing.T) {
 		"slow near the usual":        {round{}, seekRound(11, 100, 300*ms, 0, 5), 0, 10, false},
 		"slow at the usual":          {round{}, seekRound(10, 100, 300*ms, 0, 5), maxSlow - 2, 10, false},
 		"slow there for long":        {round{}, seekRound(10, 100, 300*ms, 0, 5), maxSlow - 1, 10, true},
-		"goodput follows up":         {seekRound(10, 50, 300*ms, 0, 5), seekRound(20, 100, 300*ms, 0, 5), 0, 22, false},
+		"goodput follows up":         {seekRound(10, 50, 300*ms, 0, 5), seekRound(20, 100, 300*ms, 0, 5), 0, 30, false},
+		"by latency alone":           {seekRound(10, 100, 300*ms, 0, 5), seekRound(20, 100, 300*ms, 0, 5), 0, 22, false},
 		"goodput follows down":       {seekRound(20, 100, 300*ms, 0, 5), seekRound(16, 80, 300*ms, 0, 5), 0, 20, true},
-		"goodput does not follow":    {seekRound(20, 100, 300*ms, 0, 5), seekRound(16, 98, 300*ms, 0, 5), 0, 12.8, false},
+		"goodput does not follow":    {seekRound(20, 100, 300*ms, 0, 5), seekRound(16, 98, 245*ms, 0, 5), 0, 12.8, false},
 		"nobody waited at that size": {seekRound(10, 50, 300*ms, 0, 0), seekRound(20, 100, 300*ms, 0, 5), 0, 16, false},
 	} {
 		w := window{phase: seek, size: tc.round.size, last: tc.last, round: tc.round, slow: tc.slow}
@@ -63,7 +65,7 @@ func TestSeekRelearnsFromEnoughResponses(t *testing.T) {
 		}
 		u.Fold(&usual, time.Second, time.Second, 10, true)
 		w := window{phase: seek, size: 10, round: seekRound(10, n, time.Second, 0, 5), slow: maxSlow - 1}
-		w.step(maxRoundTime, &u)
+		w.step(maxRoundTime, &counters{}, &u)
 		if relearnt := u.Mean > 500*ms; relearnt != (n == latency.KnownSamples) || relearnt != (w.phase == start) {
 			t.Errorf("%d responses: mean %v, phase %d", n, u.Mean, w.phase)
 		}

@@ -63,6 +63,19 @@ func (w *Window) Drain(s *Sums) {
 	}
 }
 
+// Slower reports whether all but the quickest third of the latencies are at least d.
+func (w *Window) Slower(d time.Duration) bool {
+	all, quick, from := uint32(0), uint32(0), bucketOf(d)
+	for i := range w {
+		n := w[i].Load()
+		all += n
+		if i < from {
+			quick += n
+		}
+	}
+	return 3*quick < all
+}
+
 // Sums holds the counts of a window.
 type Sums struct {
 	counts [latencyBuckets]float64

@@ -202,3 +202,22 @@ func BenchmarkLatencies(b *testing.B) {
 		l.Estimate(now)
 	}
 }
+
+func TestSlowerAsksAllButTheQuickestThird(t *testing.T) {
+	var w Window
+	if w.Slower(time.Second) {
+		t.Error("slow without a latency")
+	}
+	for range 2 {
+		w.Add(time.Millisecond)
+	}
+	for range 4 {
+		w.Add(2 * time.Second)
+	}
+	if w.Slower(time.Second) {
+		t.Error("slow although a third is quick")
+	}
+	if w.Add(2 * time.Second); !w.Slower(time.Second) {
+		t.Error("not slow although five of seven are")
+	}
+}
