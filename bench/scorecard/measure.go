@@ -42,12 +42,12 @@ func (s *stage) measure() *measures {
 	return m
 }
 
-// shareOf returns the share of good requests; of good tries where requests are not counted. It is nil if there
-// were none.
+// shareOf returns the share of good requests; of good tries where requests are not counted. Both count when
+// they came. It is nil if there were none.
 func shareOf(c rig.Counts) *float64 {
 	good, bad := c[served], c[unserved]
 	if good+bad == 0 {
-		good, bad = c[rig.Good], c.Kinds(rig.Bad)+c[rig.Late]
+		good, bad = c[rig.CameGood], c[rig.CameBad]
 	}
 	if good+bad == 0 {
 		return nil

@@ -34,7 +34,7 @@ func twentyURLs(client int) string { return fmt.Sprint("/work/", client%20) }
 
 // clientsOf returns the clients of package sim's storm.
 func clientsOf(c sim.Clients, path func(client int) string) *rig.Crowd {
-	return &rig.Crowd{N: c.N, Every: c.Every, Patience: c.Patience, Path: path, Again: func(*rand.Rand, int) time.Duration { return c.RetryAfter }}
+	return &rig.Crowd{N: c.N, Every: c.Every, Patience: c.Patience, Came: true, Path: path, Again: func(*rand.Rand, int) time.Duration { return c.RetryAfter }}
 }
 
 // outage returns a storm: a thousand naive clients and a server that becomes slow with many requests.
@@ -106,7 +106,7 @@ func surge() *row {
 func coldStart() *row {
 	return (&row{
 		name: "cold start", how: "killed for 5 s; then everything takes 25 times as long", model: overload.Flat(10*ms, 0),
-		crowd: &rig.Crowd{N: 800, Every: 10 * second, Patience: 30 * second, Path: twentyURLs, Again: func(*rand.Rand, int) time.Duration { return again }},
+		crowd: &rig.Crowd{N: 800, Every: 10 * second, Patience: 30 * second, Came: true, Path: twentyURLs, Again: func(*rand.Rand, int) time.Duration { return again }},
 		fault: span{stormFrom, 13 * second}, end: 35 * second,
 		steps: []step{{stormFrom, killIt}, {13 * second, startAs(0, &overload.Model{Server: overload.Flat(250*ms, 0).Server})}},
 	}).with(again95(3))

@@ -20,6 +20,10 @@ const (
 	Good = "good"  // 200 in time
 	Late = "late"  // no response in time
 	Bad  = "bad: " // followed by a status or a kind of error
+
+	// With Crowd.Came, when it came: a try that began in an outage and ends after it belongs to the outage.
+	CameGood = "came, good"
+	CameBad  = "came, bad"
 )
 
 // Crowd is a number of clients. Each has one request at a time. After a good response it pauses for an
@@ -29,6 +33,7 @@ type Crowd struct {
 	Every    time.Duration // mean of the pause; 0 means none
 	Patience time.Duration // how long a client waits for a response
 	Seed     uint64
+	Came     bool                    // tries are also counted when they came
 	Path     func(client int) string // what a client requests; called for each request
 	// Again returns the pause before a client sends its request again, after failed+1 failures in a row.
 	// If it is nil, the client goes on as after a good response.
@@ -65,12 +70,25 @@ func source(client int) net.IP {
 func (c *Crowd) run(ctx context.Context, client *http.Client, path func() string, r *rand.Rand, t *Timeline) {
 	for Sleep(ctx, time.Duration(r.ExpFloat64()*float64(c.Every))) {
 		url := path()
-		for failed := 0; !c.Try(ctx, client, url, t) && c.Again != nil; failed++ {
+		for failed := 0; !c.try(ctx, client, url, t) && c.Again != nil; failed++ {
 			if !Sleep(ctx, c.Again(r, failed)) {
 				return
 			}
 		}
 	}
+}
+
+// try is Try, and counts the result when the try came.
+func (c *Crowd) try(ctx context.Context, client *http.Client, url string, t *Timeline) bool {
+	came := t.Since()
+	good := c.Try(ctx, client, url, t)
+	switch {
+	case c.Came && good:
+		t.CountAt(came, CameGood, 1)
+	case c.Came && ctx.Err() == nil:
+		t.CountAt(came, CameBad, 1)
+	}
+	return good
 }
 
 // Try sends one request, counts its result, and reports whether the status was 200. If an idle
