@@ -287,9 +287,9 @@ func (w *window) ended(sent, now time.Duration, good bool, c *counters, u *laten
 	}
 }
 
-// grow adds one for each good response that did not take much longer than before. Without a top the size
-// at most doubles until most of what was in flight before has ended, so the responses that would show
-// overload are seen before the next doubling. Start ends at its top, or if goodput did not follow the size.
+// grow adds one for each good response. Without a top it must not have taken much longer than those before,
+// and the size at most doubles until most of what was in flight before has ended: so the responses that
+// would show overload are seen before the next doubling. Start ends at its top, or if goodput did not follow the size.
 func (w *window) grow(now, took time.Duration, good bool, c *counters, u *latency.Baseline) {
 	r := &w.round
 	if !good {
@@ -303,7 +303,7 @@ func (w *window) grow(now, took time.Duration, good bool, c *counters, u *latenc
 	if most >= maxFixed {
 		most = 2 * r.size
 	}
-	if float64(took) <= minGain*float64(usual) && 2*float64(w.places(c)+1) >= w.size {
+	if w.top < maxFixed || float64(took) <= minGain*float64(usual) && 2*float64(w.places(c)+1) >= w.size {
 		w.size = max(w.size, min(w.size+1, most))
 	}
 	held, long := float64(r.held) > max(1, r.size/4), now-r.began >= max(overdueMin, overdueP90s*r.holding())
