@@ -42,8 +42,8 @@ type evidenceSlot struct{ good, bad int64 }
 
 // burst counts attempts that were lost at once.
 type burst struct {
-	lost        int
-	first, last time.Duration
+	lost  int
+	first time.Duration
 }
 
 const (
@@ -125,12 +125,11 @@ func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
 // lose counts a lost connection.
 func (e *evidence) lose(sent, now time.Duration) {
 	b := &e.burst
-	if b.lost == 0 || now-b.last > overdueMin {
-		*b = burst{first: now, last: now}
+	if b.lost == 0 || now-b.first > overdueMin {
+		*b = burst{first: now}
 	}
 	if sent < b.first {
 		b.lost++
-		b.last = max(b.last, now)
 	}
 }
 
@@ -143,7 +142,7 @@ func (e *evidence) lostAll(others int64) bool {
 // losing reports whether the upstream may be losing everything, in flight or in a row, which turns
 // out within overdueMin.
 func (e *evidence) losing(now time.Duration) bool {
-	return e.burst.lost > 0 && now < e.burst.last+overdueMin || e.row >= several && now < e.until-evidenceWindow+overdueMin
+	return e.burst.lost > 0 && now < e.burst.first+overdueMin || e.row >= several && now < e.until-evidenceWindow+overdueMin
 }
 
 // shows reports whether the upstream as a whole fails, after bad, by share or in a row.
