@@ -396,6 +396,9 @@ func TestABodyIsFetchedBeforeItIsSent(t *testing.T) {
 	if large.Body.Total() != 0 {
 		t.Error("a body that is not kept was read")
 	}
+	if large.Body.Replay() != policy.ReplayWhole {
+		t.Error("a body of which nothing was read cannot be sent")
+	}
 }
 
 func TestAClientThatBreaksItsBodyWhileItIsFetched(t *testing.T) {

@@ -318,6 +318,36 @@ func TestABodyThatDoesNotComeSaysNothing(t *testing.T) {
 	})
 }
 
+// A body that has ended, or is none, is not waited for.
+func TestABodyThatHasEndedIsNotWaitedFor(t *testing.T) {
+	models := func(c *settings.Config) {
+		r := c.Default
+		r.Name, r.Match = "large", route.Match{Model: "large-1"}
+		c.Routes = []settings.Route{r}
+	}
+	const none = `{"messages":[`
+	for name, text := range map[string]string{
+		"a length":        message("POST", "/v1", fmt.Sprintf("Content-Length: %d", len(none))) + none,
+		"chunks":          message("POST", "/v1", "Transfer-Encoding: chunked") + inChunks(none, 3),
+		"malformed":       message("POST", "/v1", "Transfer-Encoding: chunked") + "3\r\n" + `{"m` + "\r\nzz\r\n",
+		"an upgrade":      message("POST", "/v1", "Connection: upgrade", "Upgrade: x"),
+		"no body":         message("POST", "/v1"),
+		"a path of model": message("POST", "/v1/models/large-1:generateContent", "Content-Length: 9"),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			c := requesttest.Begin(t, text, models)
+			want := "default"
+			if name == "a path of model" {
+				want = "large"
+			}
+			if d := time.Since(began); d != 0 || c.Route.Name != want {
+				t.Errorf("%s: route %s after %v", name, c.Route.Name, d)
+			}
+		})
+	}
+}
+
 // Of so many percent of retries none is made, all are, or some.
 func TestTheShareOfRetriesThatAreMade(t *testing.T) {
 	var p request.Process

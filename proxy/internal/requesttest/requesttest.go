@@ -1,6 +1,6 @@
 // Package requesttest makes the request of a client for tests of the packages that serve it, without a
-// server, an upstream or a socket: begin with Begin. What the client sends goes through a net.Pipe,
-// so it works in a bubble of testing/synctest; what it gets is recorded.
+// server or an upstream: begin with Begin. What the client sends goes through a net.Pipe, so it works in
+// a bubble of testing/synctest; what it gets is recorded. BeginTCP has a socket.
 package requesttest
 
 import (
@@ -81,19 +81,53 @@ func Config(t testing.TB) *settings.Config {
 // usual configuration as changed by change, which may be nil. Its route is found, and it is not prepared.
 func Begin(t testing.TB, text string, change func(c *settings.Config)) *Client {
 	t.Helper()
+	near, far := net.Pipe()
+	wire := &Wire{Conn: near}
+	c := begin(t, text, change, wire, far)
+	c.Wire = wire
+	return c
+}
+
+// BeginTCP is like Begin over TCP, for what only a socket can do. It has no Wire.
+func BeginTCP(t testing.TB, text string, change func(c *settings.Config)) *Client {
+	t.Helper()
+	near, far := TCP(t)
+	return begin(t, text, change, near, far)
+}
+
+// TCP returns both ends of a connection over loopback.
+func TCP(t testing.TB) (near, far *net.TCPConn) {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	to, err := net.DialTCP("tcp", nil, l.Addr().(*net.TCPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = to.Close() })
+	if near, err = l.AcceptTCP(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = near.Close() })
+	return near, to
+}
+
+func begin(t testing.TB, text string, change func(c *settings.Config), near, far net.Conn) *Client {
+	t.Helper()
 	config := Config(t)
 	if change != nil {
 		change(config)
 	}
-	c := &Client{t: t, Process: &request.Process{}, conn: &downstream.Conn{}, Request: &request.Request{}}
+	c := &Client{t: t, Process: &request.Process{}, conn: &downstream.Conn{}, Request: &request.Request{}, Far: far}
 	nothing := func() bool { return false }
 	c.Process.Init(config.RetryBufferTotalBytes, request.Hooks{OnFault: func(any) {}, OnWait: func() {}, CloseIdleUpstream: nothing, UnderPressure: nothing})
 	c.Settings = Prepare(t, config, c.Process, nil)
 
-	near, far := net.Pipe()
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
-	c.Far, c.Wire = far, &Wire{Conn: near}
-	c.conn.Init(c.Wire, &c.Process.Clock, "", 0, spans{})
+	c.conn.Init(near, &c.Process.Clock, "", 0, spans{})
 	c.conn.Identify(forward.Peer{Addr: netip.MustParseAddr("127.0.0.1"), Text: "127.0.0.1"})
 	c.conn.BeginRequest(config.WriteTimeout)
 	c.Request.Init(c.conn, c.Process)
