@@ -120,17 +120,3 @@ func TestOwnErrorsOfAModelAPIBeforeARequest(t *testing.T) {
 	}
 	checkModelError(t, 400, text)
 }
-
-// Without the profile the form is as it was, except for a client that accepts problem details.
-func TestAClientMayAskForProblemDetails(t *testing.T) {
-	p := startProxy(t, startUpstream(t, func(c *upConn) { c.head(); c.reset() }), nil)
-	for accept, want := range map[string]struct{ contentType, member string }{
-		"*/*": {"application/json", `"error":"retryproxy: `},
-		"application/json, application/problem+json": {"application/problem+json", `"title":"Bad Gateway"`},
-	} {
-		res, body, err := p.dial().send("POST / HTTP/1.1\r\nHost: a\r\nAccept: " + accept + "\r\nContent-Length: 3\r\n\r\nabc").response("POST")
-		if err != nil || res.StatusCode != 502 || res.Header.Get("Content-Type") != want.contentType || !strings.Contains(body, want.member) || res.Header.Get("Request-Id") != "" {
-			t.Errorf("%s: %v %s %v", accept, res, body, err)
-		}
-	}
-}

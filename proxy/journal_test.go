@@ -95,21 +95,6 @@ func TestJournalGetsTheRequestIDAndTheEndpoint(t *testing.T) {
 	})
 }
 
-// A request that never was sent has no attempts, and one whose head is not one
-// has no path.
-func TestJournalAcceptsRequestsWithoutAttempts(t *testing.T) {
-	book := wantsAll()
-	inMemory(t, script(ok200), func(c *Config) { c.Journal = book }, func(t *testing.T, m *memory) {
-		m.client().send("GET / HTTP/9.9\r\n\r\n").want(505, "*")
-		synctest.Wait()
-		book.mu.Lock()
-		defer book.mu.Unlock()
-		if len(book.kept) != 1 || book.kept[0].Outcome != policy.OutcomeRefused || len(book.kept[0].Steps) != 0 {
-			t.Errorf("%+v", book.kept)
-		}
-	})
-}
-
 // What waits before it is sent is not yet an attempt.
 func TestWaitBeforeTheFirstAttemptIsNotPartOfIt(t *testing.T) {
 	book := wantsAll()

@@ -43,27 +43,3 @@ func TestTheSwitchIsTheReasonOnlyWhereARetryWasPossible(t *testing.T) {
 		t.Errorf("reason %q", got)
 	}
 }
-
-func TestAShareOfTheRetriesIsMade(t *testing.T) {
-	const requests = 2000
-	inMemory(t, script(bad503), func(c *Config) { c.Default.Policy.MaxRetries = 1 }, func(t *testing.T, m *memory) {
-		m.SetRetryPercent(30)
-		c := m.client()
-		for range requests {
-			c.send(get("/")).want(503, "busy")
-		}
-		// Binomial: 600 with a standard deviation of 20.5; seven of them.
-		if n := m.up.sends() - requests; n < 457 || n > 743 {
-			t.Errorf("%d of %d retries were made, want about 30 %%", n, requests)
-		}
-	})
-}
-
-func TestRetryPercentStaysWithinItsRange(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), nil)
-	for _, tc := range []struct{ set, want int }{{30, 30}, {-1, 0}, {101, 100}, {0, 0}, {100, 100}} {
-		if p.SetRetryPercent(tc.set); p.RetryPercent() != tc.want {
-			t.Errorf("%d gives %d", tc.set, p.RetryPercent())
-		}
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/proxy/admission"
-	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
 // keyed gives the default route a rate limit for each value of X-Key.
@@ -72,22 +71,4 @@ func TestRequestsThatShareAKeyedRateLimit(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A hedge takes its slot from the rate limit of its own key.
-func TestAHedgeHasTheRateLimitOfItsKey(t *testing.T) {
-	inMemory(t, script(ok200), keyed("1/m"), func(t *testing.T, m *memory) {
-		m.client().send(getFor("/", "a")).want(200, "ok")
-		permit := func(key string) bool {
-			var req http1.Request
-			if _, err := req.Parse([]byte(getFor("/", key)), http1.Limits{HeaderBytes: 1000, Headers: 10}); err != nil {
-				t.Fatal(err)
-			}
-			_, ok := m.settings.Load().DefaultRoute.HedgePermit(&req, nil, m.process.Clock.Elapsed())
-			return ok
-		}
-		if permit("a") || !permit("b") || permit("b") {
-			t.Error("a hedge without a slot, or none where there is one")
-		}
-	})
 }
