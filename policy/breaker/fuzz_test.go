@@ -3,6 +3,7 @@ package breaker
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +32,8 @@ func FuzzGuard(f *testing.F) {
 	f.Add(byte('1'), []byte("0000A007A07A\xe100*09#XX07\xb1"))
 	f.Add(byte('4'), []byte("0000AA07A\xe100*09#90000")) // refused connections, and a probe that hangs
 	f.Add(byte(1), []byte("\xe4\xe4\xe4\xe4eee\x94\x94LL\x94RRtttttt"))
-	f.Add(byte('K'), []byte("070090\xcf07A\xcea7a\xa80A9A0000\x817000079\xed0")) // one passes in doubt
+	f.Add(byte('K'), []byte("070090\xcf07A\xcea7a\xa80A9A0000\x817000079\xed0"))                                   // one passes in doubt
+	f.Add(byte(1), []byte(strings.Repeat("0", 22)+"A"+strings.Repeat("0", 76)+"*0000000000000\xfc7777#B9C000000")) // a failing upstream, and a probe that hangs
 	f.Add(byte(3), []byte{0x10, 0x20, 0xff, 0x83, 0x00, 0x41, 0x9c})
 	f.Fuzz(func(t *testing.T, kind byte, acts []byte) {
 		o := [5]Options{{}, {ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 3}, {ConcurrencyLimit: ConcurrencyLimitOff}, {NoBreaker: true}, {ActiveProbe: true}}[kind%5]
@@ -64,13 +66,10 @@ type fuzzed struct {
 
 // leastHang returns the shortest time that a probe hangs before another one is sent beside it.
 func leastHang(why OpenedBy) time.Duration {
-	switch {
-	case why.connecting():
-		return rhythms[OpenedByDial].hang / 2
-	case why == OpenedByFailing:
-		return rhythms[OpenedByFailing].failMax / 2
+	if why == OpenedByStall || why == OpenedByNothing {
+		return (30 * time.Second) / 2
 	}
-	return (30 * time.Second) / 2
+	return rhythms[why].hang / 2
 }
 
 func (w *fuzzed) act(act byte, i int) {
