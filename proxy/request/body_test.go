@@ -241,6 +241,42 @@ func TestHowABodyFails(t *testing.T) {
 	}
 }
 
+// Who lost its slot after the end of one body keeps the next.
+func TestALostSlotIsThatOfOneBody(t *testing.T) {
+	c := upload(t, 5, nil)
+	c.Conn.TurnAway()
+	c.Body.Await(c.Time.Now())
+	send(c, "hello")
+	wantAll(t, c, "hello")
+	c.Body.Arrived()
+	if !c.Body.AwaitedSince().IsZero() {
+		t.Error("it is still awaited")
+	}
+}
+
+// A body that just fits takes no more memory, whatever follows.
+func TestABodyThatFillsTheCapStopsThere(t *testing.T) {
+	const size = 20_000
+	c := chunked(t, func(c *settings.Config) { c.Default.RetryBufferBytes = size })
+	send(c, fmt.Sprintf("%x\r\n%s\r\n", size, text(size)))
+	for c.Body.Total() < size {
+		if _, err := c.Body.Next(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.Body.Replay() != policy.ReplayUnfinished {
+		t.Errorf("replay %v", c.Body.Replay())
+	}
+	used := c.Process.RetryBuffer.Used.Load()
+	send(c, "1\r\nx\r\n0\r\n\r\n")
+	if got, err := all(c); err != nil || got != "x" || c.Body.Replay() != policy.ReplayTooLarge {
+		t.Errorf("%q, %v, replay %v", got, err, c.Body.Replay())
+	}
+	if now := c.Process.RetryBuffer.Used.Load(); now > used {
+		t.Errorf("%d bytes became %d", used, now)
+	}
+}
+
 // After a wait that ended without a byte, the body goes on.
 func TestABodyGoesOnAfterAShortWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

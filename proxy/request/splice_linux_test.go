@@ -127,6 +127,12 @@ func TestHowASpliceFails(t *testing.T) {
 			c := uploadTCP(t, tc.change)
 			dst, up := requesttest.TCP(t)
 			tc.before(c, dst, up)
+			began := time.Now()
+			defer func() {
+				if d := time.Since(began); d > 5*time.Second { // the idle time is 10 s
+					t.Errorf("noticed after %v", d)
+				}
+			}()
 			if more, err := c.Body.SpliceTo(dst, 0); more || !errors.Is(err, tc.want) {
 				t.Errorf("%v, %v, want %v", more, err, tc.want)
 			}

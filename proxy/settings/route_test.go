@@ -522,6 +522,16 @@ func logger() (*zap.Logger, *bytes.Buffer) {
 	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg"}), zapcore.AddSync(b), zap.InfoLevel)), b
 }
 
+// A configuration without a log logs nothing.
+func TestNothingIsLoggedWithoutALog(t *testing.T) {
+	t.Setenv("GODEBUG", "http2client=0")
+	p := start(t, nil)
+	p.now.WarnOfHTTP2Off()
+	p.now.DefaultRoute.UpstreamState.DialFailures.Record(&upstream.DialError{Addr: "192.0.2.1:80", Err: errors.New("no room")})
+	p.now.DefaultRoute.GaveUpLog.Allow()
+	p.now.FlushLogs()
+}
+
 // Lines that were not written are counted when their configuration ends.
 func TestLinesThatWereSuppressedAreCounted(t *testing.T) {
 	log, lines := logger()
@@ -580,7 +590,7 @@ func TestHealthChecksAreLogged(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		text := lines.String()
-		if strings.Count(text, "\n") != 1 || !strings.Contains(text, "fails its health checks") || !strings.Contains(text, `"address":"192.0.2.2:80"`) || !strings.Contains(text, `no?room`) || len(text) > 600 {
+		if strings.Count(text, "\n") != 1 || !strings.Contains(text, "fails its health checks") || !strings.Contains(text, `"address":"192.0.2.2:80"`) || !strings.Contains(text, `"upstream":"http://192.0.2.1`) || !strings.Contains(text, `no?room`) || len(text) > 600 {
 			t.Errorf("%s", text)
 		}
 		well.Store(true)
