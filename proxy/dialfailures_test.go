@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	stdlog "log"
@@ -13,10 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/admission"
-	"github.com/retryproxy/retryproxy/proxy/attempt"
-	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 func TestTheCauseOfAFailedConnectionIsInTheLog(t *testing.T) {
@@ -105,15 +101,5 @@ func TestAnOutageIsLoggedWithItsCauseAndThatRequestsAreQueued(t *testing.T) {
 	second.want(200, "ok")
 	if n := strings.Count(lines.String(), "requests are queued"); n != 1 {
 		t.Errorf("told %d times in one outage", n)
-	}
-}
-
-// An attempt that failed for another reason shows no dial error, even if the attempt before it had
-// one.
-func TestOnlyAFailedConnectionHasItsCause(t *testing.T) {
-	var a attempt.Attempt
-	a.DialErr = &upstream.DialError{Err: errors.New("refused")}
-	if a.DialErrOf(&policy.Attempt{Cause: policy.CauseDial}) == nil || a.DialErrOf(&policy.Attempt{Cause: policy.CauseReset}) != nil {
-		t.Error("the cause is of the wrong attempt")
 	}
 }

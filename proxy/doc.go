@@ -20,10 +20,9 @@
 //  4. Exchange.run (loop.go) is the retry loop. Each turn begins with Admitter.Admit (package permit):
 //     rate-limit pause, rate limit, and the queue of the upstream (package admission), which gives
 //     a permit.
-//  5. attempts.make (attempts.go) gets a connection and sends the request (sender.go). A body that is
-//     large or slow is sent by a second goroutine (the pump, in package attempt).
-//  6. Package attempt reads the headers of the response (response.go). A hedge (hedge.go,
-//     package hedging) may race it.
+//  5. Attempt.Make (package attempt) gets a connection (connect.go) and sends the request (send.go). A body
+//     that is large or slow is sent by a second goroutine (pump.go).
+//  6. It waits for the headers of the response (await.go, response.go). A hedge (hedge.go) may race it.
 //  7. judgeAttempt (loop.go) returns the permit with what the attempt says about the upstream, and asks the
 //     policy whether to retry, and after how long.
 //  8. Before a retry the failed response is kept (bufferedresponse.go) and the rest of the request body

@@ -10,7 +10,6 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
-	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -164,19 +163,15 @@ func (d *Queue) awaitResponse(up *upstream.Conn, request []byte) breaker.Attempt
 			return breaker.AttemptEnd{Kind: breaker.Reset}
 		}
 	}
-	a := attempt.Attempt{Buffers: &buffer.Cache{}, Up: up}
-	defer func() {
-		a.GiveUpBuffer()
-		a.Buffers.Release()
-	}()
-	switch cause := a.ReadFinalHeaders(attempt.Plain{}, http1.Limits{}, nil); cause {
+	status, cause := attempt.AwaitResponse(up)
+	switch cause {
 	case policy.CauseStatus:
 	case policy.CauseMalformed, policy.CauseHeadersTooLarge:
 		return FailedEnd(cause, true)
 	default:
 		return breaker.AttemptEnd{Kind: breaker.Reset}
 	}
-	return breaker.AttemptEnd{Kind: breaker.Responded, Status: a.Response().Status}
+	return breaker.AttemptEnd{Kind: breaker.Responded, Status: status}
 }
 
 // lookUpEvery is how often the upstream's name is resolved while a probe hangs.

@@ -1,6 +1,11 @@
-// Package attempt makes one send of a request on one upstream connection and reads its response,
-// and nothing else. It has no notion of clients, routes or retries. Its owner passes the
-// connection and the bytes, and implements Reader for everything that concerns the client.
+// Package attempt makes one send of a request and reads the response to it: it gets a connection, sends
+// headers and body, waits for the response, and races a hedge if its owner starts one. Only an Attempt
+// knows of its connection, its buffer, its deadlines and its progress. It knows the client by Client
+// and Source, and who decides by Owner. It has no notion of routes, retries or admission.
+//
+// Use it so: Env.New makes an attempt, Begin and Make send it. After CauseStatus, Response and Body are
+// the response, and the attempt ends with Release, Keep, Drop or Abandon. After CauseAttemptTimeout it
+// can be continued by Resume. See [Attempt.StartHedge] for hedges.
 package attempt
 
 import (
@@ -13,7 +18,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
-	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/trace"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -23,201 +27,263 @@ type Host struct {
 	Clock *clock.Clock
 	// UnderPressure reports whether memory is short. Read buffers then stay small.
 	UnderPressure func() bool
-	// OnFault is called with a panic of the pump that was contained.
+	// OnFault is called with a panic of another goroutine that was contained.
 	OnFault func(fault any)
+}
+
+// Env is what all attempts of a request share.
+type Env struct {
+	Host    *Host
+	Buffers *buffer.Cache // the source of read buffers
+	Client  Client
+	Owner   Owner
 }
 
 // Options are what an attempt must know about its request beforehand.
 type Options struct {
-	BodyIdle    time.Duration // how long a body may pause; 0: no limit
+	Upgrade     bool          // the client asks for another protocol
+	Expect      bool          // the client waits for a 100
 	Interactive bool          // the client may wait for a response before it sends more of its body
+	Timeout     time.Duration // how long the response may take; 0: no limit
+	HedgeAfter  time.Duration // when a hedge is due after the request was sent whole; 0: never
 }
 
 // Attempt is one send of a request to an upstream, and the response to it. It owns its upstream
-// connection with the read buffer, the parser and the deadlines. A first attempt, a retry, a
-// hedge, a send to a fallback upstream and a probe are attempts alike. It is not safe for
-// concurrent use, except that one goroutine may send the request while another reads the response.
-// The sending goroutine owns Spliced and RespondedEarly; both may use Progress.
+// connection with the read buffer, the parser and the deadlines, and the goroutine that sends the body.
+// A first attempt, a retry, a hedge and a send to a fallback upstream are attempts alike. It is not safe
+// for concurrent use.
 type Attempt struct {
-	Host    *Host
-	Buffers *buffer.Cache // the source of read buffers
-
-	client  Client
-	source  Source
 	options Options
-	upload  Upload
 
 	Permit breaker.Permit    // the right to be in flight
-	Span   trace.AttemptSpan // nil: not traced
-	Began  clock.Instant     // zero: the attempt is not running
-	SentAt clock.Instant     // when the request was sent whole
+	span   trace.AttemptSpan // nil: not traced
+	began  clock.Instant     // zero: the attempt is not running
+	sentAt clock.Instant     // when the request was sent whole
 
-	Up       *upstream.Conn      // nil: none yet, or handed over
-	Endpoint *upstream.Endpoint  // where it was sent, if the upstream has several endpoints
-	Addr     string              // the endpoint's address; "" before there was a connection
-	DialErr  *upstream.DialError // why dialling failed
-	Reused   bool                // Up has carried another request before
-	// Unchecked means that Up came from the pool and was not checked for an end or stray bytes
-	// yet.
-	Unchecked bool
-	GotBytes  bool // the upstream got a byte of the request
-	// NotReusable means that Up must not carry another request, because the upstream may see the
-	// end of this request elsewhere.
-	NotReusable    bool
-	RespondedEarly bool          // part of the response came before the request was sent whole
-	Spliced        bool          // the kernel has moved some of the request body
-	Number         int32         // among the request's attempts, from 1
-	Progress       atomic.Int32  // of sending the request
-	ReadBy         clock.Instant // read deadline now set on Up
-	WriteBy        clock.Instant // write deadline now set on Up
+	wire     wire
+	endpoint *upstream.Endpoint  // where it was sent, if the upstream has several endpoints
+	addr     string              // the endpoint's address; "" before there was a connection
+	dialErr  *upstream.DialError // why dialling failed
+	reused   bool                // the connection has carried another request before
+	// unchecked means that the connection came from the pool and was not checked for an end or stray
+	// bytes yet.
+	unchecked bool
+	gotBytes  bool // the upstream got a byte of the request
+	// notReusable means that the connection must not carry another request, because the upstream may
+	// see the end of this request elsewhere.
+	notReusable    bool
+	respondedEarly bool         // part of the response came before the request was sent whole; the pump's
+	overtaken      bool         // the hedge ended first
+	progress       atomic.Int32 // of sending the request; the pump's too
+	number         int32        // among the request's attempts, from 1
 
-	R, W        int   // Up.Buf[R:W] is read and not yet used
-	headerStart int32 // Up.Buf[headerStart:headerEnd] holds the headers in resp until more of the response is read
-	headerEnd   int32
-	earlyErr    error // a read error that came before the response was due
-	resp        http1.Response
-	body        Body
+	upload upload
+	body   Body
+
+	hedge      *Attempt    // the hedge beside this attempt; nil: none
+	background *background // the goroutine that makes the attempt as a hedge; nil: the caller of Make does
 }
 
-// SendEnd is how far sending a request got.
-type SendEnd uint8
-
-// Ends of sending a request.
+// States of progress.
 const (
-	Taken    SendEnd = iota // the upstream got at least a byte: only its response tells the rest
-	NotTaken                // the connection took no byte
-	Stale                   // nothing was written: the upstream had closed the connection or sent stray bytes
+	sending int32 = iota
+	sent
+	writeFailed
 )
 
-// States of Progress.
-const (
-	Sending int32 = iota
-	Sent
-	WriteFailed
-)
+// New makes an attempt.
+func (e *Env) New() *Attempt {
+	a := new(Attempt)
+	a.Init(e)
+	return a
+}
 
-// Serve makes the attempt one for a client, who sends the body by source.
-func (a *Attempt) Serve(client Client, source Source, o Options) {
-	a.client, a.source, a.options = client, source, o
+// Init makes a an attempt of the request of e.
+func (a *Attempt) Init(e *Env) {
 	a.upload.a = a
+	a.wire.env, a.wire.buffers = e, e.Buffers
 }
 
-// Upload returns the sending of the request.
-func (a *Attempt) Upload() *Upload { return &a.upload }
+func (a *Attempt) client() Client { return a.wire.env.Client }
+func (a *Attempt) source() Source { return a.wire.env.Client.Source() }
+func (a *Attempt) owner() Owner   { return a.wire.env.Owner }
+func (a *Attempt) host() *Host    { return a.wire.env.Host }
 
-// Use takes the connection that the attempt is made on.
-func (a *Attempt) Use(up *upstream.Conn) {
-	a.Up, a.Reused, a.Endpoint = up, up.Reused, up.Endpoint
-	a.Addr, a.DialErr = up.Addr, nil
-	a.GotBytes = false
-	a.ReadBy, a.WriteBy = clock.Instant(up.ReadBy), clock.Instant(up.WriteBy)
-	a.R, a.W, a.earlyErr = 0, 0, nil
-	a.resp.Restart()
-	a.Progress.Store(Sending)
-	if a.upload.lastPiece.Load() { // a load is cheaper than a store
-		a.upload.lastPiece.Store(false)
+// Begin prepares for the n-th send of the request, which begins at the time at.
+func (a *Attempt) Begin(n int, at clock.Instant, span trace.AttemptSpan, o Options) {
+	a.options, a.number, a.began, a.span = o, int32(n), at, span
+	a.endpoint, a.addr, a.dialErr = nil, "", nil
+	a.upload.spliced = false
+	a.hedge, a.overtaken = nil, false
+}
+
+// Postponed records that the attempt began only at the time at, because nothing could be done before.
+func (a *Attempt) Postponed(at clock.Instant) { a.began = at }
+
+// Make sends the request once and waits for the response headers. After CauseStatus, Response has them,
+// and Body can be read. After CauseAttemptTimeout, and if the client has left, the connection stays open
+// for Resume. A connection that the upstream had closed before anything was sent is replaced. If fresh is
+// set, the connection is dialled now.
+func (a *Attempt) Make(fresh bool) policy.Cause {
+	for {
+		if cause := a.connect(fresh); cause != policy.CauseStatus {
+			return cause
+		}
+		if !a.client().ClientStaysOn() {
+			return policy.CauseDial // the client left during the dial: nothing is sent
+		}
+		switch end := a.upload.request(); {
+		case end == taken:
+			return a.receive()
+		case end == notTaken && a.reused:
+			a.upload.stop()
+			a.wire.take().CloseStale()
+			return policy.CauseIdleClose
+		case !a.reused: // a connection just dialled: the next dial is another attempt
+			a.Drop()
+			return policy.CauseDial
+		}
+		a.wire.take().CloseUnsent() // the upstream had closed it: nothing was sent, so take the next one
+		a.client().Tick()           // the check may have waited
 	}
 }
 
-// DialFailed records that the attempt got no connection, and returns the cause.
-func (a *Attempt) DialFailed(err error) policy.Cause {
-	a.DialErr, a.Endpoint = nil, nil
-	if !errors.As(err, &a.DialErr) {
-		return policy.CauseDial
-	}
-	a.Addr = a.DialErr.Addr
+// Resume continues an attempt that timed out. It has all the time that is left.
+func (a *Attempt) Resume() policy.Cause {
+	a.options.Timeout, a.options.HedgeAfter = 0, 0
+	return a.receive()
+}
+
+// Continue continues an attempt whose hedge ended first and has no good response.
+func (a *Attempt) Continue() policy.Cause { return a.receive() }
+
+// receive waits for the final response headers. It drops the connection unless it gets a status or
+// an attempt timeout, the client has left, or the hedge ended first.
+func (a *Attempt) receive() policy.Cause {
+	wasOvertaken := a.overtaken
+	cause := a.readFinalHeaders()
 	switch {
-	case a.DialErr.Untrusted:
-		return policy.CauseUntrusted
-	case a.DialErr.Kind == upstream.KindTLS:
-		return policy.CauseTLS
+	case a.overtaken && !wasOvertaken:
+	case cause == policy.CauseStatus:
+		a.upload.awaitLastWrite()
+		a.body.begin(a)
+	case cause != policy.CauseAttemptTimeout && a.client().ClientStaysOn(): // otherwise Resume or who waits for a late response needs it
+		a.Drop()
 	}
-	return policy.CauseDial
+	return cause
 }
+
+// Began returns when the attempt began; zero means that it is not running.
+func (a *Attempt) Began() clock.Instant { return a.began }
 
 // Running reports whether the attempt has begun and not ended.
-func (a *Attempt) Running() bool { return !a.Began.IsZero() }
+func (a *Attempt) Running() bool { return !a.began.IsZero() }
 
-// SentSome reports whether the upstream may have received a byte of the request.
-func (a *Attempt) SentSome() bool {
-	return a.Running() && a.Up != nil && a.GotBytes
+// Ended records that the attempt has its result.
+func (a *Attempt) Ended() { a.began = 0 }
+
+// TakeSpan returns the span of the attempt, nil if there is none, once.
+func (a *Attempt) TakeSpan() trace.AttemptSpan {
+	span := a.span
+	a.span = nil
+	return span
 }
 
-// SentWhole records that the whole request was sent.
-func (a *Attempt) SentWhole() { a.SentWholeAt(a.Host.Clock.Now()) }
+// Span returns the span of the attempt, nil if it is not traced.
+func (a *Attempt) Span() trace.AttemptSpan { return a.span }
 
-// SentWholeAt records that the whole request was sent, or is being sent, at now.
-func (a *Attempt) SentWholeAt(now clock.Instant) {
-	a.SentAt = now
-	a.Progress.Store(Sent)
-}
+// Number returns which of the request's attempts it is, from 1.
+func (a *Attempt) Number() int { return int(a.number) }
 
-// DialErrOf returns why an attempt with the result res got no connection, or nil if it got one.
-func (a *Attempt) DialErrOf(res *policy.Attempt) *upstream.DialError {
+// Addr returns the endpoint's address; "" before there was a connection.
+func (a *Attempt) Addr() string { return a.addr }
+
+// Endpoint returns where it was sent, if the upstream has several endpoints.
+func (a *Attempt) Endpoint() *upstream.Endpoint { return a.endpoint }
+
+// DialError returns why there was no connection; nil if there was one.
+func (a *Attempt) DialError() *upstream.DialError { return a.dialErr }
+
+// DialErrorOf returns why an attempt with the result res got no connection, or nil if it got one.
+func (a *Attempt) DialErrorOf(res *policy.Attempt) *upstream.DialError {
 	switch res.Cause {
 	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
-		return a.DialErr
+		return a.dialErr
 	}
 	return nil
 }
 
-// NoteEarly records whether a response arrived before the last bytes of its request were sent.
-func (a *Attempt) NoteEarly() {
-	a.RespondedEarly = a.Up.CanSendChecked() && !a.Up.StillOpen()
+// Reused reports whether its connection has carried another request before.
+func (a *Attempt) Reused() bool { return a.reused }
+
+// InFlight reports whether it has a connection.
+func (a *Attempt) InFlight() bool { return a.wire.up != nil }
+
+// SentSome reports whether the upstream may have received a byte of the request.
+func (a *Attempt) SentSome() bool { return a.Running() && a.InFlight() && a.gotBytes }
+
+// IsSent reports whether the request was sent whole.
+func (a *Attempt) IsSent() bool { return a.progress.Load() == sent }
+
+// SentAt returns when the request was sent whole, if it was.
+func (a *Attempt) SentAt() clock.Instant { return a.sentAt }
+
+// sentWholeAt records that the whole request was sent, or is being sent, at now.
+func (a *Attempt) sentWholeAt(now clock.Instant) {
+	a.sentAt = now
+	a.progress.Store(sent)
 }
 
-// SendChecked sends a complete request, if the connection is still open, and waits until its read
-// deadline for the first bytes of the response. waits reports whether none came. Reading the headers
-// finds an error that came after the request was sent.
-func (a *Attempt) SendChecked(parts [][]byte) (end SendEnd, waits bool) {
-	a.NeedBuffer()
-	n, got, err := a.Up.SendChecked(parts, a.Up.Buf)
-	a.W, a.GotBytes = got, n > 0
-	left := length(parts)
-	defer a.upload.forget()
-	switch {
-	case err == nil && left == 0: // reading continues with the bytes that arrived
-	case err == upstream.ErrStale:
-		return Stale, false
-	case n == 0 && rawsocket.IsTimeout(err):
-		return a.sendLate(parts), false
-	case n == 0 && err != nil:
-		return NotTaken, false
-	case left > 0: // the upstream took a part: what it took is cut off
-		if _, err := a.Up.Writev(parts); err != nil {
-			a.Progress.Store(WriteFailed)
-		}
-	case rawsocket.IsTimeout(err):
-		return Taken, true
-	default:
-		a.earlyErr = err
-	}
-	return Taken, false
+// SendsBody reports whether the body of the request is being sent while the response is awaited.
+func (a *Attempt) SendsBody() bool { return a.upload.hasBody() }
+
+// UsesClient reports whether another goroutine reads from the client.
+func (a *Attempt) UsesClient() bool { return a.upload.running || a.hedge != nil }
+
+// Begun reports whether a part of the response came, informational responses included.
+func (a *Attempt) Begun() bool { return a.wire.begun() }
+
+// Response returns the response, whose headers are valid until the connection is given up or the body is
+// read after HeadersSent.
+func (a *Attempt) Response() *http1.Response { return &a.wire.resp }
+
+// Body returns the body of the response.
+func (a *Attempt) Body() *Body { return &a.body }
+
+// ResponseMemory returns the capacity of the buffers that hold the response.
+func (a *Attempt) ResponseMemory() int { return cap(a.wire.up.Buf) + cap(a.body.held) }
+
+// HasUnread reports whether bytes of the response came that were not parsed yet.
+func (a *Attempt) HasUnread() bool { return a.wire.r < a.wire.w }
+
+// Unread returns what was read behind the headers, for a protocol that follows them.
+func (a *Attempt) Unread() []byte { return a.wire.unread() }
+
+// StopUpload ends the sending of a body that is no longer needed, and the watch on the client. The
+// connection is then good for this response only.
+func (a *Attempt) StopUpload() {
+	a.notReusable = true // the rest of the body could arrive after the response
+	a.upload.stop()
 }
 
-func length(parts [][]byte) int {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
+// EndRequest is called when the response is whole, before its last bytes go to the client. A
+// request body still in flight is stopped, and its connection is not reused: later bytes could
+// pass for another request.
+func (a *Attempt) EndRequest() {
+	if !a.upload.running {
+		return
 	}
-	return n
+	a.upload.awaitLastWrite()
+	if !a.IsSent() {
+		a.notReusable = true
+		a.upload.stop()
+	}
 }
 
-// sendLate sends a request if the wait for its response ended before anything was sent, because
-// the process did not run for that long.
-func (a *Attempt) sendLate(parts [][]byte) SendEnd {
-	if a.Reused && !a.Up.StillOpen() {
-		return Stale
-	}
-	n, err := a.Up.Writev(parts)
-	a.GotBytes = n > 0
-	switch {
-	case n == 0 && err != nil:
-		return NotTaken
-	case err != nil:
-		a.Progress.Store(WriteFailed)
-	}
-	return Taken
+// SetAside stops what the attempt does besides keeping its response, which may be relayed later.
+func (a *Attempt) SetAside() {
+	a.EndRequest()
+	a.upload.stop()
 }
 
 // TakePermit transfers the permit to the caller. It may be the zero permit.
@@ -227,77 +293,64 @@ func (a *Attempt) TakePermit() breaker.Permit {
 	return permit
 }
 
-// Response returns the response, whose headers are valid until the connection is given up or the body is
-// read after HeadersSent.
-func (a *Attempt) Response() *http1.Response { return &a.resp }
-
-// ResponseMemory returns the capacity of the buffers that hold the response.
-func (a *Attempt) ResponseMemory() int { return cap(a.Up.Buf) + cap(a.body.held) }
-
-// Unread returns what was read behind the headers, for a protocol that follows them.
-func (a *Attempt) Unread() []byte { return a.Up.Buf[a.R:a.W] }
-
 // Take transfers the connection to the caller, without its read buffer. It returns nil if there is
 // none.
 func (a *Attempt) Take() *upstream.Conn {
-	up := a.Up
-	if up != nil {
-		a.GiveUpBuffer()
-		a.Up = nil
-	}
-	return up
+	a.upload.stop()
+	return a.wire.take()
 }
 
-// Abort resets the connection, so that the server notices at once.
-func (a *Attempt) Abort() {
-	if up := a.Take(); up != nil {
-		up.Abort()
-	}
+// Release returns the connection to the pool after its response was read to the end. now is called for
+// the time when that can be done.
+func (a *Attempt) Release(now func() clock.Instant) {
+	a.upload.stop()
+	a.release(now())
 }
 
-// Release returns the connection to the pool after its response was read to the end.
-func (a *Attempt) Release(now clock.Instant) {
-	reusable := a.Progress.Load() == Sent && !a.NotReusable && !a.RespondedEarly && !a.resp.Close && a.R == a.W && !a.body.UntilClose()
-	up := a.Take()
-	if !reusable {
-		closeWithoutWaiting(up)
+func (a *Attempt) release(now clock.Instant) {
+	c := &a.wire
+	if a.IsSent() && !a.notReusable && !a.respondedEarly && !c.resp.Close && c.r == c.w && !a.body.UntilClose() {
+		c.release(now)
 		return
 	}
-	up.ReadBy, up.WriteBy = time.Duration(a.ReadBy), time.Duration(a.WriteBy)
-	up.ReleaseAt(time.Duration(now), a.resp.KeepAliveTimeout)
+	c.close()
 }
 
-// closeWithoutWaiting closes a connection whose response was read whole. It skips TLS's
-// close_notify, which might wait for a peer that does not read.
-func closeWithoutWaiting(up *upstream.Conn) {
-	if up.Raw() == nil {
-		up.Abort()
+// Drop resets the connection, so that the upstream notices at once.
+func (a *Attempt) Drop() {
+	if a.wire.up == nil {
 		return
 	}
-	_ = up.Close()
+	a.upload.endWrites()
+	a.wire.take().Abort()
 }
 
-// ExtendWrite keeps the write deadline between idle and twice idle away; 0 means no deadline. The
-// deadline may stem from an earlier request of another route.
-func (a *Attempt) ExtendWrite(now clock.Instant, idle time.Duration) {
-	left := a.WriteBy.Sub(now)
-	switch {
-	case idle <= 0 && a.WriteBy.IsZero() || idle > 0 && left >= idle && left <= 2*idle:
-		return
-	case idle <= 0:
-		a.WriteBy = 0
-	default:
-		a.WriteBy = now.Add(2 * idle)
+// Abandon ends the attempt, with all that it holds.
+func (a *Attempt) Abandon() {
+	a.Drop()
+	a.body.release()
+	a.upload.stop()
+}
+
+// Compact makes an attempt without a connection take as little memory as possible.
+func (a *Attempt) Compact() {
+	if a.wire.up == nil {
+		a.wire.resp.Reset()
 	}
-	_ = a.Up.SetWriteDeadline(a.Host.Clock.At(a.WriteBy))
+}
+
+// CheckDetached panics if the response, or what was written last, still points into b. It has an effect
+// only in builds that poison.
+func (a *Attempt) CheckDetached(b []byte) {
+	a.upload.checkDetached(b)
+	a.wire.checkDetached(b)
 }
 
 // Errors of reading a response, beside those of the connection.
 var (
-	// ErrClientGone is what a Reader returns if the client left while its response was read.
+	// ErrClientGone is the error if the client left while the response was read.
 	ErrClientGone = errors.New("the client closed the connection")
-	// ErrVanished is what a Reader returns if the upstream's system does not acknowledge the
-	// request.
+	// ErrVanished is the error if the upstream's system does not acknowledge the request.
 	ErrVanished = errors.New("the upstream does not acknowledge the request")
 	// ErrCut is the error of a response that ended before the end that its framing announced.
 	ErrCut = errors.New("the response was cut off")

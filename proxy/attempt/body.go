@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/bridge"
@@ -20,33 +21,27 @@ const minBodyRoom = 512
 // headers stay in the read buffer, and what is read ahead is held.
 type Body struct {
 	a         *Attempt
-	from      Reader
 	framing   http1.Framing
 	left      int64 // bytes still to come of a body with a length
 	chunked   http1.Chunked
 	ended     bool
 	held      []byte // read ahead and decoded; owned by the body
 	keepBelow int    // bytes below it in the read buffer must stay
-	splicer   Splicer
 }
 
-// ReadBody begins the body of the response whose headers were read. It reads by from. limits are those
-// of its trailers.
-func (a *Attempt) ReadBody(from Reader, limits http1.Limits) {
-	b := &a.body
-	b.a, b.from = a, from
-	b.framing, b.left, b.keepBelow = a.resp.Body, a.resp.Body.Length, a.R
+// begin begins the body of the response whose headers were read.
+func (b *Body) begin(a *Attempt) {
+	resp := &a.wire.resp
+	b.a = a
+	b.framing, b.left, b.keepBelow = resp.Body, resp.Body.Length, a.wire.r
 	b.ended = b.framing.Kind == http1.BodyNone || b.framing.Kind == http1.BodyLength && b.left == 0
 	if b.framing.Kind == http1.BodyChunked {
-		b.chunked.Reset(limits)
+		b.chunked.Reset(a.client().Limits())
 	}
 }
 
-// Body returns the body of the response.
-func (a *Attempt) Body() *Body { return &a.body }
-
-// Release returns what was held to its pool.
-func (b *Body) Release() {
+// release returns what was held to its pool.
+func (b *Body) release() {
 	buffer.Put(b.held)
 	b.held = nil
 }
@@ -65,7 +60,7 @@ func (b *Body) HeadersSent() { b.keepBelow = 0 }
 
 // HasRoom reports whether the headers leave room to read the body ahead.
 func (b *Body) HasRoom() bool {
-	return b.a.Up != nil && b.keepBelow <= len(b.a.Up.Buf)-minBodyRoom
+	return b.a.wire.up != nil && b.keepBelow <= len(b.a.wire.up.Buf)-minBodyRoom
 }
 
 // Held returns the beginning of the body that was read ahead. It is valid until the next call.
@@ -74,7 +69,7 @@ func (b *Body) Held() []byte { return b.held }
 // ReadAhead reads the next piece, which must arrive before until, and holds it. It returns by how many
 // bytes that made the memory grow, and the errors of Next.
 func (b *Body) ReadAhead(until clock.Instant) (grew int, err error) {
-	return b.hold(b.next(func() time.Duration { return max(until.Sub(b.a.Host.Clock.Now()), time.Millisecond) }))
+	return b.hold(b.next(func() time.Duration { return max(until.Sub(b.a.now()), time.Millisecond) }))
 }
 
 // ReadAheadWithin is like ReadAhead, for a piece before which the body pauses for at most idle.
@@ -115,18 +110,18 @@ func (b *Body) next(wait func() time.Duration) ([]byte, error) {
 // Buffered is like Next but returns only what is in the read buffer. An empty piece means that
 // nothing is.
 func (b *Body) Buffered() ([]byte, error) {
-	a := b.a
-	have := a.Up.Buf[a.R:a.W]
+	c := &b.a.wire
+	have := c.unread()
 	switch b.framing.Kind {
 	case http1.BodyLength:
 		n := int(min(int64(len(have)), b.left))
 		b.took(int64(n))
-		a.R += n
+		c.r += n
 		return have[:n], nil
 	case http1.BodyChunked:
 		return b.decode(have)
 	}
-	a.R = a.W
+	c.r = c.w
 	return have, nil
 }
 
@@ -142,7 +137,7 @@ var errLongTrailers = http1.RefusalTrailersTooLarge.Err()
 func (b *Body) decode(have []byte) ([]byte, error) {
 	for len(have) > 0 {
 		n, data, err := b.chunked.Next(have)
-		b.a.R += n
+		b.a.wire.r += n
 		have = have[n:]
 		b.ended = b.chunked.Done()
 		switch {
@@ -161,10 +156,9 @@ func (b *Body) decode(have []byte) ([]byte, error) {
 
 // fill reads more from the upstream.
 func (b *Body) fill(idle time.Duration) error {
-	a := b.a
 	b.useLargeBuffer()
-	b.makeRoom()
-	err := b.from.Fill(a, idle)
+	b.a.wire.moveDown(b.keepBelow)
+	err := b.fillBody(idle)
 	switch {
 	case err == nil:
 		return nil
@@ -179,23 +173,13 @@ func (b *Body) fill(idle time.Duration) error {
 	return ErrCut
 }
 
-// makeRoom moves the unread bytes down to keepBelow.
-func (b *Body) makeRoom() {
-	a := b.a
-	rest := copy(a.Up.Buf[b.keepBelow:], a.Up.Buf[a.R:a.W])
-	a.R, a.W = b.keepBelow, b.keepBelow+rest
-}
-
 // useLargeBuffer switches to a large buffer if more than a first read is to come.
 func (b *Body) useLargeBuffer() {
-	up := b.a.Up
-	if b.keepBelow > 0 || len(up.Buf) >= buffer.Large || b.a.Host.UnderPressure() || b.framing.Kind == http1.BodyLength && b.left <= buffer.Medium {
+	c := &b.a.wire
+	if b.keepBelow > 0 || len(c.up.Buf) >= buffer.Large || c.env.Host.UnderPressure() || b.framing.Kind == http1.BodyLength && b.left <= buffer.Medium {
 		return
 	}
-	wide := buffer.Get(buffer.Large)
-	n := copy(wide, up.Buf[b.a.R:b.a.W])
-	b.a.replaceBuffer(wide)
-	b.a.R, b.a.W = 0, n
+	c.enlargeBuffer()
 }
 
 // Trailers returns the trailer fields after the end of the body.
@@ -213,28 +197,56 @@ const (
 	SpliceFrom  = 32 << 10 // a smaller body is not worth the set-up
 )
 
-// CanSplice reports whether the rest of the body can move inside the kernel.
+// CanSplice reports whether the rest of the body can move inside the kernel. While the request's body is
+// sent, it cannot.
 func (b *Body) CanSplice() bool {
-	return b.framing.Kind == http1.BodyLength && b.left >= SpliceFrom && b.a.R == b.a.W && b.a.Up.TCP() != nil && rawsocket.CanSplice()
+	c := &b.a.wire
+	return b.framing.Kind == http1.BodyLength && b.left >= SpliceFrom && c.r == c.w && !b.a.upload.hasBody() && c.up.TCP() != nil && rawsocket.CanSplice()
 }
 
-// SpliceTo moves the next piece to dst inside the kernel, until the read deadline or that of dst. whole
-// reports whether it moved as much as it could.
-func (b *Body) SpliceTo(dst *net.TCPConn) (n int64, whole bool, err error) {
+// SpliceTo moves the next piece to dst inside the kernel. The upstream may pause until then. whole
+// reports whether the piece was moved; if not, SpliceEnded has the reason.
+func (b *Body) SpliceTo(dst *net.TCPConn, until, now clock.Instant) (n int64, whole bool, err error) {
+	b.a.setRead(until, now)
+	if !b.a.client().ClientStaysOn() {
+		return 0, false, ErrClientGone
+	}
 	want := min(b.left, SplicePiece)
-	n, err = b.splicer.Move(dst, b.a.Up.TCP(), want)
+	n, err = Splice(dst, b.a.wire.up.TCP(), want)
 	b.took(n)
 	return n, n == want, err
 }
 
-// Splicer moves bytes between connections inside the kernel.
-type Splicer struct{ left io.LimitedReader }
+// SpliceEnded returns why a splice ended early with err although the client takes its response, or nil
+// if it can continue.
+func (b *Body) SpliceEnded(err error, until clock.Instant) error {
+	client := b.a.client()
+	switch {
+	case err == ErrClientGone:
+		return err
+	case rawsocket.IsTimeout(err) && b.a.upload.leftWhileStuck():
+		client.ClientFailed(ErrClientGone)
+		return ErrClientGone
+	case rawsocket.IsTimeout(err) && b.a.now().Before(until):
+		b.a.upload.startWatch(nil) // the time before the client is watched is over, or the pump woke this goroutine
+		return nil
+	case err != nil && !rawsocket.IsTimeout(err) && client.ClientHungUp():
+		return ErrClientGone
+	}
+	return ErrCut
+}
 
-// Move moves n bytes from src to dst. It moves fewer only with an error, or if src ended.
-func (s *Splicer) Move(dst, src *net.TCPConn, n int64) (int64, error) {
-	s.left.R, s.left.N = src, n
-	moved, err := dst.ReadFrom(&s.left)
-	s.left.R = nil
+// Splice moves n bytes from src to dst inside the kernel. It moves fewer only with an error, or if src
+// ended.
+func Splice(dst, src *net.TCPConn, n int64) (int64, error) {
+	left := limits.Get().(*io.LimitedReader)
+	left.R, left.N = src, n
+	moved, err := dst.ReadFrom(left)
+	left.R = nil
+	limits.Put(left)
 	rawsocket.NoteSplice(err)
 	return moved, err
 }
+
+// limits are pooled, so that Splice does not allocate.
+var limits = sync.Pool{New: func() any { return new(io.LimitedReader) }}

@@ -1,17 +1,60 @@
 package attempt
 
 import (
+	"context"
 	"errors"
 	"net"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
+
+// Owner decides about the attempts of a request. Its methods are called by the goroutine that makes the
+// attempt, but for Dial.
+type Owner interface {
+	// Target returns where the attempt is sent. It is called before each connection.
+	Target(a *Attempt) Target
+	// Dial opens a connection. It runs in a goroutine of its own.
+	Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error)
+	// AwaitDescriptor waits before the next dial, because no descriptor was free since then. It reports
+	// whether to dial again.
+	AwaitDescriptor(a *Attempt, wait time.Duration, since clock.Instant) bool
+	// Connected is called with each connection, before anything is sent on it.
+	Connected(a *Attempt, up *upstream.Conn)
+	// RequestHeaders returns the headers to send. host is that of the connection's endpoint, and expect
+	// asks for a 100. They are valid until the next call.
+	RequestHeaders(a *Attempt, host string, expect bool) []byte
+	// RespondBy returns when the response of a request that was sent whole must be there; zero means
+	// never.
+	RespondBy(sentAt clock.Instant) clock.Instant
+	// SentWhole is called when the request was sent whole, more than once.
+	SentWhole(a *Attempt)
+	// Inform passes on an informational response.
+	Inform(r *http1.Response)
+	// HedgeDue is called when the hedge is due. It may call StartHedge.
+	HedgeDue()
+}
 
 // Client is who waits for the response, as far as an attempt must know. While the goroutine that makes
 // the attempt waits for the upstream, the pump reads from the client.
 type Client interface {
+	// Tick reads the clock, and LastTick returns what it read last.
+	Tick() clock.Instant
+	LastTick() clock.Instant
+	// Method returns the method of the request.
+	Method() []byte
+	// Source returns the body of the request.
+	Source() Source
+	// Limits returns those of the headers and the trailers of a response.
+	Limits() http1.Limits
+	// BodyIdle returns how long a body may pause; 0 means that there is no limit.
+	BodyIdle() time.Duration
+	// LeavesAt returns when the client leaves, as it announced; zero means that it is unknown.
+	LeavesAt() clock.Instant
+	// ClientStaysOn reports whether the client is still there and its side is in order.
+	ClientStaysOn() bool
 	// LendClient lets the pump read from the client until ReturnClient.
 	LendClient()
 	// InterruptClient ends at once what the pump waits for. It is called once.

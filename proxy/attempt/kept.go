@@ -5,6 +5,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 )
 
 // Kept is a response that was read to its end and no longer needs its attempt. It owns its memory. It
@@ -20,17 +21,27 @@ type Kept struct {
 	compacted bool // moved into buffers of its size; resp is to be parsed again
 }
 
-// Keep moves the response, whose body was read ahead to its end, into k. If cut is set, the upstream
-// ended it early. The attempt then has no response; Release returns its connection.
-func (a *Attempt) Keep(k *Kept, cut bool) {
-	k.resp, a.resp = a.resp, k.resp
-	k.headers, a.Up.Buf = a.Up.Buf, nil
-	k.start, k.end, k.cut, k.compacted = a.headerStart, a.headerEnd, cut, false
+// Keep moves the response, whose body was read ahead to its end, into k, and returns the connection to
+// the pool. now is called for the time when that can be done. If cut is set, the upstream ended the
+// response early.
+func (a *Attempt) Keep(k *Kept, cut bool, now func() clock.Instant) {
+	k.take(a, cut)
+	a.SetAside()
+	a.release(now())
+}
+
+// take takes the response of a. It is a function of its own because copying takes stack, which what
+// follows must not add to: each request in backoff keeps the stack of its deepest call.
+func (k *Kept) take(a *Attempt, cut bool) {
+	c := &a.wire
+	k.resp, c.resp = c.resp, k.resp
+	k.headers, c.up.Buf = c.up.Buf, nil
+	k.start, k.end, k.cut, k.compacted = c.headerStart, c.headerEnd, cut, false
 	k.body, a.body.held = a.body.held, nil
 	if k.resp.Body.Kind == http1.BodyChunked {
 		k.chunked, a.body.chunked = a.body.chunked, k.chunked
 	}
-	a.resp.Close, a.resp.KeepAliveTimeout = k.resp.Close || cut, k.resp.KeepAliveTimeout // for Release
+	c.resp.Close, c.resp.KeepAliveTimeout = k.resp.Close || cut, k.resp.KeepAliveTimeout // for its release
 }
 
 // Response returns the headers of the response.

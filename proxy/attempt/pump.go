@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // past is a deadline that ends any read or write at once.
@@ -20,14 +21,14 @@ const stuckAfter = time.Second
 // rawsocket.AckWithin, so that an upload is given up no sooner than a request that was sent whole.
 const vanishedFor = 2 * time.Second
 
-// Upload sends the request of an attempt and watches the client. The goroutine that makes the attempt
+// upload sends the request of an attempt and watches the client. The goroutine that makes the attempt
 // sends a request that is small and here at once.
 //
 // A second goroutine, the pump, runs only if one is not enough: a body streams while the response is
 // awaited, a dial is in progress, or the upstream is slow. It reads from the client: first the body,
 // then anything, to notice at once that the client left. The goroutine that makes the attempt starts
-// it, and Stop waits for its end.
-type Upload struct {
+// it, and stop waits for its end.
+type upload struct {
 	a *Attempt
 
 	running  bool          // the pump runs; used by the goroutine that makes the attempt only
@@ -35,6 +36,7 @@ type Upload struct {
 	done     chan struct{} // closed when it has ended
 	cancel   func()        // cancels a dial in progress
 
+	spliced   bool          // the kernel has moved some of the body
 	lastPiece atomic.Bool   // the pump is writing the end of the body
 	takenSeen uint64        // bytes taken at the last check for a stuck upload
 	takenAt   clock.Instant // when takenSeen last changed
@@ -44,27 +46,29 @@ type Upload struct {
 	sizeLine [24]byte  // of the chunk being sent
 }
 
-// Start sends the rest of the body, then watches the client.
-func (u *Upload) Start() {
-	u.takenSeen, u.takenAt, u.unackedAt = 0, u.a.Host.Clock.Now(), 0
+func (u *upload) up() *upstream.Conn { return u.a.wire.up }
+
+// start sends the rest of the body, then watches the client.
+func (u *upload) start() {
+	u.takenSeen, u.takenAt, u.unackedAt = 0, u.a.now(), 0
 	u.run(nil, true)
 }
 
-// StartWatch watches the client. If cancel is not nil, it is called when the client leaves.
-func (u *Upload) StartWatch(cancel func()) { u.run(cancel, false) }
+// startWatch watches the client. If cancel is not nil, it is called when the client leaves.
+func (u *upload) startWatch(cancel func()) { u.run(cancel, false) }
 
-func (u *Upload) run(cancel func(), send bool) {
+func (u *upload) run(cancel func(), send bool) {
 	if u.running {
 		return
 	}
 	u.running, u.cancel = true, cancel
 	u.stopping.Store(false)
-	u.a.client.LendClient()
+	u.a.client().LendClient()
 	u.done = make(chan struct{})
 	go func() {
 		defer close(u.done)
 		defer func() { u.contain(recover()) }()
-		if (!send || u.sendRest()) && u.a.client.WatchClient() {
+		if (!send || u.sendRest()) && u.a.client().WatchClient() {
 			u.clientFailed(ErrClientGone)
 		}
 	}()
@@ -72,112 +76,109 @@ func (u *Upload) run(cancel func(), send bool) {
 
 // contain keeps a panic in the second goroutine from ending the process. The request ends as if
 // its client had left, and the goroutine that makes the attempt returns all resources.
-func (u *Upload) contain(fault any) {
+func (u *upload) contain(fault any) {
 	if fault == nil {
 		return
 	}
-	u.a.Host.OnFault(fault)
+	u.a.host().OnFault(fault)
 	u.clientFailed(ErrClientGone)
 }
 
-// Running reports whether the pump runs.
-func (u *Upload) Running() bool { return u.running }
-
-// Stop ends the pump, if it runs, and waits for its end. The caller then owns what the pump owned.
-func (u *Upload) Stop() {
+// stop ends the pump, if it runs, and waits for its end. The caller then owns what the pump owned.
+func (u *upload) stop() {
 	if u.running {
 		u.end()
 	}
 }
 
-func (u *Upload) end() {
+func (u *upload) end() {
 	u.stopping.Store(true)
-	u.a.client.InterruptClient()
-	if u.a.Up != nil && u.a.Progress.Load() == Sending {
-		_ = u.a.Up.SetWriteDeadline(past)
+	u.a.client().InterruptClient()
+	if u.up() != nil && u.a.progress.Load() == sending {
+		_ = u.up().SetWriteDeadline(past)
 	}
 	<-u.done
 	u.running, u.cancel = false, nil
 	u.stopping.Store(false)
-	u.a.client.ReturnClient()
-	u.a.ReadBy = 0
+	u.a.client().ReturnClient()
+	u.a.wire.readBy = 0
 }
 
-// EndWrites makes the pump's write fail without a record of a failure.
-func (u *Upload) EndWrites() {
+// endWrites makes the pump's write fail without a record of a failure.
+func (u *upload) endWrites() {
 	if u.running {
 		u.stopping.Store(true) // before the deadline, so that the pump's write does not count as a failure
 	}
-	_ = u.a.Up.SetDeadline(past)
-	u.Stop()
+	_ = u.up().SetDeadline(past)
+	u.stop()
 }
 
-// AwaitLastWrite waits up to 10 ms for the pump if a response arrived during the last write. The
+// awaitLastWrite waits up to 10 ms for the pump if a response arrived during the last write. The
 // upstream has read that piece, and the write is about to return.
-func (u *Upload) AwaitLastWrite() {
-	for n := 0; n < 100 && u.lastPiece.Load() && u.HasBody(); n++ {
+func (u *upload) awaitLastWrite() {
+	for n := 0; n < 100 && u.lastPiece.Load() && u.hasBody(); n++ {
 		time.Sleep(100 * time.Microsecond)
 	}
 }
 
-// HasBody reports whether the pump owns the body.
-func (u *Upload) HasBody() bool { return u.running && u.a.Progress.Load() == Sending }
+// hasBody reports whether the pump owns the body.
+func (u *upload) hasBody() bool { return u.running && u.a.progress.Load() == sending }
 
-func (u *Upload) failed() bool {
-	u.a.Progress.Store(WriteFailed)
+func (u *upload) failed() bool {
+	u.a.progress.Store(writeFailed)
 	u.wakeUpstream()
 	return !u.stopping.Load()
 }
 
-func (u *Upload) finished() bool {
+func (u *upload) finished() bool {
 	u.sentWhole()
 	u.wakeUpstream()
 	return true
 }
 
-func (u *Upload) sentWhole() {
-	u.a.source.Arrived()
-	u.a.SentWhole()
+func (u *upload) sentWhole() {
+	u.a.source().Arrived()
+	u.a.sentWholeAt(u.a.now())
 }
 
 // wakeUpstream makes a read from the upstream return, so that its deadline is computed anew.
-func (u *Upload) wakeUpstream() {
+func (u *upload) wakeUpstream() {
 	if u.cancel != nil {
 		u.cancel()
 	}
-	if u.a.Up != nil {
-		_ = u.a.Up.SetReadDeadline(past)
+	if u.up() != nil {
+		_ = u.up().SetReadDeadline(past)
 	}
 }
 
 // clientFailed reports why the client's side ended and wakes the goroutine that waits for the upstream.
-func (u *Upload) clientFailed(err error) {
-	u.a.client.ClientFailed(err)
+func (u *upload) clientFailed(err error) {
+	u.a.client().ClientFailed(err)
 	u.wakeUpstream()
 }
 
-// LeftWhileStuck reports whether the client has left while the upstream reads none of its body.
+// leftWhileStuck reports whether the client has left while the upstream reads none of its body.
 // The pump is stuck in a write and cannot detect that.
-func (u *Upload) LeftWhileStuck() bool {
-	if !u.HasBody() {
+func (u *upload) leftWhileStuck() bool {
+	if !u.hasBody() {
 		return false
 	}
-	now := u.a.Host.Clock.Now()
-	if n := uint64(u.a.source.Pieces()) + u.a.Up.Acked(); n != u.takenSeen {
+	now := u.a.now()
+	if n := uint64(u.a.source().Pieces()) + u.up().Acked(); n != u.takenSeen {
 		u.takenSeen, u.takenAt = n, now
 		return false
 	}
-	return now.Sub(u.takenAt) >= stuckAfter && u.a.client.ClientHungUp()
+	return now.Sub(u.takenAt) >= stuckAfter && u.a.client().ClientHungUp()
 }
 
-// UpstreamVanished reports whether the upstream's system acknowledges nothing of a body in flight. A
+// upstreamVanished reports whether the upstream's system acknowledges nothing of a body in flight. A
 // pump that waits for the client, or splices, cannot detect that.
-func (u *Upload) UpstreamVanished() bool {
-	if !u.HasBody() || !u.a.Up.Unacknowledged() {
+func (u *upload) upstreamVanished() bool {
+	if !u.hasBody() || !u.up().Unacknowledged() {
 		u.unackedAt = 0
 		return false
 	}
-	now := u.a.Host.Clock.Now()
+	now := u.a.now()
 	if u.unackedAt.IsZero() {
 		u.unackedAt = now
 	}

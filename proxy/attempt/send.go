@@ -7,6 +7,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // The goroutine that makes the attempt sends a body that is small and arrives at once. The pump sends a
@@ -17,15 +18,51 @@ const (
 	InlineWait = 20 * time.Millisecond
 )
 
-// IsBuffered reports whether the whole request is in memory and stays there. It can then be
-// written together with the check of the connection, and again on another connection if the first
-// is stale.
-func (u *Upload) IsBuffered() bool { return u.a.source.IsInMemory(inlineBody) }
+// sendEnd is how far sending a request got.
+type sendEnd uint8
 
-// Gather returns the headers with the part of the body that has arrived. end reports whether that
+const (
+	taken    sendEnd = iota // the upstream got at least a byte: only its response tells the rest
+	notTaken                // the connection took no byte
+	stale                   // nothing was written: the upstream had closed the connection or sent stray bytes
+)
+
+// request sends the request, or the part of it that has arrived.
+func (u *upload) request() sendEnd {
+	a, src := u.a, u.a.source()
+	src.Rewind()
+	expect := a.options.Expect && !src.Ready() // a body that is here does not wait for a 100
+	a.notReusable, a.respondedEarly = expect || u.mayGoUnread(), false
+	headers := a.owner().RequestHeaders(a, a.wire.up.Host(), expect)
+	parts, end, err := u.gather(headers, expect)
+	switch {
+	case err != nil:
+		a.client().ClientFailed(err) // the body is broken before a byte of it is sent
+		return taken
+	case end && a.unchecked && a.wire.up.CanSendChecked():
+		return u.sendChecked(parts)
+	}
+	return u.send(parts, len(headers), expect, end)
+}
+
+// mayGoUnread reports whether the request has a body that an upstream may leave unread, because
+// its method gives the body no meaning (RFC 9110 section 9.3). Such an upstream would parse the
+// body as the next request.
+func (u *upload) mayGoUnread() bool {
+	if u.a.source().Framing().Empty() || u.up().Stream() {
+		return false
+	}
+	switch string(u.a.client().Method()) {
+	case "GET", "HEAD", "OPTIONS", "DELETE", "TRACE":
+		return true
+	}
+	return false
+}
+
+// gather returns the headers with the part of the body that has arrived. end reports whether that
 // is all of it. It does not wait for more: the first bytes of a slow body are sent at once.
-func (u *Upload) Gather(headers []byte, expect bool) (parts [][]byte, end bool, err error) {
-	src := u.a.source
+func (u *upload) gather(headers []byte, expect bool) (parts [][]byte, end bool, err error) {
+	src := u.a.source()
 	parts = append(u.vec[:0], headers)
 	if src.Framing().Kind == http1.BodyChunked {
 		return u.gatherChunk(parts, expect)
@@ -48,10 +85,10 @@ func (u *Upload) Gather(headers []byte, expect bool) (parts [][]byte, end bool, 
 	return parts, true, nil
 }
 
-// gatherChunk does what Gather does for a chunked body, of which one piece is sent with the
+// gatherChunk does what gather does for a chunked body, of which one piece is sent with the
 // headers.
-func (u *Upload) gatherChunk(parts [][]byte, expect bool) (_ [][]byte, end bool, err error) {
-	src := u.a.source
+func (u *upload) gatherChunk(parts [][]byte, expect bool) (_ [][]byte, end bool, err error) {
+	src := u.a.source()
 	if expect || !src.Ready() {
 		return parts, false, nil
 	}
@@ -64,53 +101,112 @@ func (u *Upload) gatherChunk(parts [][]byte, expect bool) (_ [][]byte, end bool,
 	return u.appendPiece(parts, piece, end), end, nil
 }
 
-// Send writes the parts of the request, whose headers have headerLen bytes. The rest of its body is
+// send writes the parts of the request, whose headers have headerLen bytes. The rest of its body is
 // sent here or by the pump; if expect is set, by the pump. It does not return a failure after the first
 // byte, because the upstream may have responded before the failure.
-func (u *Upload) Send(parts [][]byte, headerLen int, expect, end bool) SendEnd {
+func (u *upload) send(parts [][]byte, headerLen int, expect, end bool) sendEnd {
 	a := u.a
-	if a.Unchecked && a.Reused && !a.Up.StillOpen() {
+	if a.unchecked && a.reused && !a.wire.up.StillOpen() {
 		u.forget()
-		return Stale
+		return stale
 	}
 	total := length(parts)
 	n, err := u.writev(parts)
 	u.forget()
-	a.GotBytes = n > 0
+	a.gotBytes = n > 0
 	switch {
 	case n == 0 && err != nil:
-		return NotTaken
+		return notTaken
 	case err != nil:
-		a.Progress.Store(WriteFailed)
+		a.progress.Store(writeFailed)
 	case end:
 		u.sentWhole()
 	case expect:
-		u.Start()
+		u.start()
 	default:
 		u.sendInline(total - headerLen)
 	}
-	return Taken
+	return taken
+}
+
+// sendChecked sends a complete request, if the connection is still open, and waits a short while for the
+// first bytes of the response. Reading the headers finds an error that came after the request was sent.
+func (u *upload) sendChecked(parts [][]byte) sendEnd {
+	a, c, now := u.a, &u.a.wire, u.a.client().LastTick()
+	defer u.forget()
+	c.needBuffer()
+	c.extendWrite(now, a.client().BodyIdle())
+	a.sentWholeAt(now)
+	a.setRead(a.untilHedge(a.readUntil(now, 0, sent)), now)
+	n, got, err := c.up.SendChecked(parts, c.up.Buf)
+	c.w, a.gotBytes = got, n > 0
+	left := length(parts)
+	switch {
+	case err == nil && left == 0: // reading continues with the bytes that arrived
+	case err == upstream.ErrStale:
+		return stale
+	case n == 0 && rawsocket.IsTimeout(err):
+		return u.sendLate(parts)
+	case n == 0 && err != nil:
+		return notTaken
+	case left > 0: // the upstream took a part: what it took is cut off
+		if _, err := c.up.Writev(parts); err != nil {
+			a.progress.Store(writeFailed)
+		}
+	case rawsocket.IsTimeout(err) && a.hedgeDue(): // reading sends the hedge
+	case rawsocket.IsTimeout(err):
+		u.startWatch(nil)
+	default:
+		c.earlyErr = err
+	}
+	return taken
+}
+
+func length(parts [][]byte) int {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	return n
+}
+
+// sendLate sends a request if the wait for its response ended before anything was sent, because
+// the process did not run for that long.
+func (u *upload) sendLate(parts [][]byte) sendEnd {
+	a := u.a
+	if a.reused && !a.wire.up.StillOpen() {
+		return stale
+	}
+	n, err := a.wire.up.Writev(parts)
+	a.gotBytes = n > 0
+	switch {
+	case n == 0 && err != nil:
+		return notTaken
+	case err != nil:
+		a.progress.Store(writeFailed)
+	}
+	return taken
 }
 
 // sendInline sends what arrives at once, up to a bound, and leaves the rest to the pump.
-func (u *Upload) sendInline(total int) {
+func (u *upload) sendInline(total int) {
 	a := u.a
-	until := a.Host.Clock.Now().Add(InlineWait)
+	until := a.now().Add(InlineWait)
 	if a.options.Interactive {
-		until = a.Host.Clock.Now() // the client may wait for a response before it sends more
+		until = a.now() // the client may wait for a response before it sends more
 	}
 	for total < inlineBody {
-		piece, err := a.source.Next(max(until.Sub(a.Host.Clock.Now()), time.Microsecond))
+		piece, err := a.source().Next(max(until.Sub(a.now()), time.Microsecond))
 		if rawsocket.IsTimeout(err) {
 			break
 		}
 		if err != nil && err != io.EOF {
-			a.client.ClientFailed(err)
+			a.client().ClientFailed(err)
 			return
 		}
-		end := err == io.EOF || a.source.AtEnd()
+		end := err == io.EOF || a.source().AtEnd()
 		if err := u.write(piece, end); err != nil {
-			a.Progress.Store(WriteFailed)
+			a.progress.Store(writeFailed)
 			return
 		}
 		if end {
@@ -119,13 +215,13 @@ func (u *Upload) sendInline(total int) {
 		}
 		total += len(piece)
 	}
-	u.Start()
+	u.start()
 }
 
 // sendRest sends the rest of the body, or as much as the upstream accepts. It reports whether to
 // watch the client afterwards.
-func (u *Upload) sendRest() bool {
-	src := u.a.source
+func (u *upload) sendRest() bool {
+	src := u.a.source()
 	for {
 		if err := u.splice(); err != nil {
 			return u.restFailed(err)
@@ -146,7 +242,7 @@ func (u *Upload) sendRest() bool {
 }
 
 // restFailed ends the upload because of err, and reports whether to watch the client.
-func (u *Upload) restFailed(err error) bool {
+func (u *upload) restFailed(err error) bool {
 	switch err {
 	case ErrStopped:
 	case ErrNotTaken:
@@ -159,28 +255,28 @@ func (u *Upload) restFailed(err error) bool {
 
 // splice moves the rest of a large body that is not kept inside the kernel (splice(2), by
 // TCPConn.ReadFrom), all but its end. It moves piece by piece, so that deadlines can follow.
-func (u *Upload) splice() error {
-	dst := u.a.Up.TCP()
-	if dst == nil || !u.a.source.CanSplice() {
+func (u *upload) splice() error {
+	dst := u.up().TCP()
+	if dst == nil || !u.a.source().CanSplice() {
 		return nil
 	}
-	u.a.Spliced = true
+	u.spliced = true
 	for {
 		u.extendWrite()
-		if more, err := u.a.source.SpliceTo(dst, u.a.WriteBy); !more {
+		if more, err := u.a.source().SpliceTo(dst, u.a.wire.writeBy); !more {
 			return err
 		}
 	}
 }
 
 // write writes piece and end in the framing of the body.
-func (u *Upload) write(piece []byte, end bool) error {
+func (u *upload) write(piece []byte, end bool) error {
 	parts := u.appendPiece(u.vec[:0], piece, end)
 	if len(parts) == 0 {
 		return nil
 	}
 	if end {
-		u.a.NoteEarly()
+		u.a.respondedEarly = u.up().CanSendChecked() && !u.up().StillOpen()
 	}
 	_, err := u.writev(parts)
 	u.forget()
@@ -188,8 +284,8 @@ func (u *Upload) write(piece []byte, end bool) error {
 }
 
 // appendPiece appends piece and end in the framing of the body.
-func (u *Upload) appendPiece(parts [][]byte, piece []byte, end bool) [][]byte {
-	chunked := u.a.source.Framing().Kind == http1.BodyChunked
+func (u *upload) appendPiece(parts [][]byte, piece []byte, end bool) [][]byte {
+	chunked := u.a.source().Framing().Kind == http1.BodyChunked
 	switch {
 	case chunked && len(piece) > 0:
 		size := http1.AppendChunkSize(u.sizeLine[:0], int64(len(piece)))
@@ -198,7 +294,7 @@ func (u *Upload) appendPiece(parts [][]byte, piece []byte, end bool) [][]byte {
 		parts = append(parts, piece)
 	}
 	if chunked && end {
-		parts = append(parts, lastChunkWith(u.a.source.Trailers()))
+		parts = append(parts, lastChunkWith(u.a.source().Trailers()))
 	}
 	return parts
 }
@@ -236,18 +332,18 @@ func WholeBody(src Source) (parts [][]byte) {
 
 // writev sends the parts in one write if the system can. It shortens them to what was not
 // written.
-func (u *Upload) writev(parts [][]byte) (int, error) {
+func (u *upload) writev(parts [][]byte) (int, error) {
 	u.extendWrite()
-	return u.a.Up.Writev(parts)
+	return u.up().Writev(parts)
 }
 
-func (u *Upload) extendWrite() { u.a.ExtendWrite(u.a.Host.Clock.Now(), u.a.options.BodyIdle) }
+func (u *upload) extendWrite() { u.a.wire.extendWrite(u.a.now(), u.a.client().BodyIdle()) }
 
 // forget drops what the last write pointed to.
-func (u *Upload) forget() { clear(u.vec[:]) }
+func (u *upload) forget() { clear(u.vec[:]) }
 
 // checkDetached panics if the last write still points into b.
-func (u *Upload) checkDetached(b []byte) {
+func (u *upload) checkDetached(b []byte) {
 	if u.running {
 		return // the pump owns the vector
 	}

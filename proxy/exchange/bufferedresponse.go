@@ -60,7 +60,7 @@ func (h *bufferedResponse) read() policy.Reason {
 	if !h.charge(h.s.att.ResponseMemory()) {
 		return policy.ReasonRetryBufferFull
 	}
-	switch err, why := h.readBody(b, limit); {
+	switch why, err := h.readBody(b, limit); {
 	case err == io.EOF, err == attempt.ErrCut:
 		h.keep(err == attempt.ErrCut)
 	case why != policy.ReasonNone:
@@ -82,17 +82,17 @@ func (h *bufferedResponse) readLast(res *policy.Attempt) bool {
 
 // readBody reads the body ahead, at most limit bytes. It returns what ended it; a reason says that it
 // cannot be buffered.
-func (h *bufferedResponse) readBody(b *attempt.Body, limit int64) (error, policy.Reason) {
+func (h *bufferedResponse) readBody(b *attempt.Body, limit int64) (policy.Reason, error) {
 	until := h.s.r.Time.Now().Add(bodyWait)
 	for {
 		grew, err := b.ReadAhead(until)
 		switch {
 		case err != nil:
-			return err, policy.ReasonNone
+			return policy.ReasonNone, err
 		case !h.charge(grew):
-			return nil, policy.ReasonRetryBufferFull
+			return policy.ReasonRetryBufferFull, nil
 		case int64(len(b.Held())) > limit:
-			return nil, policy.ReasonResponseTooLarge
+			return policy.ReasonResponseTooLarge, nil
 		}
 	}
 }
@@ -114,18 +114,15 @@ func (h *bufferedResponse) releaseCharge() {
 // response is cut off for the client too.
 func (h *bufferedResponse) keep(cut bool) {
 	h.full, h.attempt = true, int32(h.s.r.Attempts)
-	h.s.att.Keep(&h.kept, cut)
-	h.s.endRequest()
-	h.s.att.Upload().Stop()
-	h.s.att.Release(h.s.r.Time.Tick())
+	h.s.att.Keep(&h.kept, cut, h.s.r.Time.Tick)
 }
 
 // leave ends the running attempt before the request is sent again. An attempt with a failed response
 // that has not ended is set aside until a later response replaces it. res is the result of the
 // attempt, or nil if there was none, and stream what is known of its event stream.
 func (h *bufferedResponse) leave(res *policy.Attempt, stream *heldStream) {
-	if res == nil || res.Cause != policy.CauseStatus || h.s.att.Up == nil {
-		h.s.discard()
+	if res == nil || res.Cause != policy.CauseStatus || !h.s.att.InFlight() {
+		h.s.att.Abandon()
 		return
 	}
 	h.attempt, h.failed = int32(h.s.r.Attempts), stream.failed
@@ -152,8 +149,7 @@ func (h *bufferedResponse) forget() {
 	h.kept.Release(h.s.r.Conn)
 	h.full = false
 	if h.rest != nil {
-		h.rest.Abort()
-		h.rest.Body().Release()
+		h.rest.Abandon()
 		h.rest = nil
 	}
 }

@@ -7,10 +7,10 @@
 //   - Exchange begins and ends the request (exchange.go). It has the retry loop, which ends with the
 //     choice of what the client gets (loop.go, fallback.go).
 //   - permit.Admitter gets the attempts admitted.
-//   - attempts makes one attempt after another and reads the response (attempts.go), as far as the
-//     retry rules must see its body (firstcontent.go), beside a hedge (hedge.go).
-//   - sender connects the running attempt and sends its request (sender.go). It alone changes which
-//     attempt that is.
+//   - attempts makes one attempt after another and finds out its result (attempts.go), as far as the
+//     retry rules must see the body of the response (firstcontent.go). It is the attempt.Owner of all. race
+//     decides about hedges (hedge.go).
+//   - sender has the running attempt, and what the next one depends on (sender.go).
 //   - bufferedResponse keeps a failed response while a better one is sought.
 //   - relay sends the response that the client gets, by response.Writer (relay.go, tunnel.go).
 //
@@ -52,8 +52,8 @@ func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
 	x.w.Init(r, &x.report)
 	x.admit.Init(r, &x.report)
 	x.sender.r, x.sender.admit = r, &x.admit
-	x.sender.first.Host, x.sender.first.Buffers = &p.Attempts, &c.Buffers
-	x.sender.first.Serve(r, &r.Body, attempt.Options{})
+	x.sender.env = attempt.Env{Host: &p.Attempts, Buffers: &c.Buffers, Client: r, Owner: &x.attempts}
+	x.sender.first.Init(&x.sender.env)
 	x.sender.begin()
 	x.attempts.s, x.attempts.r, x.attempts.report, x.attempts.w = &x.sender, r, &x.report, &x.w
 	x.attempts.hedge.s, x.attempts.hedge.report = &x.sender, &x.report
@@ -78,8 +78,8 @@ func (x *Exchange) EndAfterFault() bool {
 	x.w.Reset()
 	x.attempts.hedge.abort()
 	x.sender.abandonPermit(breaker.Abandoned)
-	x.sender.drop()
-	x.sender.att.Upload().Stop()
+	x.sender.att.Drop()
+	x.sender.att.StopUpload()
 	if !x.report.IsOpen() {
 		return false
 	}
@@ -90,15 +90,12 @@ func (x *Exchange) EndAfterFault() bool {
 
 // end returns all memory of the exchange except what the next request will use.
 func (x *Exchange) end() {
+	x.sender.att.Abandon()
 	x.r.Body.Arrived()
 	x.r.Body.Close()
 	x.buffered.drop()
-	x.sender.att.Body().Release()
 	x.putHead()
-	if x.r.Out.Headers != nil {
-		x.r.Conn.Buffers.Put(x.r.Out.Headers)
-		x.r.Out.Headers = nil
-	}
+	x.r.Out.Drop()
 	x.w.Release()
 }
 

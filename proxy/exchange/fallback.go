@@ -27,7 +27,7 @@ func (x *Exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outco
 	if f == nil {
 		return 0, 0, false
 	}
-	x.sender.discard()
+	x.sender.att.Abandon()
 	x.buffered.drop()
 	x.relay.endIfUnread()
 	x.report.Explain(reason)
@@ -69,7 +69,7 @@ func (x *Exchange) askFallbacks(a *policy.Attempt, reason string) (int, policy.O
 // failure. This send does not count as an attempt.
 func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, policy.Outcome, bool) {
 	last, noAttempt := x.sender.att, x.admit.NoAttempt
-	x.sender.redirect(to, &attempt.Attempt{Host: &x.r.Process.Attempts, Buffers: &x.r.Conn.Buffers})
+	x.sender.redirect(to, x.sender.env.New())
 	x.sender.lastAttempt, x.admit.NoAttempt = false, permit.Admitted
 	x.r.Time.Deadline = x.r.Time.RespondBy(x.r.Time.RequestTimeout())
 	switch x.admit.Acquire(x.sender.att, x.r.Time.Tick()) {
@@ -85,16 +85,16 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 	x.attempts.make(&res, x.sender.att.Permit.Probe())
 	if !x.r.ClientStaysOn() {
 		x.sender.abandonPermit(breaker.Abandoned)
-		x.sender.discard()
+		x.sender.att.Abandon()
 		x.report.EndSpan(x.sender.att, &policy.Attempt{Cause: policy.CauseReset}, policy.Unknown)
-		x.sender.att.Began = 0
+		x.sender.att.Ended()
 		code, o := x.abandon()
 		return code, o, true
 	}
 	x.finishFallbackAttempt(&res)
 	usedUp := res.Cause == policy.CauseStatus && !x.r.GRPC && account{at: &x.attempts}.isUsedUp(&res)
 	if usedUp || !x.r.Good(&res) {
-		x.sender.discard()
+		x.sender.att.Abandon()
 		return x.fallbackFailed(last, noAttempt)
 	}
 	x.buffered.drop()

@@ -24,7 +24,7 @@ type heldStream struct {
 // holdsStream reports whether the response is an event stream to be held back.
 func (at *attempts) holdsStream(a *policy.Attempt) bool {
 	return at.r.Dest.FirstContentTimeout > 0 && a.Status == 200 && !at.r.Route.DryRun && !at.s.att.Body().Ended() &&
-		at.s.att.Progress.Load() == attempt.Sent && at.s.att.Body().HasRoom() &&
+		at.s.att.IsSent() && at.s.att.Body().HasRoom() &&
 		isEventStream(at.s.att.Response()) && isUncompressed(at.s.att.Response())
 }
 
@@ -35,7 +35,7 @@ func (at *attempts) awaitFirstContent(a *policy.Attempt) {
 	switch {
 	case err == attempt.ErrCut:
 		at.loseHeld()
-		at.s.drop()
+		at.s.att.Drop()
 		*a = policy.Attempt{Cause: policy.CauseReset}
 	case verdict == eventstream.Failed:
 		at.stream.failed = true
@@ -61,7 +61,7 @@ const keepAliveAfter = 10 * time.Second
 // after half of the time that the client waits. The client may wait for that time for each byte, so
 // comments that are held back would not keep it waiting.
 func (at *attempts) heldUntil() clock.Instant {
-	sent := at.s.att.SentAt
+	sent := at.s.att.SentAt()
 	until := sent.Add(at.r.Dest.FirstContentTimeout)
 	if leaves := at.r.Time.ClientLeavesAt; !leaves.IsZero() {
 		until = request.Earliest(until, sent.Add(leaves.Sub(sent)/2))
@@ -97,7 +97,7 @@ func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
 		if verdict := at.stream.reader.Read(b.Held()); verdict != eventstream.Pending {
 			return verdict, nil
 		}
-		if at.r.Time.Now().Sub(at.s.att.SentAt) >= keepAliveAfter && at.stream.reader.IsBetweenEvents(b.Held()) {
+		if at.r.Time.Now().Sub(at.s.att.SentAt()) >= keepAliveAfter && at.stream.reader.IsBetweenEvents(b.Held()) {
 			return eventstream.Content, nil
 		}
 	}
@@ -144,7 +144,7 @@ func peekBody(a *attempt.Attempt) bool {
 		return true // no body, or the headers leave no room to read one
 	}
 	_, err := b.ReadAheadWithin(GRPCEndWait)
-	if rawsocket.IsTimeout(err) && a.Progress.Load() == attempt.Sent {
+	if rawsocket.IsTimeout(err) && a.IsSent() {
 		_, err = b.ReadAheadWithin(GRPCStatusWait)
 	}
 	return err == nil || err == io.EOF || !errors.Is(err, attempt.ErrCut)

@@ -104,19 +104,19 @@ func (s *sender) reportToEndpoint(a *attempt.Attempt, res *policy.Attempt) {
 		s.r.Dest.UpstreamState.Pool.NotePassed()
 	}
 	switch {
-	case a.Endpoint == nil:
+	case a.Endpoint() == nil:
 	case res.Cause == policy.CauseIdleClose, res.Cause == policy.CauseRefusedStream:
 		// A restart closes all idle connections at once, and REFUSED_STREAM only means that there
 		// was no room.
 	case res.Cause == policy.CauseAttemptTimeout && s.r.CutShort(a),
-		res.Cause == policy.CauseReset && a.Progress.Load() != attempt.Sent: // applications give up slow uploads
-		a.Endpoint.ReportDoubtful()
+		res.Cause == policy.CauseReset && !a.IsSent(): // applications give up slow uploads
+		a.Endpoint().ReportDoubtful()
 	case res.Cause == policy.CauseReset:
-		a.Endpoint.ReportLost()
+		a.Endpoint().ReportLost()
 	case res.Cause != policy.CauseStatus, countsAgainstEndpoint(res.JudgedStatus()):
-		a.Endpoint.ReportFailure()
+		a.Endpoint().ReportFailure()
 	default:
-		a.Endpoint.ReportSuccess()
+		a.Endpoint().ReportSuccess()
 	}
 }
 
@@ -218,8 +218,7 @@ func (x *Exchange) situation() policy.Situation {
 func (x *Exchange) secure(a *policy.Attempt) policy.Reason {
 	unfinished := x.sender.replay() == policy.ReplayUnfinished
 	if unfinished {
-		x.sender.att.NotReusable = true // the rest of the body could arrive after the response
-		x.sender.att.Upload().Stop()
+		x.sender.att.StopUpload()
 	}
 	if a.Cause == policy.CauseStatus {
 		if why := x.buffered.read(); why != policy.ReasonNone {
@@ -293,13 +292,13 @@ func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.O
 	x.report.Explain(logged)
 	switch {
 	case x.buffered.keptOf(x.r.Attempts), x.buffered.holds() && a.Cause != policy.CauseStatus:
-		x.sender.drop()
+		x.sender.att.Drop()
 		return x.relay.buffered(&x.buffered, outcome, reasonOf(d.Why))
 	case a.Cause == policy.CauseStatus:
 		x.buffered.drop()
 		return x.relay.response(outcome, reasonOf(d.Why))
 	}
-	x.sender.drop()
+	x.sender.att.Drop()
 	return x.fail(a.Cause, outcome, d.Why)
 }
 
@@ -326,7 +325,7 @@ func reasonOf(why policy.Reason) string {
 
 // fail sends our own response if the upstream never sent one.
 func (x *Exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
-	dial := x.sender.att.DialErr
+	dial := x.sender.att.DialError()
 	timedOut := dial != nil && (dial.Kind == upstream.KindTimeout || errors.Is(dial, context.DeadlineExceeded)) // the latter is a lookup's
 	x.relay.endIfUnread()
 	return x.w.Failed(cause, timedOut, o, why)
@@ -376,8 +375,8 @@ func (x *Exchange) abandon() (int, policy.Outcome) {
 		class = policy.Unknown // the upstream may still work on it
 	}
 	x.sender.abandonPermit(breaker.Abandoned)
-	x.sender.drop()
-	x.sender.att.Upload().Stop()
+	x.sender.att.Drop()
+	x.sender.att.StopUpload()
 	if x.sender.att.Running() {
 		x.attempts.hedge.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, class)
 	}

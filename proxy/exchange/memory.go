@@ -19,9 +19,7 @@ func (x *Exchange) Compact() {
 	x.r.Out.Headers = nil
 	x.r.Conn.Buffers.Release()
 	x.buffered.compact()
-	if x.sender.att.Up == nil {
-		x.sender.att.Response().Reset()
-	}
+	x.sender.att.Compact()
 	x.compactRequest()
 	x.r.Process.Waits()
 }
@@ -30,7 +28,7 @@ func (x *Exchange) Compact() {
 func (x *Exchange) compactRequest() {
 	c := x.r.Conn
 	switch {
-	case x.sender.att.Upload().Running() || x.attempts.hedge.running != nil: // another goroutine may read it
+	case x.sender.att.UsesClient(): // another goroutine may read it
 	case x.r.HeaderBuffer() != nil && x.r.Body.Framing().Kind == http1.BodyChunked && x.r.Body.Ended() && c.Buffered() == 0: // a chunked body was read through it; of one with a length the begin is kept there
 		c.ShrinkEmpty(readTail)
 	case x.r.HeaderBuffer() == nil && x.r.Body.Framing().Kind == http1.BodyNone && c.CanShrink(readTail):
@@ -74,7 +72,7 @@ func (x *Exchange) CheckDetached(b []byte) {
 	x.r.Conn.Request().Spans(func(span []byte) { attempt.MustNotPointInto(b, "the request", span) })
 	x.sender.att.CheckDetached(b)
 	x.buffered.kept.CheckDetached(b)
-	if x.sender.att.Upload().Running() {
+	if x.sender.att.UsesClient() {
 		return // the pump owns the vector and the body
 	}
 	for _, piece := range x.r.Body.Kept() {

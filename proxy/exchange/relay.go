@@ -33,7 +33,7 @@ func (re *relay) rest(received clock.Instant, o policy.Outcome, reason string) (
 		return re.tunnel()
 	}
 	if re.at.w.NotGRPC(resp) {
-		re.at.s.discard()
+		re.at.s.att.Abandon()
 		return re.at.w.InPlaceOf(resp, o)
 	}
 	re.endIfUnread()
@@ -51,8 +51,8 @@ func (re *relay) rest(received clock.Instant, o policy.Outcome, reason string) (
 		re.finishUpstream()
 		return status, o
 	}
-	re.at.s.drop()
-	re.at.s.att.Upload().Stop()
+	re.at.s.att.Drop()
+	re.at.s.att.StopUpload()
 	status, o = re.broken(status, framing, err)
 	if events && o == policy.OutcomeResponseBroken {
 		o = policy.OutcomeStreamCut
@@ -85,7 +85,7 @@ func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Out
 // endIfUnread marks the connection for closing if the response came before the whole request,
 // because the stream still contains the rest.
 func (re *relay) endIfUnread() {
-	if re.at.s.att.Upload().HasBody() || !re.at.r.Body.Ended() || re.at.r.Process.Draining.Load() {
+	if re.at.s.att.SendsBody() || !re.at.r.Body.Ended() || re.at.r.Process.Draining.Load() {
 		re.at.w.Close()
 	}
 }
@@ -94,7 +94,7 @@ func (re *relay) endIfUnread() {
 func (re *relay) copyBody(f http1.Framing) error {
 	b := re.at.s.att.Body()
 	if b.Ended() {
-		re.at.s.endRequest()
+		re.at.s.att.EndRequest()
 	}
 	if held := b.Held(); len(held) > 0 {
 		re.at.r.Tokens.ReadUsage(held)
@@ -120,35 +120,34 @@ func (re *relay) copyBody(f http1.Framing) error {
 			return err
 		}
 		if b.Ended() {
-			re.at.s.endRequest()
+			re.at.s.att.EndRequest()
 		}
 		re.at.r.Tokens.ReadUsage(piece)
 		if err := re.at.w.WritePiece(f, piece); err != nil {
 			return err
 		}
 	}
-	re.at.s.endRequest()
+	re.at.s.att.EndRequest()
 	return re.at.w.EndBody(f, b.Trailers())
 }
 
 // finishUpstream ends an attempt whose response was relayed whole. It stops sending a request
 // body, because the upstream has responded.
 func (re *relay) finishUpstream() {
-	if re.at.s.att.Progress.Load() != attempt.Sent {
-		re.at.s.drop()
+	if !re.at.s.att.IsSent() {
+		re.at.s.att.Drop()
 		if !re.at.r.Body.Ended() {
 			re.at.w.Close()
 		}
 		return
 	}
-	re.at.s.att.Upload().Stop()
-	re.at.s.att.Release(re.at.report.Relayed())
+	re.at.s.att.Release(re.at.report.Relayed)
 }
 
 // canSpliceDown reports whether the rest of the response has a length and can move inside the
 // kernel.
 func (re *relay) canSpliceDown(f http1.Framing) bool {
-	return f.Kind == http1.BodyLength && !re.at.r.Tokens.ReadsUsage() && re.at.r.Conn.TCP != nil && !re.at.s.att.Upload().HasBody() && re.at.s.att.Body().CanSplice()
+	return f.Kind == http1.BodyLength && !re.at.r.Tokens.ReadsUsage() && re.at.r.Conn.TCP != nil && re.at.s.att.Body().CanSplice()
 }
 
 // spliceDown moves the rest of the response body to the client.
@@ -158,12 +157,8 @@ func (re *relay) spliceDown() error {
 	for !b.Ended() {
 		now := re.at.r.Time.Tick()
 		re.at.r.Conn.ExtendWrite(now)
-		re.at.setRead(until, now)
-		if re.at.r.ClientEnd() != request.ClientPresent {
-			return attempt.ErrClientGone
-		}
 		re.at.r.Conn.BeginWrite(now)
-		n, whole, err := b.SpliceTo(re.at.r.Conn.TCP)
+		n, whole, err := b.SpliceTo(re.at.r.Conn.TCP, until, now)
 		re.at.r.Conn.EndWrite()
 		re.at.w.Spliced(n)
 		if n > 0 {
@@ -180,19 +175,10 @@ func (re *relay) spliceDown() error {
 
 // spliceDownEnded returns why a splice ended early, or nil if it can continue.
 func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
-	switch {
-	case re.at.r.ClientEnd() != request.ClientPresent, rawsocket.IsTimeout(err) && re.at.r.Conn.WriteTimedOut():
-		return attempt.ErrClientGone
-	case rawsocket.IsTimeout(err) && re.at.s.att.Upload().LeftWhileStuck():
-		re.at.r.ClientLeft()
-		return attempt.ErrClientGone
-	case rawsocket.IsTimeout(err) && re.at.r.Time.Now().Before(until):
-		re.at.s.att.Upload().StartWatch(nil) // the time before the client is watched is over, or the pump woke this goroutine
-		return nil
-	case err != nil && !rawsocket.IsTimeout(err) && re.at.r.Conn.HungUp():
+	if re.at.r.ClientEnd() != request.ClientPresent || rawsocket.IsTimeout(err) && re.at.r.Conn.WriteTimedOut() {
 		return attempt.ErrClientGone
 	}
-	return attempt.ErrCut
+	return re.at.s.att.Body().SpliceEnded(err, until)
 }
 
 // buffered sends the buffered response to the client unchanged. If it has not ended yet, the rest
@@ -206,7 +192,7 @@ func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) 
 	resp := h.kept.Response()
 	re.endIfUnread()
 	if re.at.w.NotGRPC(resp) {
-		re.at.s.discard()
+		re.at.s.att.Abandon()
 		return re.at.w.InPlaceOf(resp, o)
 	}
 	f := re.at.w.Framing(resp.Body)

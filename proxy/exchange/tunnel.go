@@ -16,9 +16,9 @@ import (
 // tunnel responds to an upgrade that the upstream accepted. It moves bytes both ways until both
 // sides have ended, or nothing moved for the idle timeout.
 func (re *relay) tunnel() (int, policy.Outcome) {
-	re.at.s.att.Upload().Stop()
+	re.at.s.att.StopUpload()
 	if re.at.w.Upgrade(re.at.s.att.Response(), re.at.s.att.Unread()) != nil {
-		re.at.s.drop()
+		re.at.s.att.Drop()
 		re.at.w.Reset()
 		return 101, policy.OutcomeClientGone
 	}

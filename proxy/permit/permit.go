@@ -91,9 +91,9 @@ func (ad *Admitter) Admit(a *attempt.Attempt, now clock.Instant) Result {
 
 // NoteSent reports to the Guard that the attempt's request was sent whole, if it was.
 func (ad *Admitter) NoteSent(a *attempt.Attempt) {
-	if a.Permit.Sending() && a.Progress.Load() == attempt.Sent {
+	if a.Permit.Sending() && a.IsSent() {
 		q := ad.r.Dest.UpstreamState.Admission
-		p, signal := q.Guard.Sent(a.Permit, ad.r.Process.Clock.Since(a.SentAt))
+		p, signal := q.Guard.Sent(a.Permit, ad.r.Process.Clock.Since(a.SentAt()))
 		a.Permit = p
 		q.HandleSignal(signal)
 	}
@@ -137,7 +137,7 @@ func seenDown(s breaker.Signal, dest *settings.RouteState) bool {
 // after its client stopped waiting. A request that was not sent whole gets no response, and one whose
 // response has begun shows already what a late response would.
 func (ad *Admitter) AwaitsLateResponse(a *attempt.Attempt, permit breaker.Permit) bool {
-	return permit.Probe() && a.SentSome() && a.Up != nil && !a.Begun() && a.Progress.Load() == attempt.Sent
+	return permit.Probe() && a.SentSome() && !a.Begun() && a.IsSent()
 }
 
 // Abandon keeps the permit of an attempt that was sent and that the client no longer waits for,

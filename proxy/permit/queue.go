@@ -160,7 +160,7 @@ func (ad *Admitter) AwaitDescriptor(a *attempt.Attempt, wait time.Duration, unti
 	case DeadlinePassed: // while no descriptor was free
 		return false
 	case Admitted:
-		a.Began = ad.r.Time.Clock
+		a.Postponed(ad.r.Time.Clock)
 		ad.NoAttempt = Admitted
 		return true
 	case ClientLeft:

@@ -84,13 +84,15 @@ func responded(status int) policy.Attempt {
 // sent returns an attempt of the request that has just begun.
 func (s *reported) sent(hedge bool) *attempt.Attempt {
 	s.BeginAttempt()
-	a := &attempt.Attempt{Began: s.Time.Now(), Addr: "10.0.0.1:80", Number: int32(s.Attempts)}
-	a.Span = s.p.AttemptSpan(a, hedge)
+	now := s.Time.Now()
+	a := new(attempt.Attempt)
+	a.Begin(s.Attempts, now, s.p.AttemptSpan(s.Attempts, now, hedge), attempt.Options{})
+	a.DialFailed(&upstream.DialError{Addr: "10.0.0.1:80"}) // so it has an address
 	return a
 }
 
 // spanOf returns the span of an attempt that has not ended.
-func spanOf(a *attempt.Attempt) trace.AttemptSpan { return a.Span }
+func spanOf(a *attempt.Attempt) trace.AttemptSpan { return a.Span() }
 
 // attempt makes an attempt that takes some time and ends so.
 func (s *reported) attempt(took time.Duration, res policy.Attempt, class policy.Class) {

@@ -132,14 +132,14 @@ func (p *Report) Record(a *attempt.Attempt, res *policy.Attempt, class policy.Cl
 		class = policy.Unknown // no retry, since RETRYPROXY_RETRY_ON does not list it, but no success either
 	}
 	p.Exposed = p.Exposed || class.Exposes()
-	took := p.Request.Time.Clock.Sub(a.Began)
+	took := p.Request.Time.Clock.Sub(a.Began())
 	p.Observer.AttemptDone(class, code, took)
 	p.AttemptLog.attempted(step{
-		Began: inMicros(a.Began.Sub(p.Request.Time.Began)), Took: inMicros(took), Status: int16(code), Cause: res.Cause, class: class,
-		Addr: a.Addr, Dial: a.DialErrOf(res),
+		Began: inMicros(a.Began().Sub(p.Request.Time.Began)), Took: inMicros(took), Status: int16(code), Cause: res.Cause, class: class,
+		Addr: a.Addr(), Dial: a.DialErrorOf(res),
 	})
 	p.EndSpan(a, res, class)
-	a.Began = 0
+	a.Ended()
 }
 
 // RecordFallback reports the attempt at a fallback upstream that ended with the result res. It
@@ -147,13 +147,13 @@ func (p *Report) Record(a *attempt.Attempt, res *policy.Attempt, class policy.Cl
 func (p *Report) RecordFallback(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {
 	p.LastEnd = p.Request.Time.Now()
 	p.AttemptLog.attempted(step{
-		Began: inMicros(a.Began.Sub(p.Request.Time.Began)), Took: inMicros(p.LastEnd.Sub(a.Began)), Status: int16(res.Status), Cause: res.Cause,
-		Addr: a.Addr, Dial: a.DialErrOf(res),
+		Began: inMicros(a.Began().Sub(p.Request.Time.Began)), Took: inMicros(p.LastEnd.Sub(a.Began())), Status: int16(res.Status), Cause: res.Cause,
+		Addr: a.Addr(), Dial: a.DialErrorOf(res),
 	})
 	p.Exposed = p.Exposed || class.Exposes()
 	p.Request.Time.Tick()
 	p.EndSpan(a, res, class)
-	a.Began = 0
+	a.Ended()
 }
 
 // keep passes the request to the journal, if the journal wants it.
@@ -189,14 +189,15 @@ func (p *Report) BeginTrace() {
 	})
 }
 
-// AttemptSpan begins the span of an attempt.
-func (p *Report) AttemptSpan(a *attempt.Attempt, hedge bool) trace.AttemptSpan {
+// AttemptSpan begins the span of the request's attempt with that number, which begins at the time at. It
+// returns nil if the request is not traced.
+func (p *Report) AttemptSpan(number int, at clock.Instant, hedge bool) trace.AttemptSpan {
 	t := &p.Trace
 	if t.Request == nil {
 		return nil
 	}
 	target := &p.Request.Dest.Upstream
-	began := trace.Attempt{Began: p.Request.Process.Clock.At(a.Began), Resend: int(a.Number) - 1, Hedge: hedge, Fallback: p.Request.Dest.IsFallback, Host: target.Host, Scheme: "http"}
+	began := trace.Attempt{Began: p.Request.Process.Clock.At(at), Resend: number - 1, Hedge: hedge, Fallback: p.Request.Dest.IsFallback, Host: target.Host, Scheme: "http"}
 	if !target.OneHost() {
 		began.Host = ""
 	}
@@ -211,15 +212,15 @@ func (p *Report) AttemptSpan(a *attempt.Attempt, hedge bool) trace.AttemptSpan {
 
 // EndSpan ends the span of an attempt with the result res.
 func (p *Report) EndSpan(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {
-	if a.Span == nil {
+	span := a.TakeSpan()
+	if span == nil {
 		return
 	}
-	e := trace.AttemptEnd{At: p.Request.Process.Clock.At(p.Request.Time.Clock), Cause: res.Cause, Class: class, Left: !p.Request.ClientStaysOn(), Peer: a.Addr, Host: a.Endpoint.Host()}
+	e := trace.AttemptEnd{At: p.Request.Process.Clock.At(p.Request.Time.Clock), Cause: res.Cause, Class: class, Left: !p.Request.ClientStaysOn(), Peer: a.Addr(), Host: a.Endpoint().Host()}
 	if res.Cause == policy.CauseStatus {
 		e.Status = res.Status
 	}
-	a.Span.Done(&e)
-	a.Span = nil
+	span.Done(&e)
 }
 
 // Waited reports a wait that began at began and ends now.

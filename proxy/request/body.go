@@ -37,7 +37,6 @@ type Body struct {
 	total   int64
 	began   clock.Instant // when reading began
 	waited  time.Duration // in which the client could have sent bytes, for the minimum rate
-	splicer attempt.Splicer
 
 	started     bool          // a byte of it was read
 	ended       bool          // all of it was read

@@ -100,8 +100,8 @@ func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.A
 		e.Kind = breaker.Unsent
 	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
 		e.Kind = breaker.Reset // the connection ended before a byte was sent
-		if a.DialErr != nil {
-			e.Kind, e.CutShort = admission.DialEndKind(a.DialErr), cr.CutDialShort(a)
+		if dial := a.DialError(); dial != nil {
+			e.Kind, e.CutShort = admission.DialEndKind(dial), cr.CutDialShort(a)
 		}
 	default:
 		e = admission.FailedEnd(res.Cause, a.Begun())
@@ -124,11 +124,13 @@ func (cr *Request) EndOfBegun(kind breaker.EndKind) breaker.AttemptEnd {
 // CutShort reports whether the client's own deadline ended the attempt before it had lasted long
 // enough to show anything about the upstream. Such a client must not stop others.
 func (cr *Request) CutShort(a *attempt.Attempt) bool {
-	return cr.Time.Clock.Sub(a.Began) < upstream.MinEvidence && cr.Time.TimeoutEndKind() == breaker.Abandoned
+	return cr.Time.Clock.Sub(a.Began()) < upstream.MinEvidence && cr.Time.TimeoutEndKind() == breaker.Abandoned
 }
 
 // CutDialShort reports whether a failed dial was cut short.
-func (cr *Request) CutDialShort(a *attempt.Attempt) bool { return a.DialErr != nil && cr.CutShort(a) }
+func (cr *Request) CutDialShort(a *attempt.Attempt) bool {
+	return a.DialError() != nil && cr.CutShort(a)
+}
 
 // clientHash returns a hash by which the Guard distinguishes clients: of the connection, or of the
 // address for a stream of HTTP/2. Connections one after another may have the same one.

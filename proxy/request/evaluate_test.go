@@ -31,7 +31,11 @@ func said(t *testing.T, status int, lines ...string) *http1.Response {
 }
 
 // begun is an attempt that began at a time.
-func begun(at clock.Instant) *attempt.Attempt { return &attempt.Attempt{Began: at} }
+func begun(at clock.Instant) *attempt.Attempt {
+	a := new(attempt.Attempt)
+	a.Begin(1, at, nil, attempt.Options{})
+	return a
+}
 
 // notDialled is one that got no connection because of err.
 func notDialled(at clock.Instant, err error) *attempt.Attempt {

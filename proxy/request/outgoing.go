@@ -48,24 +48,45 @@ func (o *Outgoing) generateKey() []byte {
 	return forward.AppendRandomID(o.keyText[:0])
 }
 
-// Finish appends to the request headers what differs by attempt. If the attempt has no connection
-// yet and LacksHost is true, the caller adds the Host.
-func (o *Outgoing) Finish(headers []byte, expect bool, a *attempt.Attempt) []byte {
+// For returns the headers for an attempt on a connection to host. They are valid until the next call.
+func (o *Outgoing) For(a *attempt.Attempt, host string, expect bool) []byte {
+	o.Render()
+	headers := o.finish(o.Headers, expect, a)
+	o.Headers = headers[:len(o.Headers)] // it may have grown
+	if o.LacksHost {
+		return forward.AddHost(headers, host)
+	}
+	return headers
+}
+
+// ForHedge returns a copy of the headers for an attempt that has no connection yet. If LacksHost is true,
+// the Host must be added.
+func (o *Outgoing) ForHedge(a *attempt.Attempt) []byte {
+	o.Render()
+	return o.finish(append(make([]byte, 0, len(o.Headers)+buffer.Small/8), o.Headers...), false, a)
+}
+
+// Drop returns the rendered headers to their pool. They are rendered anew if they are needed.
+func (o *Outgoing) Drop() {
+	if o.Headers != nil {
+		o.of.Conn.Buffers.Put(o.Headers)
+		o.Headers = nil
+	}
+}
+
+// finish appends to the request headers what differs by attempt, but for the Host.
+func (o *Outgoing) finish(headers []byte, expect bool, a *attempt.Attempt) []byte {
 	if o.of.Time.clientDeadline.Given {
 		headers = o.of.Time.clientDeadline.Append(headers, o.of.Time.left(o.of.Time.Now()))
 	}
 	if o.of.Time.clientDeadline.GRPC {
 		earlier := min(countIn(o.of, http1.GRPCPreviousRPCAttempts), maxEarlierAttempts)
-		headers = forward.AppendGRPCAttempts(headers, int(earlier)+int(a.Number)-1)
+		headers = forward.AppendGRPCAttempts(headers, int(earlier)+a.Number()-1)
 	}
-	if a.Span != nil {
-		headers = o.appendTrace(headers, a.Span)
+	if span := a.Span(); span != nil {
+		headers = o.appendTrace(headers, span)
 	}
-	headers = forward.AppendAttempt(headers, int(o.of.EarlierAttempts+a.Number), expect)
-	if o.LacksHost && a.Up != nil {
-		return forward.AddHost(headers, a.Up.Host())
-	}
-	return headers
+	return forward.AppendAttempt(headers, int(o.of.EarlierAttempts)+a.Number(), expect)
 }
 
 // appendTrace appends the fields of an attempt's span.

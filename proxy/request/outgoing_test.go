@@ -12,10 +12,12 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
-// headersOf returns what the n-th attempt of the request sends, whose span may be nil.
+// headersOf returns what the n-th attempt of the request sends, but for the Host of its endpoint. The span
+// may be nil.
 func headersOf(c *requesttest.Client, n int, span trace.AttemptSpan) string {
-	c.Out.Render()
-	return string(c.Out.Finish(append([]byte(nil), c.Out.Headers...), false, &attempt.Attempt{Number: int32(n), Span: span}))
+	var a attempt.Attempt
+	a.Begin(n, c.Time.Clock, span, attempt.Options{})
+	return string(c.Out.ForHedge(&a))
 }
 
 // lines returns the lines of some of the headers, in their order.

@@ -46,7 +46,7 @@ func (b *Body) SpliceTo(dst *net.TCPConn, dstBy clock.Instant) (more bool, err e
 	}
 	b.pieces.Add(1)
 	want := min(b.left-spliceTail, attempt.SplicePiece)
-	n, err := b.splicer.Move(dst, c.TCP, want)
+	n, err := attempt.Splice(dst, c.TCP, want)
 	b.total += n
 	b.left -= n
 	if took := b.of.Time.Now().Sub(began); took < longPiece || !c.HasUnread() {

@@ -1,0 +1,153 @@
+package attempt
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+)
+
+// unwatched is how long the goroutine that makes the attempt waits for the upstream before the pump
+// watches the client.
+const unwatched = 100 * time.Millisecond
+
+// lateResponse is how long to wait for a response after the upstream stopped reading the request.
+const lateResponse = time.Second
+
+// errOvertaken ends reading from an attempt when its hedge ends.
+var errOvertaken = errors.New("the hedge ended first")
+
+// await reads once from the upstream into the read buffer. If idle is 0, headers are awaited and the
+// deadlines of attempt and request bound the read. Otherwise the body may pause for idle. It
+// returns early if the client's side ended.
+func (a *Attempt) await(idle time.Duration) error {
+	client := a.client()
+	began := client.Tick()
+	for now := began; ; now = client.Tick() {
+		progress := a.progress.Load()
+		if progress == sent {
+			a.owner().SentWhole(a)
+		}
+		until := a.readUntil(began, idle, progress)
+		whole := idle == 0 && progress == sent
+		wake := until
+		if whole {
+			wake = a.untilAckCheck(a.untilHedge(until), now)
+		}
+		a.setRead(wake, now)
+		if !client.ClientStaysOn() {
+			return ErrClientGone
+		}
+		if whole && a.hedgeOvertook() {
+			return errOvertaken
+		}
+		if a.progress.Load() != progress {
+			continue
+		}
+		err := a.wire.read()
+		switch {
+		case err == nil:
+			client.Tick()
+			return nil
+		case !rawsocket.IsTimeout(err):
+			return err
+		case !client.ClientStaysOn():
+			return ErrClientGone
+		case a.progress.Load() == progress && !until.IsZero() && !a.now().Before(until):
+			return err
+		case whole && a.vanished():
+			return ErrVanished
+		case whole && a.hedgeDue():
+			a.options.HedgeAfter = 0
+			a.owner().HedgeDue()
+			continue
+		case a.upload.upstreamVanished():
+			return ErrVanished
+		case a.upload.leftWhileStuck():
+			client.ClientFailed(ErrClientGone)
+			return ErrClientGone
+		}
+		a.upload.startWatch(nil)
+	}
+}
+
+func (a *Attempt) now() clock.Instant { return a.host().Clock.Now() }
+
+// untilAckCheck returns until, or the time of the next check for an acknowledgement if that is
+// sooner.
+func (a *Attempt) untilAckCheck(until, now clock.Instant) clock.Instant {
+	checks := max(now.Sub(a.sentAt), 0) / rawsocket.AckWithin
+	return earliest(until, a.sentAt.Add((checks+1)*rawsocket.AckWithin))
+}
+
+// earliest returns the earlier of two times. A zero a means never.
+func earliest(a, b clock.Instant) clock.Instant {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// vanished reports whether the upstream's system does not acknowledge a request that was sent whole.
+func (a *Attempt) vanished() bool {
+	return a.now().Sub(a.sentAt) >= rawsocket.AckWithin && a.wire.up.Unacknowledged()
+}
+
+// readUntil returns when waiting for the upstream ends; zero means never.
+func (a *Attempt) readUntil(began clock.Instant, idle time.Duration, progress int32) clock.Instant {
+	switch {
+	case idle > 0:
+		return began.Add(idle)
+	case progress == writeFailed:
+		return began.Add(lateResponse)
+	case progress == sending:
+		return a.client().LeavesAt() // otherwise the upload is bounded by its rate
+	}
+	until := a.owner().RespondBy(a.sentAt)
+	if a.options.Timeout > 0 {
+		from := a.sentAt
+		if a.hedge != nil {
+			from = a.hedge.began // both attempts get the time of the later one
+		}
+		until = earliest(until, from.Add(a.options.Timeout))
+	}
+	return until
+}
+
+// setRead sets the read deadline of the upstream connection to until, or sooner while the client
+// is not watched. A deadline that is close enough stays, unless the pump or a hedge may have moved
+// it.
+func (a *Attempt) setRead(until, now clock.Instant) {
+	if !a.upload.running || a.upload.hasBody() {
+		soon := now.Add(unwatched)
+		if until.IsZero() || soon.Before(until) {
+			until = soon
+			if d := soon.Sub(a.wire.readBy); !a.upload.running && a.hedge == nil && d >= 0 && d < unwatched/2 {
+				return
+			}
+		}
+	}
+	a.wire.setRead(until)
+}
+
+// fillBody is like fill for a body. A body that the end of its connection ends may have been reset.
+func (b *Body) fillBody(idle time.Duration) error {
+	err := b.a.fill(idle)
+	if err == io.EOF && b.UntilClose() && b.a.resetWhileSplicing() {
+		return ErrCut
+	}
+	return err
+}
+
+// resetWhileSplicing reports whether the connection was reset while the kernel moved the request's
+// body. A read may report that reset as an ordinary end. Package rawsocket detects it for all
+// other writes. A reset after the upstream's orderly end counts too, because that end may not be
+// the response's. An upload in flight is stopped.
+func (a *Attempt) resetWhileSplicing() bool {
+	if a.upload.hasBody() {
+		a.upload.stop()
+	}
+	return a.upload.spliced && rawsocket.IsTCPClosed(a.wire.up.Conn)
+}

@@ -1,0 +1,243 @@
+package attempt
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// A hedge is a second attempt beside a first one that waits for its response. A goroutine of its own
+// makes it, with the whole request in memory. The owner of both chooses: a hedge that wins takes the
+// place of the first attempt by Adopt. See docs/decisions/0006-hedging.md.
+
+// Hedge is what a hedge is made of.
+type Hedge struct {
+	Pool        *upstream.Group
+	DialTimeout time.Duration
+	Until       clock.Instant // when it ends; zero: never
+	Request     [][]byte      // all of it; the first part is the whole header section
+	AddHost     bool          // Request has no Host yet, because it is that of the endpoint
+}
+
+// background is the goroutine that makes a hedge.
+type background struct {
+	a       *Attempt
+	hedge   Hedge
+	beside  *upstream.Conn // of the first attempt; its reader is woken at the end
+	avoid   string         // where the first attempt was sent
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when the goroutine has ended
+	over    atomic.Bool   // it ended, and done will be closed without a wait
+	buffers buffer.Cache
+
+	mu      sync.Mutex // guards stopped and the setting of a.wire.up
+	stopped bool       // by StopHedge
+
+	cause policy.Cause // of the goroutine; the owner's after it has ended
+	wrote bool         // likewise: the upstream got a byte of the request
+}
+
+// untilHedge returns until, or the time when the hedge is due if that is sooner.
+func (a *Attempt) untilHedge(until clock.Instant) clock.Instant {
+	if a.options.HedgeAfter == 0 {
+		return until
+	}
+	return earliest(until, a.sentAt.Add(a.options.HedgeAfter))
+}
+
+// hedgeDue reports whether the hedge of an attempt that was sent whole is due.
+func (a *Attempt) hedgeDue() bool {
+	return a.options.HedgeAfter > 0 && !a.now().Before(a.sentAt.Add(a.options.HedgeAfter))
+}
+
+// hedgeOvertook reports whether the hedge has ended, once.
+func (a *Attempt) hedgeOvertook() bool {
+	if a.hedge == nil || a.overtaken || !a.hedge.background.over.Load() {
+		return false
+	}
+	a.overtaken = true
+	return true
+}
+
+// StartHedge makes h, which has begun, the hedge beside a, and starts its goroutine.
+func (a *Attempt) StartHedge(h *Attempt, made Hedge) {
+	bg := &background{a: h, hedge: made, beside: a.wire.up, avoid: a.wire.up.Addr, done: make(chan struct{})}
+	h.background, h.wire.buffers = bg, &bg.buffers
+	bg.ctx, bg.cancel = a.host().Clock.Context(made.Until)
+	a.hedge = h
+	go bg.run()
+}
+
+// Overtaken reports whether the hedge ended before the attempt did.
+func (a *Attempt) Overtaken() bool { return a.overtaken }
+
+// AwaitHedge waits for the end of the hedge while the client is watched.
+func (a *Attempt) AwaitHedge() {
+	if bg := a.hedge.background; !bg.over.Load() {
+		a.upload.stop()
+		a.upload.startWatch(bg.stop)
+		<-bg.done
+		a.upload.stop()
+	}
+}
+
+// EndHedge ends the race with the hedge. Its goroutine has ended.
+func (a *Attempt) EndHedge() {
+	a.hedge, a.overtaken = nil, false
+	a.wire.readBy = 0 // the hedge moved the deadline
+}
+
+// HedgeEnded reports whether the hedge has ended on its own.
+func (a *Attempt) HedgeEnded() bool {
+	bg := a.background
+	bg.mu.Lock()
+	defer bg.mu.Unlock()
+	return bg.over.Load() && !bg.stopped
+}
+
+// StopHedge ends the goroutine of a hedge at once, if it was started, and waits for its end. It may be
+// called more than once.
+func (a *Attempt) StopHedge() {
+	if a.background != nil {
+		a.background.stop()
+		<-a.background.done
+	}
+}
+
+// HedgeResult waits for the goroutine of a hedge. It returns how reading the headers ended, and whether
+// the upstream got a byte of the request.
+func (a *Attempt) HedgeResult() (cause policy.Cause, wrote bool) {
+	<-a.background.done
+	return a.background.cause, a.background.wrote
+}
+
+// Adopt makes a hedge whose goroutine has ended an attempt like any other. If it has response headers,
+// its body can be read.
+func (a *Attempt) Adopt(o Options) {
+	cause := a.background.cause
+	a.background, a.options, a.wire.buffers = nil, o, a.wire.env.Buffers
+	a.wire.readBy, a.wire.writeBy = 0, 0 // the hedge has set deadlines of its own
+	if cause == policy.CauseStatus {
+		a.body.begin(a)
+	}
+}
+
+// stop ends the goroutine at once. It is safe for concurrent use and may be called more than once.
+func (b *background) stop() {
+	b.cancel()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = true
+	if b.a.wire.up != nil {
+		_ = b.a.wire.up.SetDeadline(past)
+	}
+}
+
+// run is the body of the goroutine.
+func (b *background) run() {
+	defer close(b.done)
+	defer b.cancel()
+	defer func() {
+		if fault := recover(); fault != nil {
+			b.a.host().OnFault(fault)
+			b.cause = policy.CauseReset
+			b.abort()
+		}
+		b.over.Store(true)
+		_ = b.beside.SetReadDeadline(past)
+	}()
+	b.cause = b.make()
+}
+
+// make sends the request and reads the response headers. The connection stays open after a
+// status and after a timeout.
+func (b *background) make() policy.Cause {
+	cause := b.send(false)
+	if cause == policy.CauseIdleClose && !b.isStopped() {
+		cause = b.send(true) // the pooled connection was stale
+	}
+	if cause != policy.CauseStatus {
+		return cause
+	}
+	b.a.sentWholeAt(b.a.now())
+	cause = b.a.readFinalHeaders()
+	if cause != policy.CauseStatus && cause != policy.CauseAttemptTimeout {
+		b.abort()
+	}
+	return cause
+}
+
+// send writes the request to a connection, to another endpoint than that of the first attempt if there
+// is one. If it returns CauseStatus, the request was sent whole.
+func (b *background) send(fresh bool) policy.Cause {
+	up, err := b.hedge.Pool.Get(b.ctx, upstream.GetOptions{Fresh: fresh, Avoid: b.avoid, DialTimeout: b.hedge.DialTimeout})
+	if err != nil {
+		return b.a.DialFailed(err)
+	}
+	if !b.use(up) {
+		up.Release(0) // for the next request
+		return policy.CauseDial
+	}
+	parts := slices.Clone(b.hedge.Request) // Writev cuts its argument
+	if b.hedge.AddHost {
+		parts[0] = forward.AddHost(slices.Clone(parts[0]), up.Host())
+	}
+	n, err := up.Writev(parts)
+	b.a.gotBytes = n > 0
+	b.wrote = b.wrote || n > 0
+	switch {
+	case err == nil:
+		return policy.CauseStatus
+	case n > 0:
+		b.abort()
+		return policy.CauseReset
+	case up.Reused && !rawsocket.IsTimeout(err):
+		b.take().CloseStale()
+		return policy.CauseIdleClose
+	}
+	b.abort()
+	return policy.CauseDial
+}
+
+// use makes up the attempt's connection, so that stop can end it. It reports false if stop was
+// already called.
+func (b *background) use(up *upstream.Conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return false
+	}
+	_ = up.SetDeadline(b.a.host().Clock.At(b.hedge.Until))
+	b.a.use(up)
+	return true
+}
+
+func (b *background) isStopped() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stopped
+}
+
+// take returns the connection, or nil. The caller then owns it.
+func (b *background) take() *upstream.Conn {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.a.wire.take()
+}
+
+// abort resets the connection, if there is one.
+func (b *background) abort() {
+	if up := b.take(); up != nil {
+		up.Abort()
+	}
+}

@@ -1,0 +1,207 @@
+package attempt
+
+import (
+	"errors"
+	"io"
+	"time"
+	"unsafe"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/poison"
+	"github.com/retryproxy/retryproxy/proxy/upstream"
+)
+
+// wire is an upstream connection with its deadlines, the buffer that it is read into, and the headers
+// that were parsed from there.
+type wire struct {
+	env     *Env
+	buffers *buffer.Cache  // the source of read buffers
+	up      *upstream.Conn // nil: none yet, or handed over
+	readBy  clock.Instant  // read deadline now set; zero: unknown
+	writeBy clock.Instant  // write deadline now set; zero: unknown
+
+	r, w        int   // up.Buf[r:w] is read and not yet used
+	headerStart int32 // up.Buf[headerStart:headerEnd] holds the headers in resp until more of the response is read
+	headerEnd   int32
+	earlyErr    error // a read error that came before the response was due
+	resp        http1.Response
+}
+
+// use makes up the connection.
+func (c *wire) use(up *upstream.Conn) {
+	c.up = up
+	c.readBy, c.writeBy = clock.Instant(up.ReadBy), clock.Instant(up.WriteBy)
+	c.r, c.w, c.earlyErr = 0, 0, nil
+	c.resp.Restart()
+}
+
+// take transfers the connection to the caller, without its read buffer. It returns nil if there is
+// none.
+func (c *wire) take() *upstream.Conn {
+	up := c.up
+	if up != nil {
+		c.giveUpBuffer()
+		c.up = nil
+	}
+	return up
+}
+
+// release returns a connection whose response was read to the end to its pool. now is the time.
+func (c *wire) release(now clock.Instant) {
+	up := c.take()
+	up.ReadBy, up.WriteBy = time.Duration(c.readBy), time.Duration(c.writeBy)
+	up.ReleaseAt(time.Duration(now), c.resp.KeepAliveTimeout)
+}
+
+// close closes a connection whose response was read to the end. It skips TLS's close_notify, which might
+// wait for a peer that does not read.
+func (c *wire) close() {
+	up := c.take()
+	if up.Raw() == nil {
+		up.Abort()
+		return
+	}
+	_ = up.Close()
+}
+
+// begun reports whether a part of the response came, informational responses included.
+func (c *wire) begun() bool { return c.up != nil && c.r+c.w > 0 }
+
+// unread returns what was read and is not yet used.
+func (c *wire) unread() []byte { return c.up.Buf[c.r:c.w] }
+
+// extendWrite keeps the write deadline between idle and twice idle away; 0 means no deadline. The
+// deadline may stem from an earlier request of another route.
+func (c *wire) extendWrite(now clock.Instant, idle time.Duration) {
+	left := c.writeBy.Sub(now)
+	switch {
+	case idle <= 0 && c.writeBy.IsZero() || idle > 0 && left >= idle && left <= 2*idle:
+		return
+	case idle <= 0:
+		c.writeBy = 0
+	default:
+		c.writeBy = now.Add(2 * idle)
+	}
+	_ = c.up.SetWriteDeadline(c.env.Host.Clock.At(c.writeBy))
+}
+
+// setRead sets the read deadline.
+func (c *wire) setRead(until clock.Instant) {
+	c.readBy = until
+	_ = c.up.SetReadDeadline(c.env.Host.Clock.At(until))
+}
+
+// read reads once into the read buffer, which must have room.
+func (c *wire) read() error {
+	n, err := c.up.Read(c.up.Buf[c.w:])
+	c.w += n
+	switch {
+	case n > 0:
+		return nil
+	case err == nil:
+		return io.ErrNoProgress
+	}
+	return err
+}
+
+// parseHeaders parses the headers of one response, if they are in the buffer. It makes room for more of
+// them otherwise.
+func (c *wire) parseHeaders(limits http1.Limits, method []byte) (whole bool, err error) {
+	if c.r < c.w {
+		n, err := c.resp.Parse(c.unread(), limits, method)
+		if err != nil {
+			return false, err
+		}
+		if n > 0 {
+			c.headerStart, c.headerEnd = int32(c.r), int32(c.r+n)
+			c.r += n
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// takeEarlyErr returns the read error that came before the response was due, once.
+func (c *wire) takeEarlyErr() error {
+	err := c.earlyErr
+	c.earlyErr = nil
+	return err
+}
+
+// needBuffer gives the connection a read buffer, if it has none.
+func (c *wire) needBuffer() {
+	if c.up.Buf == nil {
+		c.up.Buf = c.buffers.Get(buffer.Medium)
+	}
+}
+
+// makeRoom makes room for more headers in the read buffer.
+func (c *wire) makeRoom() {
+	switch {
+	case c.w < len(c.up.Buf):
+	case c.r == 0:
+		c.growBuffer()
+	default:
+		c.moveDown(0)
+	}
+}
+
+// moveDown moves what is unread down to offset to.
+func (c *wire) moveDown(to int) {
+	rest := copy(c.up.Buf[to:], c.unread())
+	c.r, c.w = to, to+rest
+}
+
+// giveUpBuffer returns the read buffer to its pool.
+func (c *wire) giveUpBuffer() {
+	c.resp.Detach()
+	c.checkDetached(c.up.Buf)
+	c.buffers.Put(c.up.Buf)
+	c.up.Buf = nil
+}
+
+// growBuffer doubles the read buffer while headers are read. The headers are then parsed anew.
+func (c *wire) growBuffer() {
+	c.resp.Detach()
+	b := buffer.Grow(c.up.Buf[:c.w], len(c.up.Buf))
+	c.up.Buf = b[:cap(b)]
+}
+
+// enlargeBuffer switches to a large read buffer when the response headers are not needed any more.
+func (c *wire) enlargeBuffer() {
+	wide, used := buffer.Get(buffer.Large), c.up.Buf
+	n := copy(wide, c.unread())
+	c.resp.Detach()
+	c.up.Buf = wide
+	c.checkDetached(used)
+	buffer.Put(used)
+	c.r, c.w = 0, n
+}
+
+// checkDetached panics if the response still points into b. It has an effect only in builds that
+// poison.
+func (c *wire) checkDetached(b []byte) {
+	if poison.On && cap(b) > 0 {
+		c.resp.Spans(func(span []byte) { MustNotPointInto(b, "the response", span) })
+	}
+}
+
+// MustNotPointInto panics if span points into b. what names the span in the message.
+func MustNotPointInto(b []byte, what string, span []byte) {
+	at, from := uintptr(unsafe.Pointer(unsafe.SliceData(span))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	if len(span) > 0 && from <= at && at < from+uintptr(cap(b)) {
+		panic("a buffer went back while " + what + " points into it")
+	}
+}
+
+// causeOfHeaders returns the cause that corresponds to an error of parsing headers.
+func causeOfHeaders(err error) policy.Cause {
+	var fault *http1.Error
+	if errors.As(err, &fault) && (fault.Reason == http1.RefusalHeadersTooLarge || fault.Reason == http1.RefusalTooManyHeaders) {
+		return policy.CauseHeadersTooLarge
+	}
+	return policy.CauseMalformed
+}
