@@ -105,6 +105,7 @@ func (s *Server) Drain(ctx context.Context) error {
 			})
 		}
 		if !s.drain.listens.Load() && s.connected.empty() {
+			s.workers.Close()
 			return nil
 		}
 		select {
@@ -112,6 +113,7 @@ func (s *Server) Drain(ctx context.Context) error {
 		case <-ctx.Done():
 			s.drain.cutOff.Store(s.drain.active.Load())
 			s.kill()
+			s.workers.Close()
 			return ErrDrainTimeout
 		}
 	}

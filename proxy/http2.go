@@ -2,12 +2,9 @@ package proxy
 
 import (
 	"bytes"
-	"context"
-	"log"
+	"cmp"
+	"fmt"
 	"net"
-	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,41 +12,30 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
-	_ "github.com/retryproxy/retryproxy/proxy/internal/xconnect" // WebSocket by extended CONNECT
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
-
-// connectionWindow is HTTP/2's window of one connection, in bytes. It is never used up: one upload
-// that its upstream does not read would hold it for all other requests of the connection. What waits
-// to be read is bounded by bridge.ReadAhead.
-const connectionWindow = 1 << 30
 
 // pingAfter is how long a client may be silent before it gets a ping. A vanished client would
 // otherwise hold its streams until TCP notices.
 const pingAfter = 30 * time.Second
 
-// http2Conn is a client's HTTP/2 connection. The framing is net/http's. Each connection has a
-// server of its own, so that a drain or a reload can act on it alone. Each stream becomes a conn,
-// served like an HTTP/1.1 connection.
+// http2Conn is a client's HTTP/2 connection. Each stream becomes a conn, served like an HTTP/1.1
+// connection.
 type http2Conn struct {
 	c             *conn
-	server        http.Server
+	wire          *http2.Conn // set before it is served
 	watch         *floodguard.FrameWatch
 	prematureEnds *floodguard.PrematureEnds
-	canGoAway     atomic.Bool // the server can send GOAWAY
-	once          sync.Once   // for goAway
-	away          sync.WaitGroup
 
 	running   atomic.Int64 // streams
 	used      atomic.Bool  // it has had a stream
 	emptyFrom atomic.Int64 // instant since when there are no streams, if there are none
 	share     streamShare
 
-	mu       sync.Mutex // guards all fields below
-	over     bool
-	streams  map[*conn]struct{}
-	handlers sync.WaitGroup // of streams
+	mu      sync.Mutex // guards streams
+	streams map[*conn]struct{}
 }
 
 // agreedOnHTTP2 reports whether the handshake chose HTTP/2.
@@ -74,24 +60,6 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		c.refuseHTTP2()
 		return true
 	}
-	h.server = http.Server{
-		Handler:                      http.HandlerFunc(h.serveStream),
-		DisableGeneralOptionsHandler: true,
-		MaxHeaderBytes:               set.Limits.HeaderBytes,
-		ReadHeaderTimeout:            set.ReadHeaderTimeout, // for the preface only; net/http clears it after that
-		IdleTimeout:                  set.ClientIdleTimeout,
-		Protocols:                    new(http.Protocols),
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          c.server.clients.streams.ofOne(set.MaxConcurrentStreams),
-			MaxReadFrameSize:              floodguard.FrameSize,
-			MaxReceiveBufferPerStream:     c.server.ahead.Window,
-			MaxReceiveBufferPerConnection: connectionWindow,
-			SendPingTimeout:               pingAfter,
-			WriteByteTimeout:              set.WriteTimeout,
-		},
-		ErrorLog: log.New(http2Log{c.server}, "", 0),
-	}
-	h.server.Protocols.SetUnencryptedHTTP2(true) // TLS, if any, ends below the frame watcher
 	c.http2.Store(h)
 	return true
 }
@@ -105,42 +73,55 @@ func (c *conn) serveHTTP2() {
 	nc := c.unread(c.client.NC)
 	_ = nc.SetDeadline(time.Time{})
 	set := c.server.settings.Load()
-	h.watch = floodguard.Watch(nc, set.ReadHeaderTimeout, func() {
-		if set.Refused != nil {
-			set.Refused(http1.RefusalTooManyFrames)
-		}
-	}, h.goAway)
-	l := &singleConnListener{conn: h.watch, ended: make(chan struct{}), closed: make(chan struct{})}
-	h.server.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateIdle:
-			h.canGoAway.Store(true)
-		case http.StateClosed:
-			l.end()
+	refused := func(why http1.Refusal) func() {
+		return func() {
+			if set.Refused != nil {
+				set.Refused(why)
+			}
 		}
 	}
-	_ = h.server.Serve(l)
-	<-l.ended // during a drain, Serve returns while the connection continues
+	h.watch = floodguard.Watch(nc, refused(http1.RefusalTooManyFrames), h.goAway)
+	o := &http2.Options{
+		Streams:       c.server.clients.streams.ofOne(set.MaxConcurrentStreams),
+		Window:        c.server.ahead.Window,
+		HeaderBytes:   headerListBytes(set.Limits),
+		HeaderTimeout: set.ReadHeaderTimeout,
+		IdleTimeout:   set.ClientIdleTimeout,
+		PingAfter:     pingAfter,
+		WriteTimeout:  set.WriteTimeout,
+		NotRead:       bridge.ErrNotRead,
+		Workers:       &c.server.workers,
+		Serve:         h.serveStream,
+		TooLarge:      refused(http1.RefusalHeadersTooLarge),
+		Wrote:         func(n int) { h.watch.Credit(1 + n/floodguard.FrameSize) },
+		Local:         c.client.Wire.LocalAddr(),
+		Remote:        c.remote(),
+	}
+	if b := c.server.ahead.Backlog; b != nil {
+		o.Backlog = b
+	}
+	wire := http2.NewConn(h.watch, o)
 	h.mu.Lock()
-	h.over = true
+	h.wire = wire
 	h.mu.Unlock()
-	h.handlers.Wait()
-	h.away.Wait()
+	if c.server.process.Draining.Load() {
+		h.goAway() // it began late; what its client sends at once is still served
+	}
+	wire.Run()
 }
 
 // goAway lets the streams finish and accepts no more; then the connection ends. h may be nil. It
 // is safe for concurrent use.
 func (h *http2Conn) goAway() {
-	if h == nil || !h.canGoAway.Load() {
+	if h == nil {
 		return
 	}
-	h.once.Do(func() {
-		h.away.Go(func() {
-			ctx, cancel := context.WithCancel(context.Background())
-			cancel() // the end of the connection is awaited elsewhere
-			_ = h.server.Shutdown(ctx)
-		})
-	})
+	h.mu.Lock()
+	wire := h.wire
+	h.mu.Unlock()
+	if wire != nil {
+		wire.GoAway()
+	}
 }
 
 // each calls f for every stream. h may be nil.
@@ -155,52 +136,55 @@ func (h *http2Conn) each(f func(*conn)) {
 	}
 }
 
+// headerListBytes returns how many bytes the fields of a request may count, each with the 32 bytes that
+// HTTP/2 adds (RFC 9113 section 6.5.2). Within that, the limits of HTTP/1.1 apply.
+func headerListBytes(l http1.Limits) int {
+	return cmp.Or(l.HeaderBytes, http1.DefaultHeaderBytes) + 32*cmp.Or(l.Headers, http1.DefaultHeaders)
+}
+
 // serveStream serves one request.
-func (h *http2Conn) serveStream(w http.ResponseWriter, r *http.Request) {
+func (h *http2Conn) serveStream(stream *http2.Stream) {
 	s := h.c.server
 	if s.process.Draining.Load() {
 		h.goAway() // the connection began late; this request is still served
 	}
 	if !s.clients.streams.beginStream(h) {
 		s.countRefusal(http1.RefusalNoStreamSlot)
-		panic(http.ErrAbortHandler) // there are so many that even a response would take too much memory
+		stream.Reset(http2.RefusedStream) // there are so many that even a response would take too much memory
+		return
 	}
 	defer s.clients.streams.endStream(h)
 	h.count(1)
 	defer h.count(-1)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	slot := h.awaitSlot(w, r, cancel)
+	slot := h.awaitSlot(stream)
 	if slot == nil {
-		h.refuseStream(w, r)
+		h.refuseStream(stream)
 		return
 	}
 	defer s.clients.streams.give(slot)
-	r = r.WithContext(ctx)
-	stream := bridge.NewClientStream(h.watch.Crediting(w), r, h.c.client.Wire.LocalAddr(), h.c.remote(), s.ahead)
-	if c := h.begin(stream); c != nil {
-		if h.prematureEnds.Hold(r.Context(), stream) {
-			began := time.Now()
-			c.serve()
-			h.prematureEnds.Ended(time.Since(began), c.x.EndedByClient())
-		}
-		h.end(c)
+	if !h.prematureEnds.Hold(stream) {
+		return
 	}
-	if !stream.Finish() {
-		panic(http.ErrAbortHandler) // net/http's way to reset a stream
+	began := time.Now()
+	c := h.begin(stream)
+	c.serve()
+	h.end(c)
+	h.prematureEnds.Ended(time.Since(began), c.x.EndedByClient())
+	if stream.ResponseComplete() {
+		h.watch.Credit(1)
+		h.prematureEnds.RespondedWhole()
 	}
-	h.watch.Credit(1)
-	h.prematureEnds.RespondedWhole()
 }
 
-// awaitSlot takes a slot for a stream; cancel ends the stream. It returns nil if there was none in
-// time. Until then nobody reads the body.
-func (h *http2Conn) awaitSlot(w http.ResponseWriter, r *http.Request, cancel func()) *streamSlot {
+// awaitSlot takes a slot for a stream. It returns nil if there was none in time. Until then nobody reads
+// the body.
+func (h *http2Conn) awaitSlot(stream *http2.Stream) *streamSlot {
 	s := h.c.server
-	if r.ContentLength != 0 && s.clients.streams.full() {
-		defer s.ahead.Backlog.Wait(int64(s.ahead.Window), func() bool { cancel(); return true })()
+	end := func() { stream.Reset(http2.Cancel) }
+	if stream.HasBody() && s.clients.streams.full() {
+		defer s.ahead.Backlog.Wait(int64(s.ahead.Window), func() bool { end(); return true })()
 	}
-	return s.clients.streamSlot(w, r, h, cancel)
+	return s.clients.streamSlot(stream, h, end)
 }
 
 // count changes the number of streams by n, and records since when there are none.
@@ -214,27 +198,22 @@ func (h *http2Conn) count(n int64) {
 	}
 }
 
-// begin makes a conn for the stream. It returns nil if the connection is ending.
-func (h *http2Conn) begin(stream *bridge.ClientStream) *conn {
+// begin makes a conn for the stream.
+func (h *http2Conn) begin(stream *http2.Stream) *conn {
+	c := newStreamConn(h.c, stream)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over {
-		return nil
-	}
-	c := newStreamConn(h.c, stream)
 	h.streams[c] = struct{}{}
-	h.handlers.Add(1)
 	return c
 }
 
 func (h *http2Conn) end(c *conn) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	delete(h.streams, c)
-	h.mu.Unlock()
-	h.handlers.Done()
 }
 
-func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
+func newStreamConn(parent *conn, stream *http2.Stream) *conn {
 	c := &conn{server: parent.server, isSecure: parent.isSecure, parent: parent}
 	c.client.InitStream(&parent.client, stream, &c.x)
 	c.x.Init(&c.client, &parent.server.process)
@@ -243,17 +222,14 @@ func newStreamConn(parent *conn, stream *bridge.ClientStream) *conn {
 
 // refuseStream responds with 503 and no body: a client that does not read a body would hold its
 // memory.
-func (h *http2Conn) refuseStream(w http.ResponseWriter, r *http.Request) {
+func (h *http2Conn) refuseStream(stream *http2.Stream) {
 	h.c.server.countRefusal(http1.RefusalNoStreamSlot)
-	headers := w.Header()
-	headers["Retry-After"] = []string{"1"}
-	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
-		headers["Content-Type"], headers["Grpc-Status"] = []string{"application/grpc"}, []string{strconv.Itoa(int(policy.GRPCUnavailable))}
-		headers["Grpc-Message"] = []string{http1.RefusalNoStreamSlot.String()}
+	if stream.IsGRPC() {
+		_, _ = fmt.Fprintf(stream, "HTTP/1.1 200 OK\r\nRetry-After: 1\r\nContent-Type: application/grpc\r\nGrpc-Status: %d\r\nGrpc-Message: %s\r\nContent-Length: 0\r\n\r\n",
+			policy.GRPCUnavailable, http1.RefusalNoStreamSlot)
 		return
 	}
-	headers["Content-Length"] = []string{"0"}
-	w.WriteHeader(http1.RefusalNoStreamSlot.Status())
+	_, _ = fmt.Fprintf(stream, "HTTP/1.1 %d \r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n", http1.RefusalNoStreamSlot.Status())
 }
 
 func (s *Server) countRefusal(why http1.Refusal) {
@@ -261,37 +237,6 @@ func (s *Server) countRefusal(why http1.Refusal) {
 		refused(why)
 	}
 }
-
-// singleConnListener is a listener with one connection.
-type singleConnListener struct {
-	conn     net.Conn
-	accepted bool
-	ended    chan struct{} // closed when the connection is
-	closed   chan struct{} // closed when no more are accepted
-	onceA    sync.Once
-	onceB    sync.Once
-}
-
-func (l *singleConnListener) Accept() (net.Conn, error) {
-	if !l.accepted {
-		l.accepted = true
-		return l.conn, nil
-	}
-	select {
-	case <-l.ended:
-	case <-l.closed:
-	}
-	return nil, net.ErrClosed
-}
-
-func (l *singleConnListener) end() { l.onceA.Do(func() { close(l.ended) }) }
-
-func (l *singleConnListener) Close() error {
-	l.onceB.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *singleConnListener) Addr() net.Addr { return l.conn.LocalAddr() }
 
 // prefixedConn is a connection of which some bytes were already read.
 type prefixedConn struct {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/internal/boundedlog"
 	"github.com/retryproxy/retryproxy/proxy/bridge"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
@@ -33,6 +34,7 @@ type Server struct {
 	drain     drainState
 	memory    memoryReleaser
 	ahead     bridge.ReadAhead // of requests and responses by HTTP/2
+	workers   http2.Workers    // that serve the streams of HTTP/2 clients
 
 	parkAfter time.Duration
 	premature floodguard.Limits

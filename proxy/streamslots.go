@@ -1,13 +1,11 @@
 package proxy
 
 import (
-	"context"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 )
 
 const (
@@ -54,7 +52,7 @@ type streamSlot struct {
 	taken bool // preempted: the stream is ending
 
 	mu     sync.Mutex // guards cancel
-	cancel func()     // ends the stream; nil once it gives the slot back, since its http.ResponseWriter is invalid soon after
+	cancel func()     // ends the stream; nil once it gives the slot back, since the stream is invalid soon after
 }
 
 // end ends the stream, unless it has ended.
@@ -135,7 +133,7 @@ func (l *streamSlots) endStream(h *http2Conn) {
 
 // take waits for a slot for a stream of h; cancel ends the stream. It returns nil if there was
 // none in time or if the client left.
-func (l *streamSlots) take(ctx context.Context, h *http2Conn, cancel func()) *streamSlot {
+func (l *streamSlots) take(gone <-chan struct{}, h *http2Conn, cancel func()) *streamSlot {
 	slot := &streamSlot{h: h, cancel: cancel}
 	l.mu.Lock()
 	if l.free(h) {
@@ -146,7 +144,7 @@ func (l *streamSlots) take(ctx context.Context, h *http2Conn, cancel func()) *st
 	w := &slotWaiter{slot: slot, ready: make(chan struct{})}
 	l.waiting = append(l.waiting, w)
 	l.mu.Unlock()
-	got := w.wait(ctx, preemptAfter) || l.preempt(h) && w.wait(ctx, slotWait-preemptAfter) || l.abandon(w)
+	got := w.wait(gone, preemptAfter) || l.preempt(h) && w.wait(gone, slotWait-preemptAfter) || l.abandon(w)
 	if !got || w.refused {
 		return nil
 	}
@@ -154,14 +152,14 @@ func (l *streamSlots) take(ctx context.Context, h *http2Conn, cancel func()) *st
 }
 
 // wait reports whether the slot came in time.
-func (w *slotWaiter) wait(ctx context.Context, d time.Duration) bool {
+func (w *slotWaiter) wait(gone <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-w.ready:
 		return true
 	case <-timer.C:
-	case <-ctx.Done():
+	case <-gone:
 	}
 	return false
 }
@@ -262,12 +260,9 @@ func (l *streamSlots) full() bool {
 
 // streamSlot takes a slot for a stream of h. If none is left, it ends streams whose clients read
 // nothing.
-func (t *clients) streamSlot(w http.ResponseWriter, r *http.Request, h *http2Conn, cancel func()) *streamSlot {
+func (t *clients) streamSlot(stream *http2.Stream, h *http2Conn, cancel func()) *streamSlot {
 	if t.streams.full() {
 		t.evict((*victim).isStream)
 	}
-	return t.streams.take(r.Context(), h, func() {
-		cancel()
-		_ = http.NewResponseController(w).SetWriteDeadline(downstream.Past) // it may be waiting for the client to read
-	})
+	return t.streams.take(stream.Done(), h, cancel)
 }

@@ -27,7 +27,7 @@ var hints = []struct{ names, hint string }{
 	{"MAX_HEADERS", "a request or response has at most 100 header lines"},
 	{"MAX_BODY_SIZE MAX_BODY_BYTES", "bodies stream, so their size costs nothing here; the application limits it"},
 	{"MAX_CONNECTIONS", "the number of connections follows from the descriptor limit (ulimit -n) and the memory limit"},
-	{"MAX_CONCURRENT_STREAMS", "an HTTP/2 client may have 128 requests in flight; GODEBUG=http2server=0 turns HTTP/2 with clients off"},
+	{"MAX_CONCURRENT_STREAMS", "an HTTP/2 client may have 128 requests in flight on a connection"},
 	{"RETRIES NUM_RETRIES RETRY_COUNT RETRY", "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt)?"},
 	{"MAX_ATTEMPTS ATTEMPTS", "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt, so one less)?"},
 	{"RETRY_STATUS RETRY_CODES", "did you mean RETRYPROXY_RETRY_ON=5xx,429,connect-failure,reset?"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -96,11 +97,11 @@ func TestBufferDeadlineMovedWhileWaiting(t *testing.T) {
 func TestBufferDropForgetsWhatWasNotRead(t *testing.T) {
 	b := newBuffer()
 	_, _ = b.Write([]byte("abc"))
-	b.discard(errClientGone)
-	if n, err := b.Read(make([]byte, 3)); n != 0 || err != errClientGone {
+	b.discard(net.ErrClosed)
+	if n, err := b.Read(make([]byte, 3)); n != 0 || err != net.ErrClosed {
 		t.Error(n, err)
 	}
-	if _, err := b.Write([]byte("d")); err != errClientGone {
+	if _, err := b.Write([]byte("d")); err != net.ErrClosed {
 		t.Error(err)
 	}
 }

@@ -47,42 +47,7 @@ func overPipe(t *testing.T, h http.HandlerFunc) *http.Transport {
 	return tr
 }
 
-// asStream serves requests by f as HTTP/1.1 connections.
-func asStream(f func(c *ClientStream)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		c := NewClientStream(w, r, nil, nil, ReadAhead{})
-		f(c)
-		if !c.Finish() {
-			panic(http.ErrAbortHandler)
-		}
-	}
-}
-
 // A response may pause for longer than any write may take.
-func TestASilentResponseIsNotReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const deadline = time.Minute
-		tr := overPipe(t, asStream(func(c *ClientStream) {
-			_ = c.SetWriteDeadline(time.Now().Add(deadline))
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
-			time.Sleep(10 * deadline)
-			_ = c.SetWriteDeadline(time.Now().Add(deadline))
-			if _, err := io.WriteString(c, "2\r\ncd\r\n0\r\nX-T: t\r\n\r\n"); err != nil {
-				t.Error(err)
-			}
-		}))
-		req, _ := http.NewRequest("GET", "http://a/", nil)
-		res, err := tr.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if b, err := io.ReadAll(res.Body); err != nil || string(b) != "abcd" || res.Trailer.Get("X-T") != "t" {
-			t.Errorf("%q %v %v", b, err, res.Trailer)
-		}
-	})
-}
-
-// The same towards an upstream.
 func TestASilentUpstreamIsNotReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deadline = time.Minute
@@ -120,68 +85,6 @@ func TestASilentUpstreamIsNotReset(t *testing.T) {
 		}
 		if b, err := io.ReadAll(res.Body); err != nil || string(b) != "cd" {
 			t.Errorf("%q %v", b, err)
-		}
-	})
-}
-
-// A client that opens no window ends a write at its deadline, or when the deadline moves to the past.
-func TestABlockedWriteEndsAtItsDeadline(t *testing.T) {
-	for name, after := range map[string]time.Duration{"in time": 0, "moved to the past": time.Second} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const deadline = time.Minute
-				took, again := make(chan time.Duration, 1), make(chan error, 1)
-				tr := overPipe(t, asStream(func(c *ClientStream) {
-					began := time.Now()
-					_ = c.SetWriteDeadline(began.Add(deadline))
-					if after > 0 {
-						time.AfterFunc(after, func() { _ = c.SetWriteDeadline(past) })
-					}
-					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")
-					for err := error(nil); err == nil; {
-						_, err = c.Write(make([]byte, 32<<10))
-					}
-					took <- time.Since(began)
-					_, err := c.Write([]byte("a"))
-					again <- err
-				}))
-				req, _ := http.NewRequest("GET", "http://a/", nil)
-				res, err := tr.RoundTrip(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want := deadline
-				if after > 0 {
-					want = after
-				}
-				if got := <-took; got != want {
-					t.Errorf("it ended after %v, want %v", got, want)
-				}
-				if <-again == nil {
-					t.Error("another write did not fail")
-				}
-				if n, err := io.Copy(io.Discard, res.Body); err == nil {
-					t.Errorf("%d bytes looked whole", n)
-				}
-			})
-		})
-	}
-}
-
-// A response of unknown length gets none, however short it is: one with a length has no trailers over HTTP/1.1.
-func TestAShortResponseGetsNoLength(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr := overPipe(t, asStream(func(c *ClientStream) {
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\nX-T: t\r\n\r\n")
-		}))
-		req, _ := http.NewRequest("GET", "http://a/", nil)
-		res, err := tr.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(res.Body)
-		if err != nil || string(b) != "ab" || res.ContentLength != -1 || res.Trailer.Get("X-T") != "t" {
-			t.Errorf("%q %v, length %d, %v", b, err, res.ContentLength, res.Trailer)
 		}
 	})
 }

@@ -408,3 +408,15 @@ func (s *UpstreamStream) LocalAddr() net.Addr { return s.local }
 func (s *UpstreamStream) RemoteAddr() net.Addr { return s.remote }
 
 var _ net.Conn = (*UpstreamStream)(nil)
+
+// state is how much of a request was taken.
+type state uint8
+
+const (
+	atHeaders state = iota
+	atBody
+	atEnd
+)
+
+// errBadResponse means that a response has headers that could end a line.
+var errBadResponse = errors.New("the response cannot be written as HTTP/1.1")

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
@@ -39,14 +39,14 @@ const PollEvery = 100 * time.Millisecond
 type Conn struct {
 	clock    *clock.Clock
 	NC       net.Conn
-	Wire     net.Conn             // below TLS, otherwise NC itself
-	Stream   *bridge.ClientStream // nil unless this is one stream of an HTTP/2 connection
-	TLS      *tls.Conn            // nil without TLS, and for a stream
-	TCP      *net.TCPConn         // nil unless plain TCP
-	Raw      syscall.RawConn      // of Wire; nil without a descriptor
-	Listener string               // the listener's name, for routes
-	Buffers  buffer.Cache         // kept between requests
-	peer     forward.Peer         // the client's address and trust
+	Wire     net.Conn        // below TLS, otherwise NC itself
+	Stream   *http2.Stream   // nil unless this is one stream of an HTTP/2 connection
+	TLS      *tls.Conn       // nil without TLS, and for a stream
+	TCP      *net.TCPConn    // nil unless plain TCP
+	Raw      syscall.RawConn // of Wire; nil without a descriptor
+	Listener string          // the listener's name, for routes
+	Buffers  buffer.Cache    // kept between requests
+	peer     forward.Peer    // the client's address and trust
 
 	in       []byte // read buffer, nil while idle; in[r:w] is read and not yet used
 	r, w     int
@@ -123,7 +123,7 @@ func (c *Conn) UseTLS(t *tls.Conn) {
 }
 
 // InitStream makes c one stream of parent, an HTTP/2 connection.
-func (c *Conn) InitStream(parent *Conn, stream *bridge.ClientStream, spans spanHolder) {
+func (c *Conn) InitStream(parent *Conn, stream *http2.Stream, spans spanHolder) {
 	c.clock, c.NC, c.Wire, c.Stream, c.Listener, c.spans = parent.clock, stream, stream, stream, parent.Listener, spans
 }
 

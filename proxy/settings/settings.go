@@ -68,7 +68,7 @@ func Prepare(c *Config, p Process, before *Settings) (*Settings, error) {
 	if n.Log == nil {
 		n.Log = zap.NewNop()
 	}
-	n.HTTP2 = n.MaxConcurrentStreams > 0 && !godebug.Off(godebug.HTTP2Server)
+	n.HTTP2 = n.MaxConcurrentStreams > 0
 	n.prepareTLS()
 	known := map[upstreamKey]*UpstreamState{}
 	if before != nil {
@@ -94,11 +94,9 @@ func Prepare(c *Config, p Process, before *Settings) (*Settings, error) {
 	return n, nil
 }
 
-// WarnOfHTTP2Off logs, once, which part of HTTP/2 the environment has turned off in net/http.
+// WarnOfHTTP2Off logs, once, that the environment has turned off HTTP/2 in net/http, which is that of
+// upstreams.
 func (n *Settings) WarnOfHTTP2Off() {
-	if n.MaxConcurrentStreams > 0 && !n.HTTP2 {
-		n.Log.Warn("HTTP/2 is not offered to clients, because the environment has GODEBUG=" + godebug.HTTP2Server + "=0")
-	}
 	if godebug.Off(godebug.HTTP2Client) {
 		n.Log.Warn("HTTP/2 is not used with upstreams, because the environment has GODEBUG=" + godebug.HTTP2Client + "=0")
 	}

@@ -1,5 +1,5 @@
-// Package floodguard bounds the cost of an HTTP/2 client's frames. net/http, which does the
-// framing, limits neither frames that request nothing nor requests that their client ends at once.
+// Package floodguard bounds the cost of an HTTP/2 client's frames: those that request nothing, and requests
+// that their client ends at once.
 //
 // A client that sends too much is slowed down rather than disconnected, so that its other streams
 // continue. A client that does not stop gets GOAWAY.
@@ -8,7 +8,6 @@ package floodguard
 import (
 	"encoding/binary"
 	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,44 +40,17 @@ const (
 	floodPatience = 5 * time.Second
 )
 
-// creditingWriter is a response whose DATA frames earn its client frames. gRPC measures by PING
-// how fast it receives, as often as once for each DATA frame.
-type creditingWriter struct {
-	http.ResponseWriter
-	credit *atomic.Int64
-}
-
-// Crediting returns a writer to to that earns the client frames with each write.
-func (w *FrameWatch) Crediting(to http.ResponseWriter) http.ResponseWriter {
-	return creditingWriter{to, &w.credit}
-}
-
 // Credit lets the client send n frames more.
 func (w *FrameWatch) Credit(n int) { w.credit.Add(int64(n)) }
 
-// Write implements http.ResponseWriter.
-func (p creditingWriter) Write(b []byte) (int, error) {
-	n, err := p.ResponseWriter.Write(b)
-	p.credit.Add(int64(1 + n/FrameSize))
-	return n, err
-}
-
-// Unwrap supports http.ResponseController.
-func (p creditingWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
-
 // FrameWatch is an HTTP/2 client's connection. It counts frames as they are read, by their headers
-// alone (RFC 9113 section 4.1), and bounds the time for request headers. net/http limits neither.
-// One goroutine may read while another writes.
+// alone (RFC 9113 section 4.1). One goroutine may read while another writes.
 type FrameWatch struct {
 	net.Conn
-	headerTimeout time.Duration // from the first byte of request headers to the last; 0: no limit
-	onSlow        func()        // called once, when the connection is first slowed down
-	onFlood       func()        // called once, after it was slowed down for floodPatience
+	onSlow  func() // called once, when the connection is first slowed down
+	onFlood func() // called once, after it was slowed down for floodPatience
 
-	scan             frameScan
-	inHeaders        bool // a header block has begun and not ended
-	lastHeadersFrame bool // this frame ends the header block
-	deadlineSet      bool // the read deadline is set
+	scan frameScan
 
 	frames, resets allowance
 	slowSince      time.Time
@@ -90,10 +62,10 @@ type FrameWatch struct {
 }
 
 // Watch returns a FrameWatch for nc, on which the preface is still unread.
-func Watch(nc net.Conn, headTime time.Duration, slowed, away func()) *FrameWatch {
+func Watch(nc net.Conn, slowed, away func()) *FrameWatch {
 	now := time.Now()
 	return &FrameWatch{
-		Conn: nc, headerTimeout: headTime, onSlow: sync.OnceFunc(slowed), onFlood: sync.OnceFunc(away), scan: frameScan{skip: len(Preface)},
+		Conn: nc, onSlow: sync.OnceFunc(slowed), onFlood: sync.OnceFunc(away), scan: frameScan{skip: len(Preface)},
 		frames: allowance{tokens: IdleFrames, max: IdleFrames, perSecond: idleFramesPerSecond, at: now},
 		resets: allowance{tokens: resetsAtOnce, max: resetsAtOnce, perSecond: resetsPerSecond, at: now},
 	}
@@ -104,7 +76,6 @@ func (w *FrameWatch) Read(p []byte) (int, error) {
 	w.pace()
 	n, err := w.Conn.Read(p)
 	w.inspect(p[:n])
-	w.setDeadline()
 	return n, err
 }
 
@@ -158,19 +129,10 @@ func (w *FrameWatch) slow(now time.Time, d time.Duration) {
 func (w *FrameWatch) inspect(p []byte) {
 	for len(p) > 0 {
 		p = w.scan.payload(p)
-		w.headersEnded()
 		var whole bool
 		if p, whole = w.scan.header(p); whole {
 			w.frame()
-			w.headersEnded()
 		}
-	}
-}
-
-// headersEnded records the end of a header block after its last byte was read.
-func (w *FrameWatch) headersEnded() {
-	if w.scan.skip == 0 && w.lastHeadersFrame {
-		w.inHeaders, w.lastHeadersFrame = false, false
 	}
 }
 
@@ -180,40 +142,20 @@ const (
 	frameHeaders      = 1
 	frameRSTStream    = 3
 	frameWindowUpdate = 8
-	frameContinuation = 9
 
-	flagEndStream  = 1
-	flagEndHeaders = 4
+	flagEndStream = 1
 )
 
 // frame counts the frame whose header has arrived.
 func (w *FrameWatch) frame() {
 	kind, flags := w.scan.kind(), w.scan.flags()
 	switch {
-	case kind == frameHeaders:
-		w.inHeaders, w.lastHeadersFrame = true, flags&flagEndHeaders != 0
+	case kind == frameHeaders, kind == frameWindowUpdate, kind == frameData && (w.scan.skip > 0 || flags&flagEndStream != 0):
 		return
-	case kind == frameWindowUpdate, kind == frameData && (w.scan.skip > 0 || flags&flagEndStream != 0):
-		return
-	case kind == frameContinuation:
-		w.inHeaders, w.lastHeadersFrame = true, flags&flagEndHeaders != 0
 	case kind == frameRSTStream:
 		w.resets.tokens--
 	}
 	w.frames.tokens--
-}
-
-// setDeadline maintains the read deadline: one while headers are in flight, otherwise none.
-func (w *FrameWatch) setDeadline() {
-	if w.inHeaders == w.deadlineSet || w.headerTimeout <= 0 {
-		return
-	}
-	w.deadlineSet = w.inHeaders
-	by := time.Time{}
-	if w.deadlineSet {
-		by = time.Now().Add(w.headerTimeout)
-	}
-	_ = w.SetReadDeadline(by)
 }
 
 // frameScan follows the frames of HTTP/2 in a stream of bytes by their headers alone.
@@ -249,6 +191,7 @@ func (s *frameScan) header(p []byte) (rest []byte, whole bool) {
 const (
 	codeNoError       = 0
 	codeInternalError = 2
+	codeRefusedStream = 7
 )
 
 // resetScan finds, in the bytes written to a client, the streams that we reset because of the
@@ -282,7 +225,7 @@ func (s *resetScan) scan(p []byte) (found int) {
 
 func (s *resetScan) clientsFault() bool {
 	code := binary.BigEndian.Uint32(s.code[:])
-	return code != codeNoError && code != codeInternalError
+	return code != codeNoError && code != codeInternalError && code != codeRefusedStream
 }
 
 // allowance grows with time up to max. It may be overdrawn.

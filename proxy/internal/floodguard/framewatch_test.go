@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +27,7 @@ func watched(t *testing.T, b []byte, n int, slowed, away func()) time.Duration {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	defer theirs.Close()
-	w := Watch(theirs, time.Hour, slowed, away)
+	w := Watch(theirs, slowed, away)
 	want := len(b)
 	go func() {
 		for len(b) > 0 {
@@ -110,7 +107,7 @@ func TestAFloodThatGoesOnGetsGoAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				away := 0
-				w := Watch(nil, 0, func() {}, func() { away++ })
+				w := Watch(nil, func() {}, func() { away++ })
 				for range 20 * idleFramesPerSecond {
 					if w.frames.tokens--; w.frames.tokens < -idleFramesPerSecond {
 						w.pace()
@@ -128,7 +125,7 @@ func TestAFloodThatGoesOnGetsGoAway(t *testing.T) {
 // The allowance grows again with time and with responses.
 func TestTheAllowanceOfFramesIsEarned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := Watch(nil, 0, func() {}, func() {})
+		w := Watch(nil, func() {}, func() {})
 		w.scan.skip = 0
 		ping := framesOf(func(f *http2.Framer) { _ = f.WritePing(false, [8]byte{}) })[len(Preface):]
 		took := func(n int) time.Duration {
@@ -170,7 +167,7 @@ func TestResetsThatAClientCausesAreCounted(t *testing.T) {
 	})[len(Preface):]
 	for n := 1; n <= len(sent); n++ {
 		synctest.Test(t, func(t *testing.T) {
-			w := Watch(discards{}, 0, func() {}, func() {})
+			w := Watch(discards{}, func() {}, func() {})
 			for rest := sent; len(rest) > 0; rest = rest[min(n, len(rest)):] {
 				_, _ = w.Write(rest[:min(n, len(rest))])
 			}
@@ -187,51 +184,5 @@ func TestResetsThatAClientCausesAreCounted(t *testing.T) {
 
 // discards takes all that is written.
 type discards struct{ net.Conn }
-
-// What a client gets earns it frames, since it may ask about each piece.
-func TestPiecesOfAResponseEarnFrames(t *testing.T) {
-	var credit atomic.Int64
-	rec := httptest.NewRecorder()
-	w := creditingWriter{rec, &credit}
-	_, _ = w.Write([]byte("a"))
-	_, _ = w.Write(make([]byte, 2*FrameSize))
-	if got := credit.Load(); got != 4 {
-		t.Errorf("%d earned, want 4", got)
-	}
-	if err := http.NewResponseController(w).Flush(); err != nil || !rec.Flushed {
-		t.Errorf("not flushed: %v", err)
-	}
-}
-
-// A head ends with its last frame, also where that one has no content.
-func TestHeadersEndWithTheirLastFrame(t *testing.T) {
-	open := http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte("abc")}
-	whole, empty := open, http2.HeadersFrameParam{StreamID: 1, EndHeaders: true}
-	whole.EndHeaders = true
-	for name, tc := range map[string]struct {
-		write func(f *http2.Framer)
-		open  bool
-	}{
-		"one frame":            {func(f *http2.Framer) { _ = f.WriteHeaders(whole) }, false},
-		"one empty frame":      {func(f *http2.Framer) { _ = f.WriteHeaders(empty) }, false},
-		"more to come":         {func(f *http2.Framer) { _ = f.WriteHeaders(open) }, true},
-		"two frames":           {func(f *http2.Framer) { _ = f.WriteHeaders(open); _ = f.WriteContinuation(1, true, []byte("x")) }, false},
-		"the last one empty":   {func(f *http2.Framer) { _ = f.WriteHeaders(open); _ = f.WriteContinuation(1, true, nil) }, false},
-		"an empty one, not it": {func(f *http2.Framer) { _ = f.WriteHeaders(open); _ = f.WriteContinuation(1, false, nil) }, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := framesOf(tc.write)
-			for n := 1; n <= len(b); n++ {
-				w := Watch(nil, time.Minute, func() {}, func() {})
-				for rest := b; len(rest) > 0; rest = rest[min(n, len(rest)):] {
-					w.inspect(rest[:min(n, len(rest))])
-				}
-				if w.inHeaders != tc.open {
-					t.Fatalf("read %d bytes at a time: in a head: %v", n, w.inHeaders)
-				}
-			}
-		})
-	}
-}
 
 func (discards) Write(p []byte) (int, error) { return len(p), nil }

@@ -1,11 +1,8 @@
 package floodguard
 
 import (
-	"context"
 	"sync"
 	"time"
-
-	"github.com/retryproxy/retryproxy/proxy/bridge"
 )
 
 // Limits bounds premature ends. A request ends prematurely if its client ends it right after it
@@ -22,6 +19,19 @@ type Limits struct {
 }
 
 var DefaultLimits = Limits{Age: 20 * time.Millisecond, Most: 50, perSecond: 10, Responses: 10}
+
+// Stream is a request over HTTP/2.
+type Stream interface {
+	// Done returns a channel that is closed when the client has ended the request.
+	Done() <-chan struct{}
+	// BodyDone returns one that is closed when the request's body has ended, in whatever way; nil without
+	// a body.
+	BodyDone() <-chan struct{}
+	// BodyBroken reports whether the body did not end as announced.
+	BodyBroken() bool
+	// ClientGone reports whether the client has ended the request.
+	ClientGone() bool
+}
 
 // PrematureEnds counts the premature ends of one connection. It is safe for concurrent use.
 type PrematureEnds struct {
@@ -40,11 +50,11 @@ func NewPrematureEnds(l Limits) *PrematureEnds {
 
 // Hold lets a request pass, after a wait if the client has ended too many prematurely. It reports
 // whether the request is still wanted.
-func (e *PrematureEnds) Hold(ctx context.Context, stream *bridge.ClientStream) bool {
+func (e *PrematureEnds) Hold(stream Stream) bool {
 	if e.pass() {
 		return true
 	}
-	if !e.awaitEnd(ctx, stream) {
+	if !e.awaitEnd(stream) {
 		return false
 	}
 	e.mu.Lock()
@@ -55,14 +65,14 @@ func (e *PrematureEnds) Hold(ctx context.Context, stream *bridge.ClientStream) b
 
 // awaitEnd waits as long as a premature request lives. It reports false if this one ended during
 // the wait.
-func (e *PrematureEnds) awaitEnd(ctx context.Context, stream *bridge.ClientStream) bool {
+func (e *PrematureEnds) awaitEnd(stream Stream) bool {
 	t := time.NewTimer(e.limits.Age)
 	defer t.Stop()
 	for body := stream.BodyDone(); ; body = nil {
 		select {
 		case <-t.C:
 			return !stream.ClientGone() && !stream.BodyBroken()
-		case <-ctx.Done():
+		case <-stream.Done():
 			return false
 		case <-body:
 			if stream.BodyBroken() {

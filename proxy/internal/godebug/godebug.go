@@ -1,6 +1,5 @@
-// Package godebug reads the GODEBUG settings that turn off net/http's HTTP/2. net/http
-// obeys them silently. A proxy that still offered HTTP/2 would break each connection that
-// chooses it.
+// Package godebug reads the GODEBUG setting that turns off net/http's HTTP/2 client. net/http obeys it
+// silently. A proxy that still asked for HTTP/2 would break each connection that chooses it.
 package godebug
 
 import (
@@ -8,11 +7,8 @@ import (
 	"strings"
 )
 
-// Names of settings.
-const (
-	HTTP2Server = "http2server"
-	HTTP2Client = "http2client"
-)
+// HTTP2Client is the name of the setting.
+const HTTP2Client = "http2client"
 
 // Off reports whether the environment's GODEBUG sets name to 0.
 func Off(name string) bool { return off(os.Getenv("GODEBUG"), name) }

@@ -1,0 +1,15 @@
+// Package http2 serves the HTTP/2 connections of clients (RFC 9113, RFC 7541, RFC 8441).
+//
+// A [Conn] reads frames on one goroutine. Each request becomes a [Stream], which a worker serves: the
+// stream reads as the request in HTTP/1.1, and what is written to it goes to the client as its response.
+// So one loop, one parser and one set of rules serve every protocol of the client.
+//
+// What is promised:
+//
+//   - A slow stream holds up no other: the window of the connection is as large as it can be, and that of
+//     a stream is credited as its reader takes bytes.
+//   - A message that was cut off is never ended properly, and a value with CR, LF or NUL ends the stream.
+//   - Whatever the client sends, a connection holds a bounded amount of memory: header blocks, bodies up
+//     to their windows, and frames that wait to be written.
+//   - A worker holds the place of its stream until it has ended, also if the client has reset the stream.
+package http2
