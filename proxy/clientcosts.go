@@ -13,8 +13,8 @@ const (
 	plainCost    = 36 << 10 // HTTP/1.1 with a request in flight: two goroutines, buffers, its connection upstream
 	secureCost   = 48 << 10 // the same over TLS
 	parkedCost   = 2 << 10
-	http2Cost    = 16 << 10 // HTTP/2, in addition: without a stream, a connection takes 33 KiB
-	streamsCost  = 48 << 10 // in addition once it has had a stream, plus half a stream's window
+	http2Cost    = 16 << 10 // HTTP/2 without a stream: 13 KiB of 800 connections
+	streamsCost  = 16 << 10 // in addition once it has had a stream, plus an eighth of a stream's window: 27 KiB
 	streamCost   = 64 << 10 // a stream with a request in flight
 	handlerCost  = 12 << 10 // a stream that waits for its slot, or is being rejected
 )
@@ -29,7 +29,7 @@ func costsOf(memory int64) clientCosts {
 	if memory <= 0 {
 		return clientCosts{}
 	}
-	return clientCosts{newcomerCost, plainCost, secureCost, parkedCost, http2Cost, streamsCost + int64(streamWindow(memory))/2}
+	return clientCosts{newcomerCost, plainCost, secureCost, parkedCost, http2Cost, streamsCost + int64(streamWindow(memory))/8}
 }
 
 // serving returns the cost of a client whose request is served.
@@ -43,10 +43,14 @@ func (k *clientCosts) serving(secure bool) int64 {
 // servingHTTP2 returns the cost of an HTTP/2 connection, beside its streams; used means that it has had
 // one.
 func (k *clientCosts) servingHTTP2(secure, used bool) int64 {
-	if used {
-		return k.serving(secure) + k.http2 + k.streams
+	cost := k.http2 + k.secure - k.plain
+	if !secure {
+		cost = k.http2
 	}
-	return k.serving(secure) + k.http2
+	if used {
+		cost += k.streams
+	}
+	return cost
 }
 
 // clientShare returns the part of the memory for clients that is for connections; the rest is for
