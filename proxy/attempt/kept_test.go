@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"io"
+	"net"
 	"strings"
 	"testing"
 
@@ -63,7 +64,10 @@ func TestAKeptResponseIsWholeAfterItsAttemptServesAnother(t *testing.T) {
 
 // A response that was cut off is kept as one, and its connection serves nobody else.
 func TestAResponseThatWasCutOffIsKeptAsOne(t *testing.T) {
-	r := newRequest(t, serve(t, says("HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\nhello")))
+	r := newRequest(t, serve(t, func(c net.Conn) {
+		says("HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nno chunk\r\n")(c)
+		stalls(c) // so only the attempt knows that the connection is no good
+	}))
 	a := r.wants(Options{})
 	if err := readAhead(a); err != ErrCut {
 		t.Fatal(err)
