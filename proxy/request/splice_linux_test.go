@@ -96,6 +96,7 @@ func TestTheKernelMovesABody(t *testing.T) {
 }
 
 func TestHowASpliceFails(t *testing.T) {
+	t.Parallel()
 	short := func(c *settings.Config) { c.Default.BodyIdleTimeout = 20 * time.Millisecond }
 	for name, tc := range map[string]struct {
 		change func(c *settings.Config)
