@@ -318,6 +318,33 @@ func TestABodyThatDoesNotComeSaysNothing(t *testing.T) {
 	})
 }
 
+// The model may come later than the headers.
+func TestABodyThatComesLateSaysItsModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// The pipe passes as much as fits the buffer of a read: the rest is read later.
+		body := `{"messages":"` + strings.Repeat("x", 14_000) + `","model":"large-1"}`
+		c := requesttest.Begin(t, message("POST", "/v1", "X-Long: "+strings.Repeat("y", 10_000), fmt.Sprintf("Content-Length: %d", len(body)))+body, func(c *settings.Config) {
+			r := c.Default
+			r.Name, r.Match = "large", route.Match{Model: "large-1"}
+			c.Routes = []settings.Route{r}
+		})
+		if c.Route.Name != "large" {
+			t.Errorf("route %s", c.Route.Name)
+		}
+		c.Prepare()
+		wantAll(t, c, body)
+	})
+}
+
+// Nobody ended a request that never was on its way.
+func TestARequestWithoutAnAttemptIsNotEndedByItsClient(t *testing.T) {
+	c := begin(t, get(), nil)
+	c.ClientFailed(request.ErrBodyCut)
+	if c.EndedByClient() {
+		t.Error("it was")
+	}
+}
+
 // A body that has ended, or is none, is not waited for.
 func TestABodyThatHasEndedIsNotWaitedFor(t *testing.T) {
 	models := func(c *settings.Config) {

@@ -181,3 +181,42 @@ func TestAnUpstreamThatTakesNothing(t *testing.T) {
 	_ = c.Conn.NC.Close()
 	<-stop
 }
+
+// Over a socket what has come is read without a wait, and how the client ends is seen.
+func TestWhatHasComeIsReadWithoutAWait(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(far *net.TCPConn)
+		want error
+	}{
+		"ended": {func(far *net.TCPConn) { _ = far.Close() }, request.ErrBodyCut},
+		"reset": {func(far *net.TCPConn) { _ = far.SetLinger(0); _ = far.Close() }, attempt.ErrClientGone},
+	} {
+		c := requesttest.BeginTCP(t, message("PUT", "/a", "Content-Length: 10"), nil)
+		c.Prepare()
+		if piece, err := c.Body.NextNow(); len(piece) > 0 || err != nil {
+			t.Fatalf("%s: %q, %v", name, piece, err)
+		}
+		if _, err := io.WriteString(c.Far, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for until := time.Now().Add(10 * time.Second); got != "hello" && time.Now().Before(until); {
+			piece, err := c.Body.NextNow()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += string(piece)
+		}
+		if c.Body.Total() != 5 || c.Body.Replay() != policy.ReplayUnfinished {
+			t.Errorf("%s: %d bytes, replay %v", name, c.Body.Total(), c.Body.Replay())
+		}
+		tc.end(c.Far.(*net.TCPConn))
+		var err error
+		for until := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(until); {
+			_, err = c.Body.NextNow()
+		}
+		if !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
