@@ -490,12 +490,11 @@ func TestWhatIsOfferedToClients(t *testing.T) {
 		http2   bool
 		warns   string
 	}{
-		"plain":                {nil, 10, "", "", true, ""},
-		"TLS":                  {certificate, 10, "", "h2 http/1.1", true, ""},
-		"TLS without HTTP/2":   {certificate, 0, "", "http/1.1", false, ""},
-		"switched off":         {certificate, 10, "http2server=0", "http/1.1", false, "not offered to clients"},
-		"switched off, unused": {certificate, 0, "http2server=0", "http/1.1", false, ""},
-		"not with upstreams":   {nil, 10, "http2client=0", "", true, "not used with upstreams"},
+		"plain":              {nil, 10, "", "", true, ""},
+		"TLS":                {certificate, 10, "", "h2 http/1.1", true, ""},
+		"TLS without HTTP/2": {certificate, 0, "", "http/1.1", false, ""},
+		"net/http's is off":  {certificate, 10, "http2server=0", "h2 http/1.1", true, ""},
+		"not with upstreams": {nil, 10, "http2client=0", "", true, "not used with upstreams"},
 	} {
 		t.Setenv("GODEBUG", tc.debug)
 		log, lines := logger()
