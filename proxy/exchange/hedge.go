@@ -38,11 +38,12 @@ func (ra *race) begin() { ra.running, ra.learns, ra.sent = nil, false, false }
 
 // arm returns after which time a hedge of the attempt that begins is due, or 0 if a hedge is not useful.
 func (ra *race) arm() time.Duration {
+	r := ra.s.r
 	ra.learns = false
-	if ra.s.r.Dest.Hedge == nil || ra.s.r.Route.HedgeAfter.Slow() && ra.s.r.Route.UpstreamState.Pool.Single() {
+	if r.Dest.Hedge == nil || r.Route.HedgeAfter.Slow() && r.Route.UpstreamState.Pool.Single() {
 		return 0
 	}
-	ra.learns = ra.s.r.Hedgeable()
+	ra.learns = r.Hedgeable()
 	if !ra.learns || ra.sent || ra.s.att.Permit.Probe() {
 		return 0
 	}
@@ -53,12 +54,13 @@ func (ra *race) arm() time.Duration {
 	if !ra.mayHedge(&s, nil) {
 		return 0
 	}
-	return ra.s.r.Route.Hedge.After(ra.s.r.Process.Clock.Since(ra.s.r.Time.Clock))
+	return r.Route.Hedge.After(r.Process.Clock.Since(r.Time.Clock))
 }
 
 // mayHedge reports whether the policy allows a hedge. It takes a token of b unless b is nil.
 func (ra *race) mayHedge(s *policy.Situation, b *budget.Budget) bool {
-	return ra.s.r.Route.Policy.MayHedge(s, b, ra.s.r.Process.Clock.Since(ra.s.r.Time.Clock)) == policy.ReasonNone
+	r := ra.s.r
+	return r.Route.Policy.MayHedge(s, b, r.Process.Clock.Since(r.Time.Clock)) == policy.ReasonNone
 }
 
 // send sends the hedge that is due, if no response has begun to arrive and the policy and all
@@ -109,31 +111,33 @@ func (ra *race) attemptDone(res *policy.Attempt, class policy.Class) {
 // learnLatency records how long the attempt took that just ended, or how long the client waited
 // for it.
 func (ra *race) learnLatency(a *policy.Attempt, class policy.Class) {
+	r := ra.s.r
 	ra.learns = false
 	if class == policy.NotSent || !ra.s.att.IsSent() {
 		return
 	}
 	answered := class == policy.ClassNone
 	if answered || a.Cause != policy.CauseStatus {
-		ra.s.r.Route.Hedge.Learn(ra.s.r.Time.Clock.Sub(ra.s.att.SentAt()), answered)
+		r.Route.Hedge.Learn(r.Time.Clock.Sub(ra.s.att.SentAt()), answered)
 	}
 }
 
 // evaluate waits for the end of the hedge and finds out its result. It returns how reading its headers
 // ended, and whether the upstream got a byte of it.
 func (ra *race) evaluate() (cause policy.Cause, wrote bool) {
+	r := ra.s.r
 	h := ra.running
 	cause, wrote = h.HedgeResult()
 	h.result = policy.Attempt{Cause: cause}
 	if cause != policy.CauseStatus {
 		return cause, wrote
 	}
-	if !h.InFlight() || ra.s.r.IsIdleTimeout408(h.Response(), h.Reused()) {
+	if !h.InFlight() || r.IsIdleTimeout408(h.Response(), h.Reused()) {
 		h.Drop() // once; then it is not in flight
 		h.result.Cause = policy.CauseIdleClose
 		return policy.CauseIdleClose, wrote
 	}
-	ra.s.r.StatusOf(&h.result, h.Response())
+	r.StatusOf(&h.result, h.Response())
 	return cause, wrote
 }
 
@@ -141,13 +145,14 @@ func (ra *race) evaluate() (cause policy.Cause, wrote bool) {
 // becomes the running attempt and res its result. The upstream may still work on the first
 // attempt, as if its client had left.
 func (ra *race) takeOver(res *policy.Attempt) bool {
+	r := ra.s.r
 	ra.evaluate()
-	if !ra.s.r.Good(&ra.running.result) {
+	if !r.Good(&ra.running.result) {
 		ra.releaseHedge(ra.running, breaker.TimedOut) // its response stays in it
 		return false
 	}
-	ra.s.r.Time.Tick()
-	if ra.s.r.Route.HedgeAfter.Slow() {
+	r.Time.Tick()
+	if r.Route.HedgeAfter.Slow() {
 		// The endpoint counts it like an attempt timeout, in whose place it comes.
 		ra.s.reportToEndpoint(ra.s.att, &policy.Attempt{Cause: policy.CauseAttemptTimeout})
 	}
@@ -160,16 +165,17 @@ func (ra *race) takeOver(res *policy.Attempt) bool {
 // becomes the running attempt, with res as its result. If the client leaves during the wait, the
 // hedge is the attempt in flight.
 func (ra *race) await(res *policy.Attempt) bool {
-	ra.s.r.Time.Tick()
+	r := ra.s.r
+	r.Time.Tick()
 	if res.Cause != policy.CauseAttemptTimeout { // otherwise it may still be resumed
 		ra.s.admit.Release(ra.s.att, res)
 	}
 	ra.s.att.AwaitHedge()
 	ra.evaluate()
-	ra.s.r.Time.Tick()
-	stays := ra.s.r.ClientStaysOn()
-	class := ra.s.r.Route.Policy.Classify(res)
-	if ra.running.InFlight() && (!stays || ra.s.r.Good(&ra.running.result) || policy.BetterFailure(res, &ra.running.result)) {
+	r.Time.Tick()
+	stays := r.ClientStaysOn()
+	class := r.Route.Policy.Classify(res)
+	if ra.running.InFlight() && (!stays || r.Good(&ra.running.result) || policy.BetterFailure(res, &ra.running.result)) {
 		ra.adopt(res, class)
 		return true
 	}
@@ -183,6 +189,7 @@ func (ra *race) await(res *policy.Attempt) bool {
 // sets res to its result. The Guard sees that response first: without it, two attempts would be silent,
 // which may open the breaker.
 func (ra *race) adopt(res *policy.Attempt, class policy.Class) {
+	r := ra.s.r
 	h := ra.running
 	if h.result.Cause == policy.CauseStatus {
 		ra.s.admit.Release(h.Attempt, &h.result)
@@ -192,16 +199,16 @@ func (ra *race) adopt(res *policy.Attempt, class policy.Class) {
 		kind = breaker.Abandoned
 	}
 	ra.s.abandonPermit(kind) // no effect if the permit was released
-	ra.s.r.StartPause(res)
+	r.StartPause(res)
 	if class != policy.Overtaken {
 		ra.s.reportToEndpoint(ra.s.att, res)
 	}
 	ra.attemptDone(res, class)
 	ra.s.att.Abandon()
 	ra.finish()
-	ra.s.r.BeginAttempt()
-	ra.s.r.BeginRetry()
-	if ra.s.r.ClientStaysOn() && ra.s.r.Good(&h.result) {
+	r.BeginAttempt()
+	r.BeginRetry()
+	if r.ClientStaysOn() && r.Good(&h.result) {
 		ra.report.Observer.HedgeWon()
 	}
 	ra.s.att, ra.s.avoid = h.Attempt, h.Addr()
@@ -212,6 +219,7 @@ func (ra *race) adopt(res *policy.Attempt, class policy.Class) {
 // drop ends a hedge that lost to res and reports it. A hedge that sent nothing does not count. See
 // adopt for the order in which the Guard sees the results.
 func (ra *race) drop(res *policy.Attempt) {
+	r := ra.s.r
 	h := ra.running
 	if res.Cause == policy.CauseStatus {
 		ra.s.admit.Release(ra.s.att, res)
@@ -219,26 +227,26 @@ func (ra *race) drop(res *policy.Attempt) {
 	ended := h.HedgeEnded() // and not because the client left
 	h.StopHedge()
 	cause, wrote := ra.evaluate()
-	ra.s.r.Time.Tick()
+	r.Time.Tick()
 	ra.finish()
 	if !ended && !wrote {
 		ra.releaseHedge(h, breaker.Unsent)
 		return
 	}
-	ra.s.r.BeginAttempt()
-	ra.s.r.BeginRetry()
-	class := ra.s.r.Route.Policy.Classify(&h.result)
+	r.BeginAttempt()
+	r.BeginRetry()
+	class := r.Route.Policy.Classify(&h.result)
 	if !ended && cause != policy.CauseStatus {
 		ra.releaseHedge(h, breaker.Abandoned)
 		class = policy.Overtaken
-		if !ra.s.r.ClientStaysOn() {
+		if !r.ClientStaysOn() {
 			class = policy.Unknown
 		}
 	} else {
 		ra.releaseHedge(h, breaker.TimedOut)
 		ra.s.reportToEndpoint(h.Attempt, &h.result)
 	}
-	ra.s.r.StartPause(&h.result)
+	r.StartPause(&h.result)
 	ra.report.Record(h.Attempt, &h.result, class)
 	h.Drop()
 }
