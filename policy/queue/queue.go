@@ -2,29 +2,42 @@
 // its ticket, can be removed in constant time.
 package queue
 
-import "container/list"
-
 // Queue is a bounded queue of requests that wait for a breaker.Guard. If it is full, the
 // oldest is dropped. Values are removed from either end; see Queue.Newest. With Insert alone it
 // is sorted by the caller's order, and its oldest is the first of it. It is not safe
 // for concurrent use: the caller holds a lock around it and around Guard.Acquire and
-// Guard.Next. Make one with New.
+// Guard.Next. Make one with New. It allocates only while it grows.
 type Queue[T any] struct {
-	values   list.List
-	capacity int
+	nodes       []queueNode[T]
+	free        int32 // first unused node, linked by next
+	first, last int32
+	n, capacity int
 }
 
+type queueNode[T any] struct {
+	value      T
+	prev, next int32
+	generation uint32 // odd while in use; distinguishes tickets of successive values
+}
+
+const noNode = -1
+
 // Ticket identifies a value in a Queue. The zero Ticket is none.
-type Ticket struct{ element *list.Element }
+type Ticket struct {
+	node       int32
+	generation uint32
+}
 
 // New returns an empty queue for at most n values, at least 1.
-func New[T any](n int) *Queue[T] { return &Queue[T]{capacity: max(n, 1)} }
+func New[T any](n int) *Queue[T] {
+	return &Queue[T]{free: noNode, first: noNode, last: noNode, capacity: max(n, 1)}
+}
 
 // Full reports whether Push would drop the oldest.
-func (l *Queue[T]) Full() bool { return l.Len() >= l.capacity }
+func (l *Queue[T]) Full() bool { return l.n >= l.capacity }
 
 // Len returns the number of values in the queue.
-func (l *Queue[T]) Len() int { return l.values.Len() }
+func (l *Queue[T]) Len() int { return l.n }
 
 // Push adds v at the end. If the queue was full, dropped is true and out is the oldest
 // value, which was removed. The caller must then notify it and call Guard.CancelWait.
@@ -32,88 +45,133 @@ func (l *Queue[T]) Push(v T) (t Ticket, out T, dropped bool) {
 	if l.Full() {
 		out, dropped = l.Oldest()
 	}
-	return Ticket{l.values.PushBack(v)}, out, dropped
+	return l.insert(v, l.last), out, dropped
 }
 
 // Insert adds v behind the values for which after returns true, which must be the first ones of
 // the queue. It searches from both ends at once, since most values belong near one of them. If
 // the queue was full, dropped is true and out is the oldest value, v included, as with Push.
 func (l *Queue[T]) Insert(v T, after func(T) bool) (t Ticket, out T, dropped bool) {
-	if first, _ := l.First(); l.Full() && !after(first) {
-		return Ticket{}, v, true
-	}
 	if l.Full() {
+		if !after(l.nodes[l.first].value) {
+			return Ticket{}, v, true
+		}
 		out, dropped = l.Oldest()
 	}
-	front, back := l.values.Front(), l.values.Back()
-	for back != nil && !after(back.Value.(T)) {
-		if !after(front.Value.(T)) {
-			return Ticket{l.values.InsertBefore(v, front)}, out, dropped
+	front, back := l.first, l.last
+	for back != noNode && !after(l.nodes[back].value) {
+		if !after(l.nodes[front].value) {
+			back = l.nodes[front].prev
+			break
 		}
-		front, back = front.Next(), back.Prev()
+		front, back = l.nodes[front].next, l.nodes[back].prev
 	}
-	if back == nil {
-		return Ticket{l.values.PushFront(v)}, out, dropped
+	return l.insert(v, back), out, dropped
+}
+
+// insert adds v behind the node prev; noNode: at the beginning.
+func (l *Queue[T]) insert(v T, prev int32) Ticket {
+	i := l.free
+	if i == noNode {
+		l.nodes = append(l.nodes, queueNode[T]{})
+		i = int32(len(l.nodes) - 1)
+	} else {
+		l.free = l.nodes[i].next
 	}
-	return Ticket{l.values.InsertAfter(v, back)}, out, dropped
+	next := l.first
+	if prev != noNode {
+		next = l.nodes[prev].next
+		l.nodes[prev].next = i
+	} else {
+		l.first = i
+	}
+	if next != noNode {
+		l.nodes[next].prev = i
+	} else {
+		l.last = i
+	}
+	s := &l.nodes[i]
+	s.value, s.prev, s.next = v, prev, next
+	s.generation++
+	l.n++
+	return Ticket{node: i, generation: s.generation}
 }
 
 // Oldest removes and returns the oldest value.
-func (l *Queue[T]) Oldest() (v T, ok bool) { return l.take(l.values.Front()) }
+func (l *Queue[T]) Oldest() (v T, ok bool) { return l.take(l.first) }
 
 // Newest removes and returns the newest value. After an outage this is the better end. The
 // oldest clients have left or are about to, and a response to a client that has left wastes
 // work and delays the next one.
-func (l *Queue[T]) Newest() (v T, ok bool) { return l.take(l.values.Back()) }
-
-// First returns the oldest value, which stays in the queue.
-func (l *Queue[T]) First() (v T, ok bool) { return value[T](l.values.Front()) }
+func (l *Queue[T]) Newest() (v T, ok bool) { return l.take(l.last) }
 
 // Last returns the newest value, which stays in the queue.
-func (l *Queue[T]) Last() (v T, ok bool) { return value[T](l.values.Back()) }
+func (l *Queue[T]) Last() (v T, ok bool) {
+	if l.last == noNode {
+		return v, false
+	}
+	return l.nodes[l.last].value, true
+}
 
 // NewestThat removes and returns the newest value for which fits returns true. It takes linear
 // time where few values fit.
 func (l *Queue[T]) NewestThat(fits func(T) bool) (v T, ok bool) {
-	return l.that(l.values.Back(), (*list.Element).Prev, fits)
-}
-
-// OldestThat removes and returns the oldest value for which fits returns true. It takes linear
-// time where few values fit.
-func (l *Queue[T]) OldestThat(fits func(T) bool) (v T, ok bool) {
-	return l.that(l.values.Front(), (*list.Element).Next, fits)
-}
-
-func (l *Queue[T]) that(e *list.Element, next func(*list.Element) *list.Element, fits func(T) bool) (v T, ok bool) {
-	for ; e != nil; e = next(e) {
-		if fits(e.Value.(T)) {
-			return l.take(e)
+	for i := l.last; i != noNode; i = l.nodes[i].prev {
+		if fits(l.nodes[i].value) {
+			return l.take(i)
 		}
 	}
 	return v, false
 }
 
+// OldestThat removes and returns the oldest value for which fits returns true. It takes linear
+// time where few values fit.
+func (l *Queue[T]) OldestThat(fits func(T) bool) (v T, ok bool) {
+	for i := l.first; i != noNode; i = l.nodes[i].next {
+		if fits(l.nodes[i].value) {
+			return l.take(i)
+		}
+	}
+	return v, false
+}
+
+// First returns the oldest value, which stays in the queue.
+func (l *Queue[T]) First() (v T, ok bool) {
+	if l.first == noNode {
+		return v, false
+	}
+	return l.nodes[l.first].value, true
+}
+
 // Remove removes the value with ticket t and reports whether it was still in the queue.
 func (l *Queue[T]) Remove(t Ticket) bool {
-	if t.element == nil || t.element.Value == nil {
+	if t.generation&1 == 0 || int(t.node) >= len(l.nodes) || l.nodes[t.node].generation != t.generation {
 		return false
 	}
-	l.take(t.element)
+	l.take(t.node)
 	return true
 }
 
-// take removes e, and its value from it: a ticket keeps nothing alive.
-func (l *Queue[T]) take(e *list.Element) (v T, ok bool) {
-	if v, ok = value[T](e); ok {
-		l.values.Remove(e)
-		e.Value = nil
+func (l *Queue[T]) take(i int32) (v T, ok bool) {
+	if i == noNode {
+		return v, false
 	}
-	return v, ok
-}
-
-func value[T any](e *list.Element) (v T, ok bool) {
-	if e != nil {
-		v, ok = e.Value.(T)
+	s := &l.nodes[i]
+	if s.prev == noNode {
+		l.first = s.next
+	} else {
+		l.nodes[s.prev].next = s.next
 	}
-	return v, ok
+	if s.next == noNode {
+		l.last = s.prev
+	} else {
+		l.nodes[s.next].prev = s.prev
+	}
+	var none T
+	v, s.value = s.value, none
+	s.generation++
+	s.next = l.free
+	l.free = i
+	l.n--
+	return v, true
 }

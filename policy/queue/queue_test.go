@@ -112,8 +112,8 @@ func TestTheZeroTicketIsInNoQueue(t *testing.T) {
 		t.Error("removed by no ticket from an empty line")
 	}
 	l.Push("a")
-	if l.Remove(Ticket{}) {
-		t.Error("removed by no ticket")
+	if l.Remove(Ticket{}) || l.Remove(Ticket{node: 5, generation: 1}) {
+		t.Error("removed by a ticket that nobody got")
 	}
 }
 
@@ -121,7 +121,25 @@ func TestQueueKeepsNothingAlive(t *testing.T) {
 	l := New[*int](4)
 	ticket, _, _ := l.Push(new(int))
 	l.Remove(ticket)
-	if ticket.element.Value != nil || l.values.Len() > 0 {
-		t.Error("a value that left is still held")
+	for i := range l.nodes {
+		if l.nodes[i].value != nil {
+			t.Error("a value that left is still held")
+		}
+	}
+}
+
+func TestQueueDoesNotAllocateOnceGrown(t *testing.T) {
+	l := New[int](100)
+	for i := range 200 {
+		l.Push(i)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		ticket, _, _ := l.Push(1)
+		l.Newest()
+		l.Remove(ticket)
+		l.Oldest()
+		l.Push(2)
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
