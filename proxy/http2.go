@@ -93,6 +93,7 @@ func (c *conn) serveHTTP2() {
 		Workers:       &c.server.workers,
 		Serve:         h.serveStream,
 		TooLarge:      refused(http1.RefusalHeadersTooLarge),
+		Fault:         func(err error) { c.server.http2Fault(c.remote(), err) },
 		Wrote:         func(n int) { h.watch.Credit(1 + n/floodguard.FrameSize) },
 		Local:         c.client.Wire.LocalAddr(),
 		Remote:        c.remote(),

@@ -7,14 +7,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/admission"
 )
 
-// keyed gives the default route a rate limit for each value of X-Key.
-func keyed(rate string) func(c *Config) {
-	return func(c *Config) {
-		rationed(rate, 0)(c)
-		c.Default.RateLimit.Kind, c.Default.RateLimit.Header = admission.RateLimitValue, "X-Key"
-	}
-}
-
 func getFor(path, key string) string {
 	return strings.Replace(get(path), "\r\n\r\n", "\r\nX-Key: "+key+"\r\n\r\n", 1)
 }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"net"
@@ -264,10 +263,7 @@ func (s *Server) limitFaults() {
 	}
 }
 
-// http2Log logs net/http's messages about faults of clients.
-type http2Log struct{ server *Server }
-
-func (l http2Log) Write(p []byte) (int, error) {
-	l.server.clientFault("HTTP/2 with a client failed", zap.ByteString("message", bytes.TrimSpace(p)))
-	return len(p), nil
+// http2Fault logs a client's fault that ended its HTTP/2 connection.
+func (s *Server) http2Fault(peer net.Addr, err error) {
+	s.clientFault("HTTP/2 with a client failed", zap.Stringer("peer", peer), zap.Error(err))
 }

@@ -35,7 +35,7 @@ func failingUpstream() {
 	}
 	panic(http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		time.Sleep(delay)
-		http.Error(w, "busy", 503)
+		http.Error(w, "busy", http.StatusServiceUnavailable)
 	})))
 }
 

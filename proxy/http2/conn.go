@@ -32,6 +32,8 @@ type Options struct {
 	Serve   func(*Stream)
 	// TooLarge is called for a request whose headers exceed HeaderBytes. The client gets 431.
 	TooLarge func()
+	// Fault is called with the fault of the client that ended the connection.
+	Fault func(error)
 	// Wrote is called with the number of bytes of a piece of a response. It must not block.
 	Wrote func(n int)
 	// Local and Remote are the addresses that streams have.
@@ -117,6 +119,9 @@ func (c *Conn) sayGoodbye(err error) {
 	var fault *connError
 	if !errors.As(err, &fault) {
 		return
+	}
+	if c.o.Fault != nil {
+		c.o.Fault(err)
 	}
 	c.mu.Lock()
 	c.control(32, func(dst []byte) []byte { return appendGoAway(dst, c.last, fault.code) })

@@ -2,7 +2,6 @@ package http2
 
 import (
 	"bytes"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -11,8 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
 func options(serve func(*Stream)) *Options {
@@ -40,8 +37,9 @@ func serveOn(t *testing.T, o *Options) string {
 	return l.Addr().String()
 }
 
-func transport(t *testing.T) *http2.Transport {
-	tr := &http2.Transport{AllowHTTP: true, DialTLS: func(network, addr string, _ *tls.Config) (net.Conn, error) { return net.Dial(network, addr) }}
+func transport(t *testing.T) *http.Transport {
+	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(tr.CloseIdleConnections)
 	return tr
 }

@@ -322,12 +322,18 @@ func TestFaultsOfAConnection(t *testing.T) {
 		}, "ENHANCE_YOUR_CALM"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := dialFrames(t, options(echo))
+			faults := make(chan error, 2)
+			o := options(echo)
+			o.Fault = func(err error) { faults <- err }
+			p := dialFrames(t, o)
 			tc.send(p)
 			if got := p.want("away"); !strings.HasSuffix(got, tc.code) {
 				t.Errorf("%s, want %s", got, tc.code)
 			}
 			p.want("end")
+			if err := <-faults; err == nil || len(faults) > 0 {
+				t.Error("the fault was not told once:", err)
+			}
 		})
 	}
 }
@@ -596,8 +602,8 @@ func TestGoAwayLosesNothing(t *testing.T) {
 	})
 }
 
-// notRead is the error of a body that was given up.
-var notRead = errors.New("not read")
+// errNotRead is the error of a body that was given up.
+var errNotRead = errors.New("not read")
 
 // backlog gives up the body that waits first.
 type backlog struct {
@@ -623,7 +629,7 @@ func TestABodyThatNobodyReadsCanBeGivenUp(t *testing.T) {
 		_, err := io.Copy(io.Discard, s)
 		result <- err
 	})
-	o.Backlog, o.NotRead = b, notRead
+	o.Backlog, o.NotRead = b, errNotRead
 	p := dialFrames(t, o)
 	p.begin(false, with("content-length", "1000000")...)
 	for range 3 {
@@ -638,7 +644,7 @@ func TestABodyThatNobodyReadsCanBeGivenUp(t *testing.T) {
 		t.Fatalf("%d wait", len(waits))
 	}
 	close(read)
-	if err := <-result; err != notRead {
+	if err := <-result; err != errNotRead {
 		t.Errorf("its reader got %v", err)
 	}
 }

@@ -258,7 +258,7 @@ func (s *Stream) push(n int, appendTo func([]byte) []byte) {
 // Read reads the request.
 func (s *Stream) Read(p []byte) (int, error) {
 	s.c.mu.Lock()
-	n, err, stop := s.read(p)
+	n, stop, err := s.read(p)
 	s.c.mu.Unlock()
 	if stop != nil {
 		stop()
@@ -269,11 +269,12 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *Stream) read(p []byte) (n int, err error, stop func()) {
+// read is Read with mu held. The caller calls stop, if it is not nil, without mu.
+func (s *Stream) read(p []byte) (n int, stop func(), err error) {
 	for {
 		switch {
 		case expired(s.readBy):
-			return 0, os.ErrDeadlineExceeded, nil
+			return 0, nil, os.ErrDeadlineExceeded
 		case len(s.head) > 0:
 			n := copy(p, s.head)
 			if n == len(s.head) {
@@ -292,9 +293,9 @@ func (s *Stream) read(p []byte) (n int, err error, stop func()) {
 			if s.behind && len(s.in)-s.r <= s.c.behindFrom() {
 				stop, s.behind, s.caughtUp = s.caughtUp, false, nil
 			}
-			return n, nil, stop
+			return n, stop, nil
 		case s.inEnd != nil:
-			return 0, s.inEnd, nil
+			return 0, nil, s.inEnd
 		}
 		s.wait(s.readBy, &s.readTime)
 	}
