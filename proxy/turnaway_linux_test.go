@@ -124,7 +124,10 @@ func TestAClientWithoutASlotCanReadItsResponse(t *testing.T) {
 // An HTTP/2 connection for which there is no memory gets a GOAWAY that lets its client try again.
 func TestAnHTTP2ConnectionWithoutRoomGetsGoAway(t *testing.T) {
 	u := stuckUpstream(t)
-	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.MaxConnections, c.ClientMemory = 0, (plainCost+newcomerCost)*100/55+1 })
+	p := startProxy(t, u, func(c *Config) {
+		speakHTTP2(c)
+		c.MaxConnections, c.ClientMemory = 0, (plainCost+newcomerCost)*100/55+1
+	})
 	p.dial().send(get("/hang"))
 	soon(t, "a request in flight", func() bool { return u.sends() == 1 })
 	p.dial().send(floodguard.Preface).wantRaw(goAwayFrames)
