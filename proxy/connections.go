@@ -23,7 +23,7 @@ type connections struct {
 	killed     atomic.Bool
 }
 
-// serve serves a connection that each and kill can reach.
+// serve serves a connection that each and kill can reach, until forget.
 func (cs *connections) serve(c *conn) {
 	cs.mu.Lock()
 	cs.served[c] = struct{}{}
@@ -31,12 +31,14 @@ func (cs *connections) serve(c *conn) {
 	if cs.killed.Load() {
 		_ = c.client.Wire.Close() // kill may have missed it
 	}
-	defer func() {
-		cs.mu.Lock()
-		delete(cs.served, c)
-		cs.mu.Unlock()
-	}()
 	c.serve()
+}
+
+// forget removes a connection that was served.
+func (cs *connections) forget(c *conn) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	delete(cs.served, c)
 }
 
 // each calls f for every connection that is served, and then for the streams on it.

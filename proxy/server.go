@@ -165,6 +165,7 @@ func (s *Server) kill() {
 	s.connected.kill()
 	s.parked.Close()
 	s.memory.end()
+	s.workers.Close()
 }
 
 func (s *Server) accepted(nc net.Conn, name string) {
@@ -187,6 +188,7 @@ func (s *Server) start(n acceptedConn) {
 
 // run serves an accepted connection until it ends or is parked.
 func (s *Server) run(c *conn) {
+	defer s.connected.forget(c) // after its slot is free, so that an evicted one counts as ending until then
 	s.connected.serve(c)
 	c.endLeaving()
 	s.memory.note()
@@ -208,6 +210,7 @@ func (s *Server) ServeConn(nc net.Conn, name string) {
 	s.connected.count.Add(1)
 	defer s.connected.count.Add(-1)
 	c := newConn(s, nc, name)
+	defer s.connected.forget(c)
 	c.hasSlot(s.clients.slots.Force(0))
 	defer s.clients.slots.Release(c.slot)
 	s.connected.serve(c)
