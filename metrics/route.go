@@ -168,12 +168,12 @@ var codeClasses = [numRows + 1]string{"1xx", "2xx", "3xx", "4xx", "5xx", "none"}
 type codeHistograms [numRows + 1]atomic.Pointer[histogram]
 
 // observe counts d.
-func (h *codeHistograms) observe(code int, d time.Duration) {
+func (c *codeHistograms) observe(code int, d time.Duration) {
 	i := codeClass(code)
-	one := h[i].Load()
+	one := c[i].Load()
 	if one == nil {
-		h[i].CompareAndSwap(nil, new(histogram))
-		one = h[i].Load()
+		c[i].CompareAndSwap(nil, new(histogram))
+		one = c[i].Load()
 	}
 	one.observe(&durationLadder, int64(d))
 }

@@ -48,19 +48,19 @@ type scrapesInFlight struct {
 
 // begin adds a response, cutting off the oldest if necessary. It returns a function to call
 // when the response has been sent.
-func (h *scrapesInFlight) begin(w http.ResponseWriter) (done func()) {
+func (s *scrapesInFlight) begin(w http.ResponseWriter) (done func()) {
 	c := http.NewResponseController(w)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.all) == maxScrapesInFlight {
-		_ = h.all[0].SetWriteDeadline(time.Now()) // ends its write and its connection
-		h.all = h.all[1:]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) == maxScrapesInFlight {
+		_ = s.all[0].SetWriteDeadline(time.Now()) // ends its write and its connection
+		s.all = s.all[1:]
 	}
-	h.all = append(h.all, c)
+	s.all = append(s.all, c)
 	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.all = slices.DeleteFunc(h.all, func(o *http.ResponseController) bool { return o == c })
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all = slices.DeleteFunc(s.all, func(o *http.ResponseController) bool { return o == c })
 	}
 }
 

@@ -14,8 +14,8 @@ type HeaderLookup interface {
 	Lookup(name string) (value []byte, ok bool)
 }
 
-// Attempt is the result of one attempt.
-type Attempt struct {
+// Result is what one attempt came to.
+type Result struct {
 	Cause  Cause
 	Status int        // 100..999, when Cause is CauseStatus
 	Final  bool       // an inner retryproxy marked its response as given up
@@ -32,11 +32,11 @@ type Attempt struct {
 
 // JudgedStatus returns the status by which a circuit breaker judges the upstream: the one that the gRPC
 // status stands for, or that of the response.
-func (a *Attempt) JudgedStatus() int {
-	if s := a.GRPC.HTTPStatus(); s != 200 {
+func (r *Result) JudgedStatus() int {
+	if s := r.GRPC.HTTPStatus(); s != 200 {
 		return s
 	}
-	return a.Status
+	return r.Status
 }
 
 // Replay is whether the request body can be sent once more.
@@ -129,7 +129,7 @@ func (p *Policy) Retryable(method []byte, hasKey bool) bool {
 	return p.Unsafe || hasKey || p.Methods.Has(method)
 }
 
-// Decide returns what to do after attempt a of a request in situation s.
+// Decide returns what to do after an attempt came to res, of a request in situation s.
 //
 // The checks have a fixed order, and the first that fails gives the reason: is the response a
 // failure; may the request be retried (mark of an inner proxy, request of the upstream, method,
@@ -139,28 +139,28 @@ func (p *Policy) Retryable(method []byte, hasKey bool) bool {
 // b is the budget shared by all requests to the upstream, or nil. now is monotonic time of any
 // origin, the same for all calls on one budget. r is the source of jitter. Decide does not
 // allocate. It is safe for concurrent use if r is.
-func (p *Policy) Decide(a *Attempt, s *Situation, b *budget.Budget, now time.Duration, r backoff.Rand) Decision {
-	d := Decision{Class: p.Classify(a)}
+func (p *Policy) Decide(res *Result, s *Situation, b *budget.Budget, now time.Duration, r backoff.Rand) Decision {
+	d := Decision{Class: p.Classify(res)}
 	if d.Class == ClassNone {
 		return d
 	}
-	if a.Cause.unprocessed() && s.mayRetryFree() {
-		return p.decideFree(a, d, s)
+	if res.Cause.unprocessed() && s.mayRetryFree() {
+		return p.decideFree(res, d, s)
 	}
-	if d.Why = p.whyNot(a, s, d.Class); d.Why != ReasonNone {
+	if d.Why = p.whyNot(res, s, d.Class); d.Why != ReasonNone {
 		return d
 	}
-	if d.Wait, d.Why = p.wait(a, s, r); d.Why != ReasonNone {
+	if d.Wait, d.Why = p.wait(res, s, r); d.Why != ReasonNone {
 		d.Wait = 0
 		return d
 	}
 	if b != nil {
-		if d.Token, d.Why = p.claim(a, s, b, now); d.Why != ReasonNone {
+		if d.Token, d.Why = p.claim(res, s, b, now); d.Why != ReasonNone {
 			d.Wait = 0
 			return d
 		}
 	}
-	d.Retry, d.Why = true, p.whatFor(a)
+	d.Retry, d.Why = true, p.whatFor(res)
 	return d
 }
 
@@ -170,9 +170,9 @@ func (p *Policy) Decide(a *Attempt, s *Situation, b *budget.Budget, now time.Dur
 const minAskedWait = time.Second
 
 // claim gets the token that a retry needs, or returns why there is none.
-func (p *Policy) claim(a *Attempt, s *Situation, b *budget.Budget, now time.Duration) (TokenClaim, Reason) {
+func (p *Policy) claim(res *Result, s *Situation, b *budget.Budget, now time.Duration) (TokenClaim, Reason) {
 	switch {
-	case p.QueueForBudget && !s.AskedWaitUsed && a.Cause == CauseStatus && a.HasRetryAfter && a.RetryAfter >= minAskedWait:
+	case p.QueueForBudget && !s.AskedWaitUsed && res.Cause == CauseStatus && res.HasRetryAfter && res.RetryAfter >= minAskedWait:
 		return TokenWaived, ReasonNone
 	case b.TryRetry(now):
 		return TokenTaken, ReasonNone
@@ -198,7 +198,7 @@ func (s *Situation) mayRetryFree() bool {
 // work, and the failure is an effect of our own pooling. When an upstream restarts, every pooled
 // connection becomes stale at once. Only a body that cannot be replayed or a deadline that has
 // passed prevents the retry.
-func (p *Policy) decideFree(a *Attempt, d Decision, s *Situation) Decision {
+func (p *Policy) decideFree(res *Result, d Decision, s *Situation) Decision {
 	if d.Why = s.Replay.whyNot(); d.Why != ReasonNone {
 		return d
 	}
@@ -206,43 +206,43 @@ func (p *Policy) decideFree(a *Attempt, d Decision, s *Situation) Decision {
 		d.Why = ReasonDeadline
 		return d
 	}
-	d.Retry, d.Free, d.Why = true, true, causeReasons[a.Cause]
+	d.Retry, d.Free, d.Why = true, true, causeReasons[res.Cause]
 	return d
 }
 
 // Fails reports whether a is a failure: a response that RetryOn counts as one, or no response.
-func (p *Policy) Fails(a *Attempt) bool { return p.Classify(a) != ClassNone }
+func (p *Policy) Fails(res *Result) bool { return p.Classify(res) != ClassNone }
 
 // Classify returns the class of the failure, or ClassNone if the response is no failure.
-func (p *Policy) Classify(a *Attempt) Class {
+func (p *Policy) Classify(res *Result) Class {
 	switch {
-	case a.Cause.Sure():
+	case res.Cause.Sure():
 		return NotSent
-	case a.Cause != CauseStatus:
+	case res.Cause != CauseStatus:
 		return Unknown
-	case !p.RetryOn.matches(a):
-		if p.RetryOn.yields(a) {
+	case !p.RetryOn.matches(res):
+		if p.RetryOn.yields(res) {
 			return Unknown
 		}
 		return ClassNone
-	case p.Rejected.Has(a.Status), a.GRPC == GRPCUnavailable, a.GRPC == GRPCResourceExhausted:
+	case p.Rejected.Has(res.Status), res.GRPC == GRPCUnavailable, res.GRPC == GRPCResourceExhausted:
 		return Rejected
 	}
 	return Unknown
 }
 
 // whyNot returns the first reason against a retry, or ReasonNone.
-func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
+func (p *Policy) whyNot(res *Result, s *Situation, c Class) Reason {
 	switch {
-	case a.Final && a.Cause == CauseStatus:
+	case res.Final && res.Cause == CauseStatus:
 		return ReasonUpstreamGaveUp
-	case a.Unwanted && a.Cause == CauseStatus:
+	case res.Unwanted && res.Cause == CauseStatus:
 		return ReasonAskedNotToRetry
-	case a.Cause == CauseUntrusted:
+	case res.Cause == CauseUntrusted:
 		return ReasonUntrustedCertificate // the next handshake would fail too
-	case a.Cause != CauseStatus && !p.RetryOn.matches(a):
+	case res.Cause != CauseStatus && !p.RetryOn.matches(res):
 		return ReasonNotInRetryOn
-	case c == Unknown && !s.Safe && !p.RetryOn.grpcOptsIn(a):
+	case c == Unknown && !s.Safe && !p.RetryOn.grpcOptsIn(res):
 		return ReasonNotIdempotent
 	case p.MaxRetries <= 0:
 		return ReasonRetriesOff
@@ -263,25 +263,25 @@ func (p *Policy) whyNot(a *Attempt, s *Situation, c Class) Reason {
 }
 
 // wait returns how long to wait, or the reason why no wait fits in the time left.
-func (p *Policy) wait(a *Attempt, s *Situation, r backoff.Rand) (time.Duration, Reason) {
+func (p *Policy) wait(res *Result, s *Situation, r backoff.Rand) (time.Duration, Reason) {
 	if s.Left <= 0 {
 		return 0, ReasonDeadline
 	}
 	room := s.Left
 	least := backoff.FloorOf(p.Backoff)
 	step := backoff.Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}
-	if a.HasRetryAfter && a.Cause == CauseStatus {
-		if a.RetryAfter >= room {
+	if res.HasRetryAfter && res.Cause == CauseStatus {
+		if res.RetryAfter >= room {
 			return 0, ReasonRetryAfterTooLong
 		}
-		w := max(a.RetryAfter, least)
+		w := max(res.RetryAfter, least)
 		if w >= room {
 			return 0, ReasonDeadline
 		}
 		return w + p.spread(step, room-w, r), ReasonNone
 	}
 	b := p.Backoff
-	if a.Cause == CauseStatus && (a.Status == 429 || p.Rejected.Has(a.Status)) && p.Throttled != nil {
+	if res.Cause == CauseStatus && (res.Status == 429 || p.Rejected.Has(res.Status)) && p.Throttled != nil {
 		b = p.Throttled
 	}
 	w := max(backoff.WaitOf(b, step, r), least)
@@ -314,20 +314,20 @@ var causeReasons = [numCauses]Reason{
 
 // whatFor says what a retry after a is for. A status that is listed itself is
 // named before a field that is listed too.
-func (p *Policy) whatFor(a *Attempt) Reason {
-	if a.Cause != CauseStatus {
-		return causeReasons[a.Cause]
+func (p *Policy) whatFor(res *Result) Reason {
+	if res.Cause != CauseStatus {
+		return causeReasons[res.Cause]
 	}
-	if !p.RetryOn.hasCode(a.Status) {
-		if p.RetryOn.grpc.has(a.GRPC) {
+	if !p.RetryOn.hasCode(res.Status) {
+		if p.RetryOn.grpc.has(res.GRPC) {
 			return ReasonGRPC
 		}
-		if !p.RetryOn.hasField(a) {
+		if !p.RetryOn.hasField(res) {
 			return ReasonAskedToRetry
 		}
 		return ReasonHeader
 	}
-	switch a.Status {
+	switch res.Status {
 	case 429:
 		return ReasonStatus429
 	case 500:

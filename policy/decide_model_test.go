@@ -13,7 +13,7 @@ import (
 // trial is one random call of Decide.
 type trial struct {
 	policy  Policy
-	attempt Attempt
+	attempt Result
 	at      Situation
 	budget  *budget.Budget
 	seed    uint64
@@ -38,7 +38,7 @@ func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []ba
 
 			QueueForBudget: r.IntN(2) == 0,
 		},
-		attempt: Attempt{
+		attempt: Result{
 			Cause:         pick(r, CauseStatus, CauseStatus, Cause(r.IntN(NumCauses))),
 			GRPC:          pick(r, GRPCOK, GRPCOK, GRPCUnavailable, GRPCInternal),
 			Unwanted:      r.IntN(30) == 0,
@@ -278,7 +278,7 @@ func TestRequestsEndWithinTheirLimits(t *testing.T) {
 		s := Situation{MaxRetries: p.MaxRetries, Safe: r.IntN(2) == 0, Left: limit}
 		sends, frees := 0, 0
 		for {
-			a := Attempt{Cause: pick(r, CauseStatus, Cause(r.IntN(NumCauses))), Status: pick(r, 429, 503),
+			a := Result{Cause: pick(r, CauseStatus, Cause(r.IntN(NumCauses))), Status: pick(r, 429, 503),
 				RetryAfter: time.Duration(r.Int64N(int64(10 * time.Second))), HasRetryAfter: r.IntN(2) == 0}
 			s.OthersPass = r.IntN(2) == 0
 			took := time.Duration(r.Int64N(int64(time.Second)))

@@ -31,7 +31,7 @@ func fresh() Situation {
 	return Situation{MaxRetries: 3, Safe: true, Left: 30 * time.Second}
 }
 
-func responded(code int) Attempt { return Attempt{Status: code} }
+func responded(code int) Result { return Result{Status: code} }
 
 func TestDecide(t *testing.T) {
 	retry := func(c Class, why Reason, wait time.Duration) Decision {
@@ -45,7 +45,7 @@ func TestDecide(t *testing.T) {
 
 	for _, tc := range []struct {
 		name    string
-		attempt Attempt
+		attempt Result
 		change  func(*Situation, *Policy)
 		want    Decision
 	}{
@@ -58,25 +58,25 @@ func TestDecide(t *testing.T) {
 		{"503", responded(503), nil, retry(Unknown, ReasonStatus503, s)},
 		{"504", responded(504), nil, retry(Unknown, ReasonStatus504, s)},
 		{"520", responded(520), nil, retry(Unknown, ReasonStatusOther, s)},
-		{"field", Attempt{Status: 200, Header: headers{"x-again": ""}}, nil, retry(Unknown, ReasonHeader, s)},
-		{"listed status with a listed field", Attempt{Status: 503, Header: headers{"x-again": ""}}, nil, retry(Unknown, ReasonStatus503, s)},
-		{"gRPC status, not listed", Attempt{Status: 200, GRPC: GRPCInternal}, nil, no(ClassNone, ReasonNone)},
-		{"gRPC status, listed, of a POST", Attempt{Status: 200, GRPC: GRPCUnavailable}, unsafe, retry(Rejected, ReasonGRPC, s)},
-		{"gRPC status that may have done work", Attempt{Status: 200, GRPC: 10}, unsafe, retry(Unknown, ReasonGRPC, s)},
-		{"gRPC status with a pushback", Attempt{Status: 200, GRPC: GRPCUnavailable, HasRetryAfter: true, RetryAfter: 40 * s}, unsafe, no(Rejected, ReasonRetryAfterTooLong)},
-		{"gRPC status that is not to be retried", Attempt{Status: 200, GRPC: GRPCUnavailable, Final: true}, unsafe, no(Rejected, ReasonUpstreamGaveUp)},
-		{"reset of an unsafe gRPC call", Attempt{Cause: CauseReset, GRPC: GRPCUnavailable}, unsafe, no(Unknown, ReasonNotIdempotent)},
-		{"dial", Attempt{Cause: CauseDial}, nil, retry(NotSent, ReasonConnectFailure, s)},
-		{"TLS", Attempt{Cause: CauseTLS}, nil, retry(NotSent, ReasonTLSFailure, s)},
-		{"untrusted certificate", Attempt{Cause: CauseUntrusted}, nil, no(NotSent, ReasonUntrustedCertificate)},
-		{"reset", Attempt{Cause: CauseReset}, nil, retry(Unknown, ReasonReset, s)},
-		{"attempt timeout", Attempt{Cause: CauseAttemptTimeout}, nil, retry(Unknown, ReasonAttemptTimeout, s)},
-		{"malformed", Attempt{Cause: CauseMalformed}, nil, retry(Unknown, ReasonMalformed, s)},
+		{"field", Result{Status: 200, Header: headers{"x-again": ""}}, nil, retry(Unknown, ReasonHeader, s)},
+		{"listed status with a listed field", Result{Status: 503, Header: headers{"x-again": ""}}, nil, retry(Unknown, ReasonStatus503, s)},
+		{"gRPC status, not listed", Result{Status: 200, GRPC: GRPCInternal}, nil, no(ClassNone, ReasonNone)},
+		{"gRPC status, listed, of a POST", Result{Status: 200, GRPC: GRPCUnavailable}, unsafe, retry(Rejected, ReasonGRPC, s)},
+		{"gRPC status that may have done work", Result{Status: 200, GRPC: 10}, unsafe, retry(Unknown, ReasonGRPC, s)},
+		{"gRPC status with a pushback", Result{Status: 200, GRPC: GRPCUnavailable, HasRetryAfter: true, RetryAfter: 40 * s}, unsafe, no(Rejected, ReasonRetryAfterTooLong)},
+		{"gRPC status that is not to be retried", Result{Status: 200, GRPC: GRPCUnavailable, Final: true}, unsafe, no(Rejected, ReasonUpstreamGaveUp)},
+		{"reset of an unsafe gRPC call", Result{Cause: CauseReset, GRPC: GRPCUnavailable}, unsafe, no(Unknown, ReasonNotIdempotent)},
+		{"dial", Result{Cause: CauseDial}, nil, retry(NotSent, ReasonConnectFailure, s)},
+		{"TLS", Result{Cause: CauseTLS}, nil, retry(NotSent, ReasonTLSFailure, s)},
+		{"untrusted certificate", Result{Cause: CauseUntrusted}, nil, no(NotSent, ReasonUntrustedCertificate)},
+		{"reset", Result{Cause: CauseReset}, nil, retry(Unknown, ReasonReset, s)},
+		{"attempt timeout", Result{Cause: CauseAttemptTimeout}, nil, retry(Unknown, ReasonAttemptTimeout, s)},
+		{"malformed", Result{Cause: CauseMalformed}, nil, retry(Unknown, ReasonMalformed, s)},
 
-		{"POST reset", Attempt{Cause: CauseReset}, unsafe, no(Unknown, ReasonNotIdempotent)},
+		{"POST reset", Result{Cause: CauseReset}, unsafe, no(Unknown, ReasonNotIdempotent)},
 		{"POST 503", responded(503), unsafe, no(Unknown, ReasonNotIdempotent)},
 		{"POST 429", responded(429), unsafe, retry(Rejected, ReasonStatus429, 5*s)},
-		{"POST 429 with Retry-After", Attempt{Status: 429, RetryAfter: 40 * s, HasRetryAfter: true}, unsafe, no(Rejected, ReasonRetryAfterTooLong)},
+		{"POST 429 with Retry-After", Result{Status: 429, RetryAfter: 40 * s, HasRetryAfter: true}, unsafe, no(Rejected, ReasonRetryAfterTooLong)},
 		{"POST 429 that is no failure", responded(429), func(s *Situation, p *Policy) { s.Safe, p.RetryOn = false, mustRetryOn(t, "5xx") }, no(ClassNone, ReasonNone)},
 		{"POST 503 that means it", responded(503), func(s *Situation, p *Policy) { s.Safe, p.Rejected = false, mustRejected(t, "429,503,529") },
 			retry(Rejected, ReasonStatus503, 5*s)},
@@ -84,52 +84,52 @@ func TestDecide(t *testing.T) {
 			no(Unknown, ReasonNotIdempotent)},
 		{"GET 429 that may not mean it", responded(429), func(_ *Situation, p *Policy) { p.Rejected = mustRejected(t, "none") }, retry(Unknown, ReasonStatus429, 5*s)},
 		{"POST 200", responded(200), unsafe, no(ClassNone, ReasonNone)},
-		{"POST never sent", Attempt{Cause: CauseDial}, unsafe, retry(NotSent, ReasonConnectFailure, s)},
+		{"POST never sent", Result{Cause: CauseDial}, unsafe, retry(NotSent, ReasonConnectFailure, s)},
 
-		{"idle close is free", Attempt{Cause: CauseIdleClose}, nil, free},
-		{"also for POST", Attempt{Cause: CauseIdleClose}, unsafe, free},
-		{"also at the limits", Attempt{Cause: CauseIdleClose}, func(s *Situation, p *Policy) {
+		{"idle close is free", Result{Cause: CauseIdleClose}, nil, free},
+		{"also for POST", Result{Cause: CauseIdleClose}, unsafe, free},
+		{"also at the limits", Result{Cause: CauseIdleClose}, func(s *Situation, p *Policy) {
 			s.Retries, s.Draining, s.Layered, s.Elapsed, p.RetryOn = 3, true, true, time.Hour, RetryOn{}
 		}, free},
-		{"also with retries off", Attempt{Cause: CauseIdleClose}, func(s *Situation, p *Policy) { p.MaxRetries, s.MaxRetries = 0, 0 }, free},
-		{"refused stream is free", Attempt{Cause: CauseRefusedStream}, unsafe, freeFor(ReasonRefusedStream)},
-		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetries = 1 },
+		{"also with retries off", Result{Cause: CauseIdleClose}, func(s *Situation, p *Policy) { p.MaxRetries, s.MaxRetries = 0, 0 }, free},
+		{"refused stream is free", Result{Cause: CauseRefusedStream}, unsafe, freeFor(ReasonRefusedStream)},
+		{"second idle close", Result{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetries = 1 },
 			retry(NotSent, ReasonIdleClose, s)},
-		{"second idle close at the limit", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetries, s.Retries = 1, 3 },
+		{"second idle close at the limit", Result{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetries, s.Retries = 1, 3 },
 			no(NotSent, ReasonRetriesExhausted)},
-		{"second one while others pass", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetries, s.OthersPass, s.Retries = 1, true, 3 }, free},
-		{"tenth one while others pass", Attempt{Cause: CauseRefusedStream}, func(s *Situation, _ *Policy) { s.FreeRetries, s.OthersPass = 9, true },
+		{"second one while others pass", Result{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.FreeRetries, s.OthersPass, s.Retries = 1, true, 3 }, free},
+		{"tenth one while others pass", Result{Cause: CauseRefusedStream}, func(s *Situation, _ *Policy) { s.FreeRetries, s.OthersPass = 9, true },
 			freeFor(ReasonRefusedStream)},
-		{"eleventh one", Attempt{Cause: CauseRefusedStream}, func(s *Situation, _ *Policy) { s.FreeRetries, s.OthersPass = 10, true },
+		{"eleventh one", Result{Cause: CauseRefusedStream}, func(s *Situation, _ *Policy) { s.FreeRetries, s.OthersPass = 10, true },
 			retry(NotSent, ReasonRefusedStream, s)},
-		{"idle close, body gone", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.Replay = ReplayTooLarge },
+		{"idle close, body gone", Result{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.Replay = ReplayTooLarge },
 			no(NotSent, ReasonBodyTooLarge)},
-		{"idle close, no time", Attempt{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.Left = 0 }, no(NotSent, ReasonDeadline)},
+		{"idle close, no time", Result{Cause: CauseIdleClose}, func(s *Situation, _ *Policy) { s.Left = 0 }, no(NotSent, ReasonDeadline)},
 
-		{"connect failures not listed", Attempt{Cause: CauseDial}, func(_ *Situation, p *Policy) { p.RetryOn = mustRetryOn(t, "5xx") },
+		{"connect failures not listed", Result{Cause: CauseDial}, func(_ *Situation, p *Policy) { p.RetryOn = mustRetryOn(t, "5xx") },
 			no(NotSent, ReasonNotInRetryOn)},
-		{"resets not listed, POST", Attempt{Cause: CauseReset}, func(s *Situation, p *Policy) { s.Safe, p.RetryOn = false, mustRetryOn(t, "5xx") },
+		{"resets not listed, POST", Result{Cause: CauseReset}, func(s *Situation, p *Policy) { s.Safe, p.RetryOn = false, mustRetryOn(t, "5xx") },
 			no(Unknown, ReasonNotInRetryOn)},
-		{"inner proxy gave up", Attempt{Status: 503, Final: true}, nil, no(Unknown, ReasonUpstreamGaveUp)},
-		{"inner proxy gave up, but no failure here", Attempt{Status: 501, Final: true}, nil, no(ClassNone, ReasonNone)},
-		{"mark without a response means nothing", Attempt{Cause: CauseDial, Final: true}, nil, retry(NotSent, ReasonConnectFailure, s)},
-		{"no retry wanted", Attempt{Status: 503, Unwanted: true}, nil, no(Unknown, ReasonAskedNotToRetry)},
-		{"no retry wanted of a POST", Attempt{Status: 503, Unwanted: true}, unsafe, no(Unknown, ReasonAskedNotToRetry)},
-		{"no retry of a 429 wanted", Attempt{Status: 429, Unwanted: true, HasRetryAfter: true, RetryAfter: s}, unsafe, no(Rejected, ReasonAskedNotToRetry)},
-		{"no retry wanted, but no failure here", Attempt{Status: 404, Unwanted: true}, nil, no(ClassNone, ReasonNone)},
-		{"wish without a response means nothing", Attempt{Cause: CauseReset, Unwanted: true}, nil, retry(Unknown, ReasonReset, s)},
-		{"retry wanted", Attempt{Status: 409, Wanted: true}, nil, retry(Unknown, ReasonAskedToRetry, s)},
-		{"retry of a POST wanted", Attempt{Status: 409, Wanted: true}, unsafe, no(Unknown, ReasonNotIdempotent)},
-		{"retry of a POST wanted that is not listed, but rejected", Attempt{Status: 429, Wanted: true},
+		{"inner proxy gave up", Result{Status: 503, Final: true}, nil, no(Unknown, ReasonUpstreamGaveUp)},
+		{"inner proxy gave up, but no failure here", Result{Status: 501, Final: true}, nil, no(ClassNone, ReasonNone)},
+		{"mark without a response means nothing", Result{Cause: CauseDial, Final: true}, nil, retry(NotSent, ReasonConnectFailure, s)},
+		{"no retry wanted", Result{Status: 503, Unwanted: true}, nil, no(Unknown, ReasonAskedNotToRetry)},
+		{"no retry wanted of a POST", Result{Status: 503, Unwanted: true}, unsafe, no(Unknown, ReasonAskedNotToRetry)},
+		{"no retry of a 429 wanted", Result{Status: 429, Unwanted: true, HasRetryAfter: true, RetryAfter: s}, unsafe, no(Rejected, ReasonAskedNotToRetry)},
+		{"no retry wanted, but no failure here", Result{Status: 404, Unwanted: true}, nil, no(ClassNone, ReasonNone)},
+		{"wish without a response means nothing", Result{Cause: CauseReset, Unwanted: true}, nil, retry(Unknown, ReasonReset, s)},
+		{"retry wanted", Result{Status: 409, Wanted: true}, nil, retry(Unknown, ReasonAskedToRetry, s)},
+		{"retry of a POST wanted", Result{Status: 409, Wanted: true}, unsafe, no(Unknown, ReasonNotIdempotent)},
+		{"retry of a POST wanted that is not listed, but rejected", Result{Status: 429, Wanted: true},
 			func(s *Situation, p *Policy) { s.Safe, p.RetryOn = false, mustRetryOn(t, "5xx") }, no(Unknown, ReasonNotIdempotent)},
-		{"retry of a listed status wanted", Attempt{Status: 503, Wanted: true}, nil, retry(Unknown, ReasonStatus503, s)},
-		{"retry wanted of a POST that a listed status does not allow", Attempt{Status: 503, Wanted: true}, unsafe, no(Unknown, ReasonNotIdempotent)},
-		{"retry of a success wanted", Attempt{Status: 200, Wanted: true}, nil, no(ClassNone, ReasonNone)},
-		{"retry of a redirect wanted", Attempt{Status: 399, Wanted: true}, nil, no(ClassNone, ReasonNone)},
-		{"retry of an excluded status wanted", Attempt{Status: 409, Wanted: true}, func(_ *Situation, p *Policy) { p.RetryOn = mustRetryOn(t, "5xx,!409") }, no(ClassNone, ReasonNone)},
-		{"retry wanted where no status is retried", Attempt{Status: 409, Wanted: true}, func(_ *Situation, p *Policy) { p.RetryOn = mustRetryOn(t, "connect-failure") }, no(ClassNone, ReasonNone)},
-		{"retry wanted with a wait", Attempt{Status: 409, Wanted: true, HasRetryAfter: true, RetryAfter: 40 * s}, nil, no(Unknown, ReasonRetryAfterTooLong)},
-		{"retry wanted, retries off", Attempt{Status: 409, Wanted: true}, func(s *Situation, p *Policy) { s.MaxRetries, p.MaxRetries = 0, 0 }, no(Unknown, ReasonRetriesOff)},
+		{"retry of a listed status wanted", Result{Status: 503, Wanted: true}, nil, retry(Unknown, ReasonStatus503, s)},
+		{"retry wanted of a POST that a listed status does not allow", Result{Status: 503, Wanted: true}, unsafe, no(Unknown, ReasonNotIdempotent)},
+		{"retry of a success wanted", Result{Status: 200, Wanted: true}, nil, no(ClassNone, ReasonNone)},
+		{"retry of a redirect wanted", Result{Status: 399, Wanted: true}, nil, no(ClassNone, ReasonNone)},
+		{"retry of an excluded status wanted", Result{Status: 409, Wanted: true}, func(_ *Situation, p *Policy) { p.RetryOn = mustRetryOn(t, "5xx,!409") }, no(ClassNone, ReasonNone)},
+		{"retry wanted where no status is retried", Result{Status: 409, Wanted: true}, func(_ *Situation, p *Policy) { p.RetryOn = mustRetryOn(t, "connect-failure") }, no(ClassNone, ReasonNone)},
+		{"retry wanted with a wait", Result{Status: 409, Wanted: true, HasRetryAfter: true, RetryAfter: 40 * s}, nil, no(Unknown, ReasonRetryAfterTooLong)},
+		{"retry wanted, retries off", Result{Status: 409, Wanted: true}, func(s *Situation, p *Policy) { s.MaxRetries, p.MaxRetries = 0, 0 }, no(Unknown, ReasonRetriesOff)},
 		{"retries off", responded(503), func(s *Situation, p *Policy) { s.MaxRetries, p.MaxRetries = 0, 0 }, no(Unknown, ReasonRetriesOff)},
 		{"last retry", responded(503), func(s *Situation, _ *Policy) { s.Retries = 2 }, retry(Unknown, ReasonStatus503, s)},
 		{"exhausted", responded(503), func(s *Situation, _ *Policy) { s.Retries = 3 }, no(Unknown, ReasonRetriesExhausted)},
@@ -138,7 +138,7 @@ func TestDecide(t *testing.T) {
 		{"nested down to none", responded(503), func(s *Situation, _ *Policy) { s.Layered, s.MaxRetries = true, 0 }, no(Unknown, ReasonLayered)},
 		{"body too large", responded(503), func(s *Situation, _ *Policy) { s.Replay = ReplayTooLarge }, no(Unknown, ReasonBodyTooLarge)},
 		{"memory full", responded(503), func(s *Situation, _ *Policy) { s.Replay = ReplayBufferFull }, no(Unknown, ReasonRetryBufferFull)},
-		{"unfinished", Attempt{Cause: CauseDial}, func(s *Situation, _ *Policy) { s.Replay = ReplayUnfinished }, no(NotSent, ReasonBodyUnfinished)},
+		{"unfinished", Result{Cause: CauseDial}, func(s *Situation, _ *Policy) { s.Replay = ReplayUnfinished }, no(NotSent, ReasonBodyUnfinished)},
 		{"draining", responded(503), func(s *Situation, _ *Policy) { s.Draining = true }, no(Unknown, ReasonDraining)},
 
 		{"wait fits", responded(503), func(s *Situation, _ *Policy) { s.Left = time.Second + 1 }, retry(Unknown, ReasonStatus503, s)},
@@ -164,7 +164,7 @@ func TestDecide(t *testing.T) {
 func TestReasonsComeInTheirOrder(t *testing.T) {
 	p := testPolicy(t)
 	b := budget.New(budget.Config{})
-	a := Attempt{Status: 503, Final: true, RetryAfter: time.Hour, HasRetryAfter: true}
+	a := Result{Status: 503, Final: true, RetryAfter: time.Hour, HasRetryAfter: true}
 	s := Situation{Retries: 3, MaxRetries: 3, Replay: ReplayBufferFull, Left: -1, Draining: true, Layered: true}
 	for _, step := range []struct {
 		want   Reason
@@ -201,7 +201,7 @@ func TestRetryAfterIsKeptAndSpread(t *testing.T) {
 			lowest, highest, sum := backoff.Forever, time.Duration(0), time.Duration(0)
 			const draws = 20_000
 			for range draws {
-				d := p.Decide(&Attempt{Status: code, RetryAfter: 10 * time.Second, HasRetryAfter: true}, &s, nil, 0, r)
+				d := p.Decide(&Result{Status: code, RetryAfter: 10 * time.Second, HasRetryAfter: true}, &s, nil, 0, r)
 				if !d.Retry {
 					t.Fatalf("%d: %v", code, d.Why)
 				}
@@ -224,7 +224,7 @@ func TestRetryAfterIsSpreadWhateverTheStrategy(t *testing.T) {
 		p.Backoff = b
 		seen := map[time.Duration]bool{}
 		for range 100 {
-			seen[p.Decide(&Attempt{Status: 503, RetryAfter: time.Second, HasRetryAfter: true}, &s, nil, 0, r).Wait] = true
+			seen[p.Decide(&Result{Status: 503, RetryAfter: time.Second, HasRetryAfter: true}, &s, nil, 0, r).Wait] = true
 		}
 		if len(seen) < 95 {
 			t.Errorf("%v: %d different waits of 100", b, len(seen))
@@ -245,7 +245,7 @@ func TestAFixedBackoffIsTheLeastWait(t *testing.T) {
 	for _, b := range []backoff.Strategy{backoff.Fixed{Base: least}, extra, backoff.FullJitter{Base: least, Max: least, Factor: 2}} {
 		p.Backoff = b
 		shorter := false
-		for _, a := range []Attempt{
+		for _, a := range []Result{
 			{Status: 503}, {Status: 429},
 			{Status: 503, HasRetryAfter: true}, {Status: 429, HasRetryAfter: true},
 			{Status: 503, HasRetryAfter: true, RetryAfter: 10 * time.Millisecond},
@@ -283,7 +283,7 @@ func TestRetryAfterThatFitsIsAlwaysKept(t *testing.T) {
 	} {
 		s.Left = tc.left
 		for range 200 {
-			d := p.Decide(&Attempt{Status: 503, RetryAfter: tc.after, HasRetryAfter: true}, &s, nil, 0, r)
+			d := p.Decide(&Result{Status: 503, RetryAfter: tc.after, HasRetryAfter: true}, &s, nil, 0, r)
 			if d.Why != tc.why || d.Retry != tc.why.ForRetry() || d.Wait > tc.longest || d.Retry && d.Wait < tc.after {
 				t.Errorf("%s: %+v (%v)", tc.name, d, d.Why)
 				break
@@ -296,7 +296,7 @@ func TestBudgetIsAskedLastAndOnlyForWhatIsSent(t *testing.T) {
 	p, r := testPolicy(t), seeded(1)
 	for _, tc := range []struct {
 		name    string
-		attempt Attempt
+		attempt Result
 		change  func(*Situation)
 		taken   float64
 	}{
@@ -305,8 +305,8 @@ func TestBudgetIsAskedLastAndOnlyForWhatIsSent(t *testing.T) {
 		{"not safe", responded(503), func(s *Situation) { s.Safe = false }, 0},
 		{"wait does not fit", responded(503), func(s *Situation) { s.Left = 1 }, 0},
 		{"draining", responded(503), func(s *Situation) { s.Draining = true }, 0},
-		{"free repeat", Attempt{Cause: CauseIdleClose}, nil, 0},
-		{"second idle close", Attempt{Cause: CauseIdleClose}, func(s *Situation) { s.FreeRetries = 1 }, 1},
+		{"free repeat", Result{Cause: CauseIdleClose}, nil, 0},
+		{"second idle close", Result{Cause: CauseIdleClose}, func(s *Situation) { s.FreeRetries = 1 }, 1},
 	} {
 		b, s := budget.New(budget.Default()), fresh()
 		if tc.change != nil {
@@ -325,7 +325,7 @@ func TestZeroPolicyRetriesNothing(t *testing.T) {
 	s := fresh()
 	for _, c := range allCauses() {
 		s.FreeRetries = 1
-		if d := p.Decide(&Attempt{Cause: c, Status: 503}, &s, nil, 0, seeded(1)); d.Retry {
+		if d := p.Decide(&Result{Cause: c, Status: 503}, &s, nil, 0, seeded(1)); d.Retry {
 			t.Errorf("%v: %+v", c, d)
 		}
 	}
@@ -335,7 +335,7 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	p, s, b := testPolicy(t), fresh(), budget.New(budget.Config{Ratio: 1, MinPerSecond: 10_000, Burst: 1_000_000})
 	p.Backoff = backoff.FullJitter{Base: time.Second, Max: 8 * time.Second, Factor: 2}
 	header := HeaderLookup(headersOf{})
-	attempts := []Attempt{
+	attempts := []Result{
 		responded(200), responded(503), {Cause: CauseDial}, {Cause: CauseIdleClose}, {Status: 200, Header: header},
 		{Status: 429, RetryAfter: time.Second, HasRetryAfter: true},
 	}
@@ -362,11 +362,11 @@ func BenchmarkDecide(b *testing.B) {
 	r := backoff.Shared()
 	for _, bc := range []struct {
 		name    string
-		attempt Attempt
+		attempt Result
 	}{
 		{"success", responded(200)},
 		{"retry", responded(503)},
-		{"retry-after", Attempt{Status: 503, RetryAfter: time.Second, HasRetryAfter: true}},
+		{"retry-after", Result{Status: 503, RetryAfter: time.Second, HasRetryAfter: true}},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
 			budget := budget.New(budget.Config{Ratio: 1, MinPerSecond: 10_000, Burst: 1_000_000})

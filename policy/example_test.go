@@ -174,7 +174,7 @@ func ExampleRatio_Tries() {
 func ExamplePolicy_Decide() {
 	on, _ := policy.ParseRetryOn("5xx,429,connect-failure,reset")
 	p := policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff.FullJitter{Base: 100 * time.Millisecond, Factor: 2, Max: 32 * time.Second}}
-	unavailable := policy.Attempt{Status: 503, RetryAfter: 20 * time.Second, HasRetryAfter: true}
+	unavailable := policy.Result{Status: 503, RetryAfter: 20 * time.Second, HasRetryAfter: true}
 	for _, left := range []time.Duration{15 * time.Second, 30 * time.Second} {
 		at := policy.Situation{MaxRetries: p.MaxRetries, Safe: p.Retryable([]byte("GET"), false), Left: left}
 		d := p.Decide(&unavailable, &at, nil, 0, backoff.Shared())

@@ -110,4 +110,6 @@ func (r *RetryOn) AnyGRPC() bool { return r.grpc != 0 }
 // grpcOptsIn reports whether a is a call whose status is listed. Listing a gRPC status
 // allows its retry: all gRPC calls are POST without an Idempotency-Key, so the entry would
 // have no effect otherwise.
-func (r *RetryOn) grpcOptsIn(a *Attempt) bool { return a.Cause == CauseStatus && r.grpc.has(a.GRPC) }
+func (r *RetryOn) grpcOptsIn(res *Result) bool {
+	return res.Cause == CauseStatus && r.grpc.has(res.GRPC)
+}

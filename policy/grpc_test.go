@@ -20,7 +20,7 @@ func TestRetryOnGRPCStatuses(t *testing.T) {
 	r := mustRetryOn(t, "grpc-unavailable, grpc-resource-exhausted")
 	for s := range GRPCStatus(20) {
 		want := s == GRPCUnavailable || s == GRPCResourceExhausted
-		if got := r.matches(&Attempt{Status: 200, GRPC: s}); got != want || r.GRPC(s) != want {
+		if got := r.matches(&Result{Status: 200, GRPC: s}); got != want || r.GRPC(s) != want {
 			t.Errorf("%v: failure %v, want %v", s, got, want)
 		}
 	}
@@ -28,7 +28,7 @@ func TestRetryOnGRPCStatuses(t *testing.T) {
 		t.Errorf("%v", r.String())
 	}
 	plain := mustRetryOn(t, usualRetryOn)
-	if plain.AnyGRPC() || plain.matches(&Attempt{Status: 200, GRPC: GRPCUnavailable}) {
+	if plain.AnyGRPC() || plain.matches(&Result{Status: 200, GRPC: GRPCUnavailable}) {
 		t.Error("a gRPC status is a failure though none is listed")
 	}
 	all := mustRetryOn(t, grpcPrefix+strings.Join(grpcNames[1:], ","+grpcPrefix))

@@ -65,7 +65,7 @@ func TestMayHedgeAgreesWithDecide(t *testing.T) {
 			Retries: pick(3), MaxRetries: pick(3), Safe: pick(8) > 0, Replay: Replay(pick(6)), Left: time.Duration(pick(3)) * time.Second,
 			Elapsed: time.Duration(pick(3)) * time.Second, Draining: pick(4) == 0, Layered: pick(4) == 0,
 		}
-		d := p.Decide(&Attempt{Cause: CauseReset}, &s, nil, 0, rnd)
+		d := p.Decide(&Result{Cause: CauseReset}, &s, nil, 0, rnd)
 		if why := p.MayHedge(&s, nil, 0); (why == ReasonNone) != d.Retry {
 			t.Fatalf("%+v %+v: a hedge %v, a retry %v (%v)", p, s, why, d.Retry, d.Why)
 		}
@@ -73,16 +73,16 @@ func TestMayHedgeAgreesWithDecide(t *testing.T) {
 }
 
 func TestBetterFailure(t *testing.T) {
-	answer := Attempt{Cause: CauseStatus, Status: 503}
-	wait := func(d time.Duration) Attempt {
-		return Attempt{Cause: CauseStatus, Status: 503, HasRetryAfter: true, RetryAfter: d}
+	answer := Result{Cause: CauseStatus, Status: 503}
+	wait := func(d time.Duration) Result {
+		return Result{Cause: CauseStatus, Status: 503, HasRetryAfter: true, RetryAfter: d}
 	}
-	final := Attempt{Cause: CauseStatus, Status: 503, Final: true}
-	unwanted := Attempt{Cause: CauseStatus, Status: 503, Unwanted: true}
-	late, reset, dial := Attempt{Cause: CauseAttemptTimeout}, Attempt{Cause: CauseReset}, Attempt{Cause: CauseDial}
+	final := Result{Cause: CauseStatus, Status: 503, Final: true}
+	unwanted := Result{Cause: CauseStatus, Status: 503, Unwanted: true}
+	late, reset, dial := Result{Cause: CauseAttemptTimeout}, Result{Cause: CauseReset}, Result{Cause: CauseDial}
 	for _, tc := range []struct {
 		name   string
-		a, b   Attempt
+		a, b   Result
 		second bool
 	}{
 		{"two answers", answer, answer, true},

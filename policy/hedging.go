@@ -38,7 +38,7 @@ func (p *Policy) MayHedge(s *Situation, b *budget.Budget, now time.Duration) Rea
 // that cannot. Of two responses, one that forbids a retry is better. Then the longer
 // Retry-After is better, so that no retry comes sooner than either allows, and then the
 // later response.
-func BetterFailure(a, b *Attempt) bool {
+func BetterFailure(a, b *Result) bool {
 	if ra, rb := a.failureRank(), b.failureRank(); ra != rb || ra < rankResponse {
 		return rb > ra
 	}
@@ -59,8 +59,8 @@ const (
 	rankResponse
 )
 
-func (a *Attempt) failureRank() int {
-	switch a.Cause {
+func (r *Result) failureRank() int {
+	switch r.Cause {
 	case CauseStatus:
 		return rankResponse
 	case CauseAttemptTimeout:

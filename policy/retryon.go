@@ -28,10 +28,10 @@ type fieldRule struct {
 }
 
 // matches reports whether a is a failure. It does not allocate.
-func (r *RetryOn) matches(a *Attempt) bool {
-	switch a.Cause {
+func (r *RetryOn) matches(res *Result) bool {
+	switch res.Cause {
 	case CauseStatus:
-		return r.hasCode(a.Status) || r.hasField(a) || r.grpc.has(a.GRPC)
+		return r.hasCode(res.Status) || r.hasField(res) || r.grpc.has(res.GRPC)
 	case CauseDial, CauseTLS, CauseUntrusted, CauseIdleClose, CauseRefusedStream:
 		return r.connect
 	case CauseReset, CauseMalformed, CauseHeadersTooLarge:
@@ -46,13 +46,13 @@ func (r *RetryOn) matches(a *Attempt) bool {
 func (r *RetryOn) hasCode(status int) bool { return r.codes.Has(status) }
 
 // hasField reports whether the response has a listed header.
-func (r *RetryOn) hasField(a *Attempt) bool {
-	if len(r.fields) == 0 || a.Header == nil || r.never.Has(a.Status) {
+func (r *RetryOn) hasField(res *Result) bool {
+	if len(r.fields) == 0 || res.Header == nil || r.never.Has(res.Status) {
 		return false
 	}
 	for i := range r.fields {
 		f := &r.fields[i]
-		if v, ok := a.Header.Lookup(f.name); ok && (f.anyValue || string(v) == f.value) {
+		if v, ok := res.Header.Lookup(f.name); ok && (f.anyValue || string(v) == f.value) {
 			return true
 		}
 	}
@@ -61,8 +61,8 @@ func (r *RetryOn) hasField(a *Attempt) bool {
 
 // yields reports whether a is a failure only because its response asks for a retry. A status that
 // is excluded with "!" never is, nor is any status if the setting lists none.
-func (r *RetryOn) yields(a *Attempt) bool {
-	return a.Wanted && a.Status >= 400 && !r.codes.Empty() && !r.never.Has(a.Status)
+func (r *RetryOn) yields(res *Result) bool {
+	return res.Wanted && res.Status >= 400 && !r.codes.Empty() && !r.never.Has(res.Status)
 }
 
 // CountsAs returns the status by which a response is judged: its own, or 429 for a 403 that is a rate
@@ -85,7 +85,7 @@ func (r *RetryOn) Cause(c Cause) bool {
 	if c == CauseStatus {
 		return !r.codes.Empty() || len(r.fields) > 0 || r.grpc != 0
 	}
-	return r.matches(&Attempt{Cause: c})
+	return r.matches(&Result{Cause: c})
 }
 
 // HeaderNames returns the response headers that the setting needs, in lower case, each once. It is

@@ -50,12 +50,12 @@ func TestRetryOnStatuses(t *testing.T) {
 			r = mustRetryOn(t, tc.in)
 		}
 		for _, c := range tc.yes {
-			if !r.matches(&Attempt{Status: c}) || !r.Code(c) {
+			if !r.matches(&Result{Status: c}) || !r.Code(c) {
 				t.Errorf("%s: %d is no failure", tc.name, c)
 			}
 		}
 		for _, c := range tc.no {
-			if r.matches(&Attempt{Status: c}) || r.Code(c) {
+			if r.matches(&Result{Status: c}) || r.Code(c) {
 				t.Errorf("%s: %d is a failure", tc.name, c)
 			}
 		}
@@ -110,13 +110,13 @@ func TestRetryOnCauses(t *testing.T) {
 			if r.Cause(c) != want {
 				t.Errorf("%s: Cause(%v) = %v", in, c, !want)
 			}
-			if c != CauseStatus && r.matches(&Attempt{Cause: c, Status: 500}) != want {
+			if c != CauseStatus && r.matches(&Result{Cause: c, Status: 500}) != want {
 				t.Errorf("%s: matches %v = %v", in, c, !want)
 			}
 		}
 	}
 	r := mustRetryOn(t, usualRetryOn)
-	if r.matches(&Attempt{Cause: numCauses}) {
+	if r.matches(&Result{Cause: numCauses}) {
 		t.Error("a cause outside the set is listed")
 	}
 }
@@ -138,7 +138,7 @@ func TestRetryOnHeaders(t *testing.T) {
 		{"an exclusion beats a field", 404, headers{"x-again": "1"}, false},
 		{"status without look-up", 503, nil, true},
 	} {
-		if got := r.matches(&Attempt{Status: tc.status, Header: tc.header}); got != tc.want {
+		if got := r.matches(&Result{Status: tc.status, Header: tc.header}); got != tc.want {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 	}

@@ -13,17 +13,17 @@ import (
 // reading and the sending of each attempt.
 type tardy time.Duration
 
-func (d tardy) Request(*trace.Request) trace.RequestSpan { return d }
-func (d tardy) Attempt(*trace.Attempt) trace.AttemptSpan { return d }
-func (d tardy) Context() (parent, state string, ok bool) {
-	time.Sleep(time.Duration(d))
+func (t tardy) Request(*trace.Request) trace.RequestSpan { return t }
+func (t tardy) Attempt(*trace.Attempt) trace.AttemptSpan { return t }
+func (t tardy) Context() (parent, state string, ok bool) {
+	time.Sleep(time.Duration(t))
 	return "", "", false
 }
-func (d tardy) TraceID() string                         { return "" }
-func (d tardy) Recorded() bool                          { return false }
-func (d tardy) Waited(string, time.Time, time.Duration) {}
-func (d tardy) Done(*trace.AttemptEnd)                  {}
-func (d tardy) End(*trace.End)                          {}
+func (t tardy) TraceID() string                         { return "" }
+func (t tardy) Recorded() bool                          { return false }
+func (t tardy) Waited(string, time.Time, time.Duration) {}
+func (t tardy) Done(*trace.AttemptEnd)                  {}
+func (t tardy) End(*trace.End)                          {}
 
 // A request whose wait for a response ended before anything was sent is still sent, but only if a
 // check finds the connection open.

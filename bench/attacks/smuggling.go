@@ -58,14 +58,14 @@ func smuggling(two bool) func(st *stage) error {
 }
 
 // take judges a request at the upstream. It must have the form that all parsers read alike.
-func (g *smuggleStage) take(m rig.Message, err error) (response string, again bool) {
+func (s *smuggleStage) take(m rig.Message, err error) (response string, again bool) {
 	if doubt := conformance.CheckRequest(m.Raw); doubt != "" || conformance.Malformed(err) {
-		g.Add("the upstream was sent a doubtful request: %s (%v): %.500q", doubt, err, m.Raw)
+		s.Add("the upstream was sent a doubtful request: %s (%v): %.500q", doubt, err, m.Raw)
 	}
 	if err != nil {
 		return "", false // cut off, and nobody takes it for whole
 	}
-	g.took(m.Target, m.Body)
+	s.took(m.Target, m.Body)
 	response = fmt.Sprintf("HTTP/1.1 200 OK\r\n%s: %s\r\nContent-Length: %d\r\n\r\n", askedField, m.Target, len(good))
 	if m.Method != http.MethodHead {
 		response += good
@@ -105,8 +105,8 @@ func smuggles() (all []string) {
 }
 
 // smuggle makes a client's stream, and notes the requests that net/http reads in it.
-func (g *smuggleStage) smuggle(table []string) (stream []byte, own map[string]bool) {
-	n := g.sent.Add(1)
+func (s *smuggleStage) smuggle(table []string) (stream []byte, own map[string]bool) {
+	n := s.sent.Add(1)
 	r := rand.New(rand.NewPCG(n, 7))
 	var b bytes.Buffer
 	for range 1 + r.IntN(3) {
@@ -126,7 +126,7 @@ func (g *smuggleStage) smuggle(table []string) (stream []byte, own map[string]bo
 		var messages []rig.Message
 		messages, rest, _ = rig.Split(rest)
 		for _, m := range messages {
-			g.mean(m.Target, m.Body, string(stream))
+			s.mean(m.Target, m.Body, string(stream))
 			own[originForm(m.Target)] = true
 		}
 		after, blank := bytes.CutPrefix(rest, []byte("\r\n")) // which a server is to skip before a request (RFC 9112 section 2.2)
@@ -137,11 +137,11 @@ func (g *smuggleStage) smuggle(table []string) (stream []byte, own map[string]bo
 	return stream, own
 }
 
-func (g *smuggleStage) mean(target, body, said string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (s *smuggleStage) mean(target, body, said string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	target = originForm(target)
-	g.meant[target+" "+body], g.said[target] = true, said
+	s.meant[target+" "+body], s.said[target] = true, said
 }
 
 // originForm is a target without the scheme and authority that the proxy takes out.
@@ -156,15 +156,15 @@ func originForm(target string) string {
 }
 
 // took judges a request that the upstream has taken whole.
-func (g *smuggleStage) took(target, body string) {
+func (s *smuggleStage) took(target, body string) {
 	if strings.HasPrefix(target, "/ok?") { // the others'
 		return
 	}
-	g.mu.Lock()
-	is, said := g.meant[originForm(target)+" "+body], g.said[originForm(target)]
-	g.mu.Unlock()
-	if g.Count("requests at the upstream", 1); !is {
-		g.Add("the upstream took %.300q with the body %s, which no client sent; of %.2000q", target, body, said)
+	s.mu.Lock()
+	is, said := s.meant[originForm(target)+" "+body], s.said[originForm(target)]
+	s.mu.Unlock()
+	if s.Count("requests at the upstream", 1); !is {
+		s.Add("the upstream took %.300q with the body %s, which no client sent; of %.2000q", target, body, said)
 	}
 }
 
@@ -176,8 +176,8 @@ var hiding = [][]string{
 }
 
 // smuggle2 makes a request of HTTP/2. What it hides is never to be taken; the request itself may be, with its whole body.
-func (g *smuggleStage) smuggle2() (pairs []string, body string) {
-	n := g.sent.Add(1)
+func (s *smuggleStage) smuggle2() (pairs []string, body string) {
+	n := s.sent.Add(1)
 	r := rand.New(rand.NewPCG(n, 8))
 	number := strconv.FormatUint(n, 10)
 	inside := strings.ReplaceAll(hidden, mark, number)
@@ -211,9 +211,9 @@ func (g *smuggleStage) smuggle2() (pairs []string, body string) {
 	}
 	for _, f := range fields {
 		if f[0] == ":path" && !strings.ContainsAny(f[1], "\r\n \x00") {
-			g.mean(f[1], bodyOf([]byte(body)), fmt.Sprintf("%q, %q", fields, body))
+			s.mean(f[1], bodyOf([]byte(body)), fmt.Sprintf("%q, %q", fields, body))
 			if length0 {
-				g.mean(f[1], bodyOf(nil), fmt.Sprintf("%q, %q", fields, body)) // a whole request, before what it must not have
+				s.mean(f[1], bodyOf(nil), fmt.Sprintf("%q, %q", fields, body)) // a whole request, before what it must not have
 			}
 		}
 		pairs = append(pairs, f...)

@@ -42,7 +42,7 @@ type requestKind struct {
 }
 
 // mayRetry reports whether the proxy may retry a request after it was sent (RFC 9110 section 9.2.2).
-func (m requestKind) mayRetry() bool { return m.method != http.MethodPost || m.key }
+func (r requestKind) mayRetry() bool { return r.method != http.MethodPost || r.key }
 
 // requestKinds has one entry for each client.
 var requestKinds = []requestKind{{method: "GET"}, {method: "GET"}, {method: "GET"}, {method: "PUT"}, {method: "PUT"}, {method: "POST", key: true}, {method: "POST"}, {method: "POST"}}

@@ -73,7 +73,7 @@ type ending struct {
 
 // excuses reports whether an attempt may arrive now. After the response, it may if the proxy sent it
 // before and gave up waiting, which takes at least its timeout.
-func (d ending) excuses() bool { return d.at.IsZero() || d.left || d.took >= attemptTimeout }
+func (e ending) excuses() bool { return e.at.IsZero() || e.left || e.took >= attemptTimeout }
 
 // snapshot returns a copy of the attempts so far.
 func (r *record) snapshot() []attempt {

@@ -247,7 +247,7 @@ const fleetRetryAfter = time.Second
 func (f *fleet) limited(c int32) {
 	k, x := &f.clients[c], f.of(c)
 	f.pauseBegins(x)
-	d := f.Policy.Decide(&policy.Attempt{Status: 429, RetryAfter: fleetRetryAfter, HasRetryAfter: true}, &policy.Situation{
+	d := f.Policy.Decide(&policy.Result{Status: 429, RetryAfter: fleetRetryAfter, HasRetryAfter: true}, &policy.Situation{
 		Retries: k.retries, MaxRetries: f.Policy.MaxRetries, Safe: true, Left: f.left(c), Elapsed: f.now - k.began, Previous: k.previous,
 	}, x.budget, f.now, f.rand)
 	if !d.Retry {

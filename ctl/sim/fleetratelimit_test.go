@@ -55,13 +55,13 @@ func (f *fleet) admit(c int32) {
 }
 
 // wait returns the approximate wait of one more request.
-func (d *rateLimitQueue) wait(now time.Duration) time.Duration {
-	if len(d.waiting) == 0 {
-		if next := d.limiter.Next(now); next != backoff.Forever {
+func (r *rateLimitQueue) wait(now time.Duration) time.Duration {
+	if len(r.waiting) == 0 {
+		if next := r.limiter.Next(now); next != backoff.Forever {
 			return next - now
 		}
 	}
-	return d.limiter.Pace() * time.Duration(len(d.waiting)+1)
+	return r.limiter.Pace() * time.Duration(len(r.waiting)+1)
 }
 
 // leaveQueue ends a wait that took too long.

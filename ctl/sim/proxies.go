@@ -197,7 +197,7 @@ func (p *proxies) refused(c int32) {
 		p.enter(c)
 		return
 	}
-	p.decide(c, &policy.Attempt{Cause: policy.CauseDial}, 502)
+	p.decide(c, &policy.Result{Cause: policy.CauseDial}, 502)
 }
 
 // responded handles the end of a job. Its client may have left.
@@ -233,7 +233,7 @@ func (p *proxies) attemptEnded(c int32, status int) {
 	case status == 200:
 		p.clientGets(c, 200)
 	default:
-		p.decide(c, &policy.Attempt{Status: status}, status)
+		p.decide(c, &policy.Result{Status: status}, status)
 	}
 }
 
@@ -244,7 +244,7 @@ func (p *proxies) attemptEnded(c int32, status int) {
 func (p *proxies) reset(c int32) {
 	x := p.of(c)
 	if p.Proxy.Guard.NoBreaker || p.server.accepts() {
-		p.decide(c, &policy.Attempt{Cause: policy.CauseReset}, 502)
+		p.decide(c, &policy.Result{Cause: policy.CauseReset}, 502)
 		return
 	}
 	if permit, ok := x.guard.AcquireFast(p.now); ok {
@@ -255,13 +255,13 @@ func (p *proxies) reset(c int32) {
 
 // decide retries the request or passes the response to the client, and reports whether it
 // retries.
-func (p *proxies) decide(c int32, a *policy.Attempt, status int) bool {
+func (p *proxies) decide(c int32, res *policy.Result, status int) bool {
 	t := &p.attempts[c]
 	s := policy.Situation{
 		Retries: t.retries, MaxRetries: p.Proxy.Policy.MaxRetries, Safe: true,
 		Left: backoff.Forever, Elapsed: p.since(t.began), Previous: t.previous,
 	}
-	d := p.Proxy.Policy.Decide(a, &s, p.of(c).budget, p.now, p.rand)
+	d := p.Proxy.Policy.Decide(res, &s, p.of(c).budget, p.now, p.rand)
 	if !d.Retry {
 		if status != 0 {
 			p.clientGets(c, status)
@@ -343,7 +343,7 @@ func (p *proxies) waitEnded(c int32) {
 // attemptTimedOut retries if the policy allows it, and otherwise keeps waiting.
 func (p *proxies) attemptTimedOut(c int32) {
 	t := &p.attempts[c]
-	if !p.decide(c, &policy.Attempt{Cause: policy.CauseAttemptTimeout}, 0) {
+	if !p.decide(c, &policy.Result{Cause: policy.CauseAttemptTimeout}, 0) {
 		return
 	}
 	t.sent = false

@@ -81,10 +81,10 @@ const (
 )
 
 // Any reports whether requests of every method may be retried, with or without a key.
-func (m RetryMethods) Any() bool { return m.word == anyMethod }
+func (r RetryMethods) Any() bool { return r.word == anyMethod }
 
 // AddKey reports whether requests get an Idempotency-Key, so that all may be retried.
-func (m RetryMethods) AddKey() bool { return m.word == anyMethodWithKey }
+func (r RetryMethods) AddKey() bool { return r.word == anyMethodWithKey }
 
 func parseRetryMethods(s string) (RetryMethods, error) {
 	if word := strings.ToLower(s); word == anyMethod || word == anyMethodWithKey {
@@ -95,11 +95,11 @@ func parseRetryMethods(s string) (RetryMethods, error) {
 }
 
 // String is the inverse of parseRetryMethods.
-func (m RetryMethods) String() string {
-	if m.word != "" {
-		return m.word
+func (r RetryMethods) String() string {
+	if r.word != "" {
+		return r.word
 	}
-	return m.MethodSet.String()
+	return r.MethodSet.String()
 }
 
 // ErrorCodes is an apierror.List.

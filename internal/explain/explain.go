@@ -100,11 +100,11 @@ type withModel struct {
 }
 
 // Lookup implements route.HeaderLookup.
-func (m withModel) Lookup(name string) ([]byte, bool) {
+func (w withModel) Lookup(name string) ([]byte, bool) {
 	if name == route.ModelKey {
-		return []byte(m.model), m.model != ""
+		return []byte(w.model), w.model != ""
 	}
-	return m.Request.Lookup(name)
+	return w.Request.Lookup(name)
 }
 
 // Explain evaluates the request with these headers, received by that listener; "" is the main one.

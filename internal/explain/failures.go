@@ -20,7 +20,7 @@ type Request struct {
 type Failure struct {
 	Name    string // for JSON and tables
 	Text    string // what happened
-	Attempt policy.Attempt
+	Attempt policy.Result
 }
 
 // retryAfter is the wait that the failure "429 with Retry-After" asks for.
@@ -28,25 +28,25 @@ const retryAfter = 5 * time.Second
 
 // Failures lists the kinds of failures, starting with those that are the safest to retry.
 func Failures() []Failure {
-	status := func(code int) policy.Attempt { return policy.Attempt{Cause: policy.CauseStatus, Status: code} }
+	status := func(code int) policy.Result { return policy.Result{Cause: policy.CauseStatus, Status: code} }
 	return []Failure{
-		{"connect_failure", "no connection: refused, timed out, name not resolved", policy.Attempt{Cause: policy.CauseDial}},
-		{"tls_failure", "the TLS handshake failed", policy.Attempt{Cause: policy.CauseTLS}},
-		{"untrusted_certificate", "the certificate of the upstream cannot be verified", policy.Attempt{Cause: policy.CauseUntrusted}},
-		{"idle_close", "the upstream had closed the pooled connection", policy.Attempt{Cause: policy.CauseIdleClose}},
+		{"connect_failure", "no connection: refused, timed out, name not resolved", policy.Result{Cause: policy.CauseDial}},
+		{"tls_failure", "the TLS handshake failed", policy.Result{Cause: policy.CauseTLS}},
+		{"untrusted_certificate", "the certificate of the upstream cannot be verified", policy.Result{Cause: policy.CauseUntrusted}},
+		{"idle_close", "the upstream had closed the pooled connection", policy.Result{Cause: policy.CauseIdleClose}},
 		{"status_429", "429 without Retry-After", status(429)},
-		{"status_429_retry_after", "429 with Retry-After: 5", policy.Attempt{Cause: policy.CauseStatus, Status: 429, RetryAfter: retryAfter, HasRetryAfter: true}},
+		{"status_429_retry_after", "429 with Retry-After: 5", policy.Result{Cause: policy.CauseStatus, Status: 429, RetryAfter: retryAfter, HasRetryAfter: true}},
 		{"status_503", "503", status(503)},
 		{"status_529", "529", status(529)},
 		{"status_500", "500", status(500)},
 		{"status_502", "502", status(502)},
 		{"status_504", "504", status(504)},
-		{"reset", "the connection was reset after the request was sent", policy.Attempt{Cause: policy.CauseReset}},
-		{"attempt_timeout", "no response within the attempt timeout", policy.Attempt{Cause: policy.CauseAttemptTimeout}},
-		{"malformed", "a response that is not valid HTTP", policy.Attempt{Cause: policy.CauseMalformed}},
+		{"reset", "the connection was reset after the request was sent", policy.Result{Cause: policy.CauseReset}},
+		{"attempt_timeout", "no response within the attempt timeout", policy.Result{Cause: policy.CauseAttemptTimeout}},
+		{"malformed", "a response that is not valid HTTP", policy.Result{Cause: policy.CauseMalformed}},
 		{"status_501", "501, 505, 511", status(501)},
 		{"status_404", "any other response, such as 200 or 404", status(404)},
-		{"gave_up_before", "any response that another retryproxy marked as given up", policy.Attempt{Cause: policy.CauseStatus, Status: 503, Final: true}},
+		{"gave_up_before", "any response that another retryproxy marked as given up", policy.Result{Cause: policy.CauseStatus, Status: 503, Final: true}},
 	}
 }
 

@@ -38,7 +38,7 @@ const SlowAfter = 10 * time.Second
 
 // Slow reports whether h is SlowAttempt, which only applies to upstreams with several
 // endpoints.
-func (h After) Slow() bool { return h.minDelay > 0 }
+func (a After) Slow() bool { return a.minDelay > 0 }
 
 // Parse parses "off", "p95" (p50 to p99), or a duration from 1ms to 10m.
 func Parse(s string) (After, error) {
@@ -64,20 +64,20 @@ func Parse(s string) (After, error) {
 
 // String returns h in the syntax of Parse; for SlowAttempt, a text that Parse does not
 // accept.
-func (h After) String() string {
+func (a After) String() string {
 	switch {
-	case h.minDelay > 0:
-		return "p" + strconv.Itoa(h.Percent) + ", " + h.minDelay.String() + " at least"
-	case h.Percent > 0:
-		return "p" + strconv.Itoa(h.Percent)
-	case h.Fixed > 0:
-		return h.Fixed.String()
+	case a.minDelay > 0:
+		return "p" + strconv.Itoa(a.Percent) + ", " + a.minDelay.String() + " at least"
+	case a.Percent > 0:
+		return "p" + strconv.Itoa(a.Percent)
+	case a.Fixed > 0:
+		return a.Fixed.String()
 	}
 	return "off"
 }
 
 // Off reports whether no hedge is ever sent.
-func (h After) Off() bool { return h == After{} }
+func (a After) Off() bool { return a == After{} }
 
 // Hedge determines when the requests of one route are hedged, from their measured latency.
 // All methods are safe for concurrent use; see latency.Latencies for their cost and the

@@ -106,7 +106,7 @@ func TestARetryWaitsForTheLatestAndNotLonger(t *testing.T) {
 		default:
 			continue
 		}
-		a := policy.Attempt{Status: 429}
+		a := policy.Result{Status: 429}
 		if a.RetryAfter, a.HasRetryAfter = h.Asked(); !a.HasRetryAfter {
 			a.RetryAfter, a.HasRetryAfter = h.Renewed()
 		}

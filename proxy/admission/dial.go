@@ -21,22 +21,22 @@ const redialWithin = 200 * time.Millisecond
 
 // Dial opens a connection and reports the result to the Guard. While the circuit breaker is
 // closed, it dials several times.
-func (d *Queue) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
-	began := d.elapsed()
+func (q *Queue) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
+	began := q.elapsed()
 	for _, wait := range redialWaits {
-		up, err := d.dialOnce(ctx, o)
-		if !d.shouldRedial(err, began) || !sleep(ctx, wait) {
+		up, err := q.dialOnce(ctx, o)
+		if !q.shouldRedial(err, began) || !sleep(ctx, wait) {
 			return up, err
 		}
 	}
-	return d.dialOnce(ctx, o)
+	return q.dialOnce(ctx, o)
 }
 
 // dialOnce opens a connection. If it succeeds, it reports that to the Guard.
-func (d *Queue) dialOnce(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
-	up, err := d.pool.Get(ctx, o)
+func (q *Queue) dialOnce(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
+	up, err := q.pool.Get(ctx, o)
 	if err == nil && !up.Reused {
-		d.HandleSignal(d.Guard.Accepted(d.elapsed()))
+		q.HandleSignal(q.Guard.Accepted(q.elapsed()))
 	}
 	return up, err
 }
@@ -44,15 +44,15 @@ func (d *Queue) dialOnce(ctx context.Context, o upstream.GetOptions) (*upstream.
 // shouldRedial reports whether to dial again at once after err. If several addresses are known,
 // all were dialled, and each failure counts against its address. Without a circuit breaker, a
 // failed connection is a failed attempt.
-func (d *Queue) shouldRedial(err error, began time.Duration) bool {
+func (q *Queue) shouldRedial(err error, began time.Duration) bool {
 	var failed *upstream.DialError
-	if !d.hasBreaker || !errors.As(err, &failed) || failed.Kind != upstream.KindUnreachable && !errors.Is(err, syscall.ECONNREFUSED) {
+	if !q.hasBreaker || !errors.As(err, &failed) || failed.Kind != upstream.KindUnreachable && !errors.Is(err, syscall.ECONNREFUSED) {
 		return false
 	}
-	if d.pool.Several() || d.elapsed() > began+redialWithin || d.AdmitsOnlyProbes() {
+	if q.pool.Several() || q.elapsed() > began+redialWithin || q.AdmitsOnlyProbes() {
 		return false
 	}
-	d.Guard.DialRetried(d.elapsed())
+	q.Guard.DialRetried(q.elapsed())
 	return true
 }
 

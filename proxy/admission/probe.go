@@ -46,39 +46,39 @@ func (c *probeCounts) Read() (n [breaker.NumProbeResults]uint64) {
 }
 
 // HasProbe reports whether the upstream is probed by GET.
-func (d *Queue) HasProbe() bool { return d.byRequest.Path != "" }
+func (q *Queue) HasProbe() bool { return q.byRequest.Path != "" }
 
 // probe sends the probe that is due: by GET if there is a path, or by connecting if dials failed.
 // Otherwise a queued request is the probe.
-func (d *Queue) probe() {
-	by := d.probeByConnecting
-	if d.HasProbe() {
-		by = d.probeByRequest
+func (q *Queue) probe() {
+	by := q.probeByConnecting
+	if q.HasProbe() {
+		by = q.probeByRequest
 	}
-	if permit, due := d.Guard.Probe(d.elapsed()); due {
-		d.startProbe(func() { by(permit) }) // if the queue is over, nobody needs the result
+	if permit, due := q.Guard.Probe(q.elapsed()); due {
+		q.startProbe(func() { by(permit) }) // if the queue is over, nobody needs the result
 	}
 }
 
 // startProbe runs do on a goroutine that the queue waits for in the end. It reports false if the
 // queue is over.
-func (d *Queue) startProbe(do func()) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.isOver() {
+func (q *Queue) startProbe(do func()) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.isOver() {
 		return false
 	}
-	d.probes.Go(do)
+	q.probes.Go(do)
 	return true
 }
 
 // probeByConnecting opens a connection and puts it into the pool.
-func (d *Queue) probeByConnecting(permit breaker.Permit) {
-	up, err := d.dialOnce(d.probeCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
+func (q *Queue) probeByConnecting(permit breaker.Permit) {
+	up, err := q.dialOnce(q.probeCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
 	if err == nil {
 		up.Release(0)
 	}
-	d.HandleSignal(d.Guard.Release(permit, d.elapsed(), breaker.AttemptEnd{Kind: probeDialEnd(err)}))
+	q.HandleSignal(q.Guard.Release(permit, q.elapsed(), breaker.AttemptEnd{Kind: probeDialEnd(err)}))
 }
 
 // probeDialEnd returns what the dial of a probe shows about the upstream. If the certificate cannot
@@ -93,11 +93,11 @@ func probeDialEnd(err error) breaker.EndKind {
 
 // probeByRequest sends a GET. Only LateResponseTimeout ends its wait. If it hangs, the Guard has
 // another probe sent, and a late response still counts.
-func (d *Queue) probeByRequest(permit breaker.Permit) {
-	up, e := d.sendProbeRequest(permit)
+func (q *Queue) probeByRequest(permit breaker.Permit) {
+	up, e := q.sendProbeRequest(permit)
 	result, e := breaker.ClassifyProbe(e)
-	d.ProbeStats[result].Add(1)
-	d.HandleSignal(d.Guard.Release(permit, d.elapsed(), e))
+	q.ProbeStats[result].Add(1)
+	q.HandleSignal(q.Guard.Release(permit, q.elapsed(), e))
 	if up != nil {
 		drainProbe(up)
 		up.Abort()
@@ -106,13 +106,13 @@ func (d *Queue) probeByRequest(permit breaker.Permit) {
 
 // sendProbeRequest sends the probe and waits for the response headers. The connection is nil if
 // the dial failed.
-func (d *Queue) sendProbeRequest(permit breaker.Permit) (*upstream.Conn, breaker.AttemptEnd) {
-	up, err := d.pool.Get(d.probeCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
+func (q *Queue) sendProbeRequest(permit breaker.Permit) (*upstream.Conn, breaker.AttemptEnd) {
+	up, err := q.pool.Get(q.probeCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
 	if err != nil {
 		return nil, breaker.AttemptEnd{Kind: probeDialEnd(err)}
 	}
-	d.WatchProbe(permit, up.Addr)
-	return up, d.awaitResponse(up, d.byRequest.request(up.Host()))
+	q.WatchProbe(permit, up.Addr)
+	return up, q.awaitResponse(up, q.byRequest.request(up.Host()))
 }
 
 // probeRest bounds what is read after a probe's headers, so that the upstream is not reset while
@@ -142,11 +142,11 @@ const LateResponseTimeout = time.Minute
 
 // AwaitLateResponse waits for the response to an abandoned probe and reports it to the Guard. It
 // takes over the connection.
-func (d *Queue) AwaitLateResponse(up *upstream.Conn, permit breaker.Permit) {
-	if !d.startProbe(func() {
-		e := d.awaitResponse(up, nil)
+func (q *Queue) AwaitLateResponse(up *upstream.Conn, permit breaker.Permit) {
+	if !q.startProbe(func() {
+		e := q.awaitResponse(up, nil)
 		up.Abort()
-		d.HandleSignal(d.Guard.Release(permit, d.elapsed(), e))
+		q.HandleSignal(q.Guard.Release(permit, q.elapsed(), e))
 	}) {
 		up.Abort()
 	}
@@ -154,9 +154,9 @@ func (d *Queue) AwaitLateResponse(up *upstream.Conn, permit breaker.Permit) {
 
 // awaitResponse sends request, if there is one, and reads final response headers. It gives up
 // after LateResponseTimeout and when the queue ends.
-func (d *Queue) awaitResponse(up *upstream.Conn, request []byte) breaker.AttemptEnd {
+func (q *Queue) awaitResponse(up *upstream.Conn, request []byte) breaker.AttemptEnd {
 	_ = up.SetDeadline(time.Now().Add(LateResponseTimeout))
-	stop := context.AfterFunc(d.probeCtx, func() { _ = up.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(q.probeCtx, func() { _ = up.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if request != nil {
 		if _, err := up.Write(request); err != nil {
@@ -181,11 +181,11 @@ const lookUpEvery = time.Second
 // on another machine. A stopped upstream gets no second probe for a long time, because each probe
 // is one more request to process. A vanished upstream never responds, and a new dial would reach
 // its new address.
-func (d *Queue) WatchProbe(probe breaker.Permit, addr string) {
-	d.startProbe(func() {
-		for sleep(d.probeCtx, lookUpEvery) && d.Guard.ProbePending(probe) {
-			if d.pool.AddressRemoved(d.probeCtx, addr) {
-				d.HandleSignal(d.Guard.ReplaceProbe(probe, d.elapsed()))
+func (q *Queue) WatchProbe(probe breaker.Permit, addr string) {
+	q.startProbe(func() {
+		for sleep(q.probeCtx, lookUpEvery) && q.Guard.ProbePending(probe) {
+			if q.pool.AddressRemoved(q.probeCtx, addr) {
+				q.HandleSignal(q.Guard.ReplaceProbe(probe, q.elapsed()))
 				return
 			}
 		}

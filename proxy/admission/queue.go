@@ -104,30 +104,30 @@ func New(o Options) *Queue {
 
 // Acquire requests a permit for a request that began at arrived. If it returns Wait, the waiter is
 // queued and will be notified. If patience reports false, the waiter is not queued.
-func (d *Queue) Acquire(w *Waiter, now, arrived time.Duration, patience func(breaker.Verdict) bool) (decision int32, v breaker.Verdict, t queue.Ticket) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	w.Permit, v = d.Guard.Acquire(now, w.Request)
+func (q *Queue) Acquire(w *Waiter, now, arrived time.Duration, patience func(breaker.Verdict) bool) (decision int32, v breaker.Verdict, t queue.Ticket) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.Permit, v = q.Guard.Acquire(now, w.Request)
 	switch v {
 	case breaker.VerdictGo:
 		return Admit, v, t
 	case breaker.VerdictProbe:
-		d.setTimer()
+		q.setTimer()
 		return ProbeNow, v, t
 	}
-	defer d.setTimer()
+	defer q.setTimer()
 	if !patience(v) {
-		d.Guard.CancelWait(now, w.Request)
+		q.Guard.CancelWait(now, w.Request)
 		return Dropped, v, t
 	}
 	w.Decision.Store(Wait)
 	w.queuedAt = now
-	if d.oldest {
+	if q.oldest {
 		w.queuedAt = arrived
 	}
-	t, out, dropped := d.push(w)
+	t, out, dropped := q.push(w)
 	if dropped {
-		d.Guard.CancelWait(now, out.Request)
+		q.Guard.CancelWait(now, out.Request)
 		out.Notify(Dropped)
 	}
 	return Wait, v, t
@@ -135,24 +135,24 @@ func (d *Queue) Acquire(w *Waiter, now, arrived time.Duration, patience func(bre
 
 // push adds a waiter to the queue. With oldest, one that was admitted before and failed gets its
 // place again. It is called with mu held.
-func (d *Queue) push(w *Waiter) (t queue.Ticket, out *Waiter, dropped bool) {
-	if !d.oldest {
-		return d.queue.Push(w)
+func (q *Queue) push(w *Waiter) (t queue.Ticket, out *Waiter, dropped bool) {
+	if !q.oldest {
+		return q.queue.Push(w)
 	}
-	return d.queue.Insert(w, func(o *Waiter) bool { return o.queuedAt <= w.queuedAt })
+	return q.queue.Insert(w, func(o *Waiter) bool { return o.queuedAt <= w.queuedAt })
 }
 
 // AcquireNow takes a permit for an attempt that neither waits for one nor is a probe.
-func (d *Queue) AcquireNow(now time.Duration) (breaker.Permit, bool) {
-	if permit, ok := d.Guard.AcquireFast(now); ok {
+func (q *Queue) AcquireNow(now time.Duration) (breaker.Permit, bool) {
+	if permit, ok := q.Guard.AcquireFast(now); ok {
 		return permit, true
 	}
 	var w Waiter
-	switch decision, _, _ := d.Acquire(&w, now, now, func(breaker.Verdict) bool { return false }); decision {
+	switch decision, _, _ := q.Acquire(&w, now, now, func(breaker.Verdict) bool { return false }); decision {
 	case Admit:
 		return w.Permit, true
 	case ProbeNow:
-		d.HandleSignal(d.Guard.Release(w.Permit, now, breaker.AttemptEnd{Kind: breaker.Unsent}))
+		q.HandleSignal(q.Guard.Release(w.Permit, now, breaker.AttemptEnd{Kind: breaker.Unsent}))
 	}
 	return breaker.Permit{}, false
 }
@@ -165,12 +165,12 @@ func (w *Waiter) Notify(decision int32) {
 
 // CancelWait removes a waiter from the queue. It returns the decision that the waiter got before,
 // or Wait if it got none.
-func (d *Queue) CancelWait(w *Waiter, t queue.Ticket) int32 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.queue.Remove(t) {
-		d.Guard.CancelWait(d.elapsed(), w.Request)
-		d.setTimer()
+func (q *Queue) CancelWait(w *Waiter, t queue.Ticket) int32 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.queue.Remove(t) {
+		q.Guard.CancelWait(q.elapsed(), w.Request)
+		q.setTimer()
 		return Wait
 	}
 	return w.Decision.Load()
@@ -178,8 +178,8 @@ func (d *Queue) CancelWait(w *Waiter, t queue.Ticket) int32 {
 
 // TakeLast takes a permit for a waiter that CancelWait removed because its time was over, if a place
 // became free at that moment or the only evidence against the upstream is its silence.
-func (d *Queue) TakeLast(w *Waiter) bool {
-	permit, ok := d.Guard.TakeLast(d.elapsed(), w.Request)
+func (q *Queue) TakeLast(w *Waiter) bool {
+	permit, ok := q.Guard.TakeLast(q.elapsed(), w.Request)
 	if ok {
 		w.Permit = permit
 	}
@@ -187,79 +187,79 @@ func (d *Queue) TakeLast(w *Waiter) bool {
 }
 
 // HandleSignal does what a call of the Guard asked for.
-func (d *Queue) HandleSignal(s breaker.Signal) {
+func (q *Queue) HandleSignal(s breaker.Signal) {
 	if s&^breaker.SignalDown != 0 {
-		d.handleSignalSlow(s)
+		q.handleSignalSlow(s)
 	}
 }
 
-func (d *Queue) handleSignalSlow(s breaker.Signal) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (q *Queue) handleSignalSlow(s breaker.Signal) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if s&breaker.SignalWake != 0 {
-		d.admitQueued()
+		q.admitQueued()
 	}
-	d.setTimer()
-	d.reportState()
+	q.setTimer()
+	q.reportState()
 }
 
 // reportState logs that the circuit breaker opened or closed. It is called with mu held.
-func (d *Queue) reportState() {
-	g := d.Guard.State()
-	if d.draining.Load() && !allowsRequests(g.Breaker) {
-		d.drainQueue()
+func (q *Queue) reportState() {
+	g := q.Guard.State()
+	if q.draining.Load() && !allowsRequests(g.Breaker) {
+		q.drainQueue()
 	}
-	switch name := zap.String("upstream", d.pool.Target().String()); {
-	case g.Breaker != breaker.Closed && d.downSince.IsZero():
-		d.downSince = time.Now()
+	switch name := zap.String("upstream", q.pool.Target().String()); {
+	case g.Breaker != breaker.Closed && q.downSince.IsZero():
+		q.downSince = time.Now()
 		fields := []zap.Field{name, zap.Stringer("by", g.OpenedBy)}
 		if g.OpenedBy == breaker.OpenedByRefused || g.OpenedBy == breaker.OpenedByDial {
-			fields = append(fields, d.lastCause()...)
+			fields = append(fields, q.lastCause()...)
 		}
-		d.log("circuit breaker opened", fields...)
-	case g.Breaker == breaker.Closed && !d.downSince.IsZero():
-		d.log("circuit breaker closed", name, zap.Duration("after_seconds", time.Since(d.downSince)))
-		d.downSince = time.Time{}
-		d.queueLogged.Store(false)
+		q.log("circuit breaker opened", fields...)
+	case g.Breaker == breaker.Closed && !q.downSince.IsZero():
+		q.log("circuit breaker closed", name, zap.Duration("after_seconds", time.Since(q.downSince)))
+		q.downSince = time.Time{}
+		q.queueLogged.Store(false)
 	}
 }
 
 // LogQueued logs the first queued request of an outage. Its client may see nothing for up to
 // timeout.
-func (d *Queue) LogQueued(timeout time.Duration) {
-	if d.queueLogged.Load() || d.queueLogged.Swap(true) {
+func (q *Queue) LogQueued(timeout time.Duration) {
+	if q.queueLogged.Load() || q.queueLogged.Swap(true) {
 		return
 	}
 	msg := "the circuit breaker is open; requests are queued"
-	if d.Guard.State().OpenedBy == breaker.OpenedByRefused {
+	if q.Guard.State().OpenedBy == breaker.OpenedByRefused {
 		msg = "the upstream refuses connections; requests are queued"
 	}
-	d.log(msg, zap.String("upstream", d.pool.Target().String()), zap.Duration("queue_timeout_seconds", timeout))
+	q.log(msg, zap.String("upstream", q.pool.Target().String()), zap.Duration("queue_timeout_seconds", timeout))
 }
 
 // AdmitsOnlyProbes reports whether only probes are admitted.
-func (d *Queue) AdmitsOnlyProbes() bool { return !allowsRequests(d.Guard.State().Breaker) }
+func (q *Queue) AdmitsOnlyProbes() bool { return !allowsRequests(q.Guard.State().Breaker) }
 
 func allowsRequests(g breaker.State) bool {
 	return g == breaker.Closed || g == breaker.SlowStart
 }
 
 // drainQueue rejects all queued requests during a drain. It is called with mu held.
-func (d *Queue) drainQueue() {
-	now := d.elapsed()
-	for d.queue.Len() > 0 {
-		w, _ := d.queue.Oldest()
-		d.Guard.CancelWait(now, w.Request)
+func (q *Queue) drainQueue() {
+	now := q.elapsed()
+	for q.queue.Len() > 0 {
+		w, _ := q.queue.Oldest()
+		q.Guard.CancelWait(now, w.Request)
 		w.Notify(Drained)
 	}
-	d.setTimer()
+	q.setTimer()
 }
 
 // admitQueued admits queued requests for which the Guard has permits. It is called with mu held.
-func (d *Queue) admitQueued() {
-	now := d.elapsed()
-	for d.queue.Len() > 0 {
-		permit, v := d.Guard.Next(now, d)
+func (q *Queue) admitQueued() {
+	now := q.elapsed()
+	for q.queue.Len() > 0 {
+		permit, v := q.Guard.Next(now, q)
 		decision := Admit
 		switch v {
 		case breaker.VerdictGo:
@@ -268,50 +268,50 @@ func (d *Queue) admitQueued() {
 		default:
 			return
 		}
-		d.picked.Permit = permit
-		d.picked.Notify(decision)
+		q.picked.Permit = permit
+		q.picked.Notify(decision)
 	}
 }
 
 // Pick implements breaker.Line for admitQueued: the newest first, since it has the most time left,
 // or the oldest if that is set.
-func (d *Queue) Pick(fits func(breaker.Request) bool) (breaker.Request, bool) {
-	from := d.queue.NewestThat
-	if d.oldest {
-		from = d.queue.OldestThat
+func (q *Queue) Pick(fits func(breaker.Request) bool) (breaker.Request, bool) {
+	from := q.queue.NewestThat
+	if q.oldest {
+		from = q.queue.OldestThat
 	}
 	w, ok := from(func(w *Waiter) bool { return fits(w.Request) })
 	if !ok {
 		return breaker.Request{}, false
 	}
-	d.picked = w
+	q.picked = w
 	return w.Request, true
 }
 
 // setTimer sets the timer to the next event of the Guard. It is called with mu held, after every
 // change of the queue.
-func (d *Queue) setTimer() {
-	at := d.Guard.NextEvent()
-	if d.isOver() {
-		d.endProbes()
+func (q *Queue) setTimer() {
+	at := q.Guard.NextEvent()
+	if q.isOver() {
+		q.endProbes()
 		at = backoff.Forever
 	}
 	if at == backoff.Forever {
-		d.timer.Stop()
+		q.timer.Stop()
 		return
 	}
-	d.timer.Reset(max(at-d.elapsed(), 0))
+	q.timer.Reset(max(at-q.elapsed(), 0))
 }
 
 // isOver reports whether the queue is closed and empty. After a reload, requests that were queued
 // are still admitted. It is called with mu held.
-func (d *Queue) isOver() bool { return d.closed && d.queue.Len() == 0 }
+func (q *Queue) isOver() bool { return q.closed && q.queue.Len() == 0 }
 
 // onTimer handles an event of the timer.
-func (d *Queue) onTimer() {
-	s := d.Guard.Expire(d.elapsed())
-	d.probe()
-	d.HandleSignal(s | breaker.SignalEvent)
+func (q *Queue) onTimer() {
+	s := q.Guard.Expire(q.elapsed())
+	q.probe()
+	q.HandleSignal(s | breaker.SignalEvent)
 }
 
 // DialEndKind returns what a failed dial shows about the upstream.
@@ -349,16 +349,16 @@ func FailedEnd(cause policy.Cause, begun bool) breaker.AttemptEnd {
 
 // RetryAfter returns when a rejected client may retry, in whole seconds from 1 to 30: at the next
 // probe.
-func (d *Queue) RetryAfter() int {
-	wait := d.Guard.NextEvent() - d.elapsed()
+func (q *Queue) RetryAfter() int {
+	wait := q.Guard.NextEvent() - q.elapsed()
 	return int(min(max((wait+time.Second-1)/time.Second, 1), 30))
 }
 
 // LongestWait returns how long the oldest queued request has been waiting; 0 if none is queued.
-func (d *Queue) LongestWait() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return longestWait(d.queue, d.elapsed())
+func (q *Queue) LongestWait() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return longestWait(q.queue, q.elapsed())
 }
 
 func longestWait(q *queue.Queue[*Waiter], now time.Duration) time.Duration {
@@ -370,13 +370,13 @@ func longestWait(q *queue.Queue[*Waiter], now time.Duration) time.Duration {
 
 // Close ends timer and probes as soon as the queue is empty. It waits for the probes only if the
 // queue is empty now.
-func (d *Queue) Close() {
-	d.mu.Lock()
-	d.closed = true
-	d.setTimer()
-	ended := d.isOver()
-	d.mu.Unlock()
+func (q *Queue) Close() {
+	q.mu.Lock()
+	q.closed = true
+	q.setTimer()
+	ended := q.isOver()
+	q.mu.Unlock()
 	if ended {
-		d.probes.Wait()
+		q.probes.Wait()
 	}
 }

@@ -205,7 +205,7 @@ func (a *Attempt) Endpoint() *upstream.Endpoint { return a.endpoint }
 func (a *Attempt) DialError() *upstream.DialError { return a.dialErr }
 
 // DialErrorOf returns why an attempt with the result res got no connection, or nil if it got one.
-func (a *Attempt) DialErrorOf(res *policy.Attempt) *upstream.DialError {
+func (a *Attempt) DialErrorOf(res *policy.Result) *upstream.DialError {
 	switch res.Cause {
 	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
 		return a.dialErr

@@ -76,7 +76,7 @@ func TestAFailedDialHasItsCause(t *testing.T) {
 	if cause != policy.CauseDial || a.DialError() == nil || a.Addr() != l.Addr().String() || a.SentSome() {
 		t.Errorf("%v, %v at %q", cause, a.DialError(), a.Addr())
 	}
-	if a.DialErrorOf(&policy.Attempt{Cause: cause}) == nil || a.DialErrorOf(&policy.Attempt{Cause: policy.CauseReset}) != nil {
+	if a.DialErrorOf(&policy.Result{Cause: cause}) == nil || a.DialErrorOf(&policy.Result{Cause: policy.CauseReset}) != nil {
 		t.Error("the error belongs to another cause")
 	}
 }

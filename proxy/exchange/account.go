@@ -18,41 +18,41 @@ type account struct {
 
 // judge looks for the signs in a response that is not retried, and sets d if there are any. The upstream
 // did not do the work then, so the fallback may get any request.
-func (c account) judge(a *policy.Attempt, d *policy.Decision) {
+func (c account) judge(res *policy.Result, d *policy.Decision) {
 	r := c.at.r
-	if len(r.Route.Fallbacks) == 0 || d.Retry || a.Cause != policy.CauseStatus || r.GRPC {
+	if len(r.Route.Fallbacks) == 0 || d.Retry || res.Cause != policy.CauseStatus || r.GRPC {
 		return
 	}
-	if c.isUsedUp(a) {
+	if c.isUsedUp(res) {
 		*d = policy.Decision{Class: policy.Rejected, Why: policy.ReasonQuotaExhausted}
 	}
 }
 
 // isUsedUp reports whether the account at the upstream that responded cannot serve the request, and
 // remembers whether it can serve others. a is the result of the attempt.
-func (c account) isUsedUp(a *policy.Attempt) bool {
+func (c account) isUsedUp(res *policy.Result) bool {
 	r, to := c.at.r, c.at.r.Dest
-	if a.Status < 400 {
+	if res.Status < 400 {
 		r.AccountWorks()
 		return false
 	}
 	v := c.verdict(errorList(to))
-	if v.HasWait && !v.Guessed && (!a.HasRetryAfter || v.Wait > a.RetryAfter) {
-		a.RetryAfter, a.HasRetryAfter = v.Wait, true
+	if v.HasWait && !v.Guessed && (!res.HasRetryAfter || v.Wait > res.RetryAfter) {
+		res.RetryAfter, res.HasRetryAfter = v.Wait, true
 	}
 	switch {
 	case v.UsedUp:
-	case to.OwnsAccount() && isRefusal(a.Status) && c.verdict(apierror.Credentials()).UsedUp:
+	case to.OwnsAccount() && isRefusal(res.Status) && c.verdict(apierror.Credentials()).UsedUp:
 		// The client's own credential says nothing about the account of others.
-	case to.ModelAPI && a.Status == 402: // RFC 9110 section 15.5.3 leaves it open; these APIs mean this
+	case to.ModelAPI && res.Status == 402: // RFC 9110 section 15.5.3 leaves it open; these APIs mean this
 		if c.verdict(apierror.Smaller()).UsedUp {
 			return true
 		}
 	default:
 		// Without a sign, a 401 may be about what one client asked for.
-		return to.ModelAPI && to.OwnsAccount() && a.Status == 401
+		return to.ModelAPI && to.OwnsAccount() && res.Status == 401
 	}
-	r.AccountUsedUp(a)
+	r.AccountUsedUp(res)
 	return true
 }
 

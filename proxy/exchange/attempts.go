@@ -37,20 +37,20 @@ func (at *attempts) begin(n int) {
 }
 
 // make makes the attempt and sets res to the result. If fresh is set, it dials a new connection.
-func (at *attempts) make(res *policy.Attempt, fresh bool) {
+func (at *attempts) make(res *policy.Result, fresh bool) {
 	at.received(res, at.s.connectAndSend(fresh))
 }
 
 // resume continues an attempt that timed out if no retry is possible. The attempt then has all the
 // time that is left.
-func (at *attempts) resume(res *policy.Attempt) {
+func (at *attempts) resume(res *policy.Result) {
 	at.s.lastAttempt = true
 	at.received(res, at.s.att.Resume())
 }
 
 // received sets res to the result of the attempt, which may have a hedge. cause is how reading its
 // headers ended.
-func (at *attempts) received(res *policy.Attempt, cause policy.Cause) {
+func (at *attempts) received(res *policy.Result, cause policy.Cause) {
 	if at.hedge.running != nil {
 		at.raceHedge(res, cause)
 		return
@@ -59,8 +59,8 @@ func (at *attempts) received(res *policy.Attempt, cause policy.Cause) {
 }
 
 // evaluate sets res to the result of the attempt. cause is how reading its headers ended.
-func (at *attempts) evaluate(res *policy.Attempt, cause policy.Cause) {
-	*res = policy.Attempt{Cause: cause}
+func (at *attempts) evaluate(res *policy.Result, cause policy.Cause) {
+	*res = policy.Result{Cause: cause}
 	if cause != policy.CauseStatus {
 		return
 	}
@@ -79,15 +79,15 @@ func (at *attempts) evaluate(res *policy.Attempt, cause policy.Cause) {
 }
 
 // lose drops the response of the attempt, because cause stands for what came.
-func (at *attempts) lose(res *policy.Attempt, cause policy.Cause) {
+func (at *attempts) lose(res *policy.Result, cause policy.Cause) {
 	at.s.att.Drop()
-	*res = policy.Attempt{Cause: cause}
+	*res = policy.Result{Cause: cause}
 }
 
 // learnLimits reads what the headers of a response say about the rate limits of the route's upstream.
-func (at *attempts) learnLimits(a *policy.Attempt) {
+func (at *attempts) learnLimits(res *policy.Result) {
 	if at.r.Tokens != nil && at.r.Dest == at.r.Route {
-		at.r.Tokens.Learn(at.s.att.Response(), a.Status)
+		at.r.Tokens.Learn(at.s.att.Response(), res.Status)
 	}
 }
 
@@ -95,7 +95,7 @@ func (at *attempts) learnLimits(a *policy.Attempt) {
 // reading the attempt's headers ended. The first good response wins; a failure waits for the other
 // attempt. It sets res to the result. Everything about the client happens here and not in the goroutine
 // of the hedge.
-func (at *attempts) raceHedge(res *policy.Attempt, cause policy.Cause) {
+func (at *attempts) raceHedge(res *policy.Result, cause policy.Cause) {
 	if at.s.att.Overtaken() {
 		if at.hedge.takeOver(res) {
 			at.holdHedgesStream(res)
@@ -112,7 +112,7 @@ func (at *attempts) raceHedge(res *policy.Attempt, cause policy.Cause) {
 }
 
 // holdHedgesStream does for a winning hedge what evaluate does at its end.
-func (at *attempts) holdHedgesStream(res *policy.Attempt) {
+func (at *attempts) holdHedgesStream(res *policy.Result) {
 	at.stream = heldStream{}
 	if at.holdsStream(res) {
 		at.awaitFirstContent(res)

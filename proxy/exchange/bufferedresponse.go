@@ -73,7 +73,7 @@ func (h *bufferedResponse) read() policy.Reason {
 // readLast buffers the response of the last attempt until the fallback has a better one. res is
 // the result of that attempt; nil means that there was none. It reports false if the response
 // cannot be buffered.
-func (h *bufferedResponse) readLast(res *policy.Attempt) bool {
+func (h *bufferedResponse) readLast(res *policy.Result) bool {
 	if res == nil || res.Cause != policy.CauseStatus || h.keptOf(h.s.r.Attempts) {
 		return true
 	}
@@ -120,7 +120,7 @@ func (h *bufferedResponse) keep(cut bool) {
 // leave ends the running attempt before the request is sent again. An attempt with a failed response
 // that has not ended is set aside until a later response replaces it. res is the result of the
 // attempt, or nil if there was none, and stream what is known of its event stream.
-func (h *bufferedResponse) leave(res *policy.Attempt, stream *heldStream) {
+func (h *bufferedResponse) leave(res *policy.Result, stream *heldStream) {
 	if res == nil || res.Cause != policy.CauseStatus || !h.s.att.InFlight() {
 		h.s.att.Abandon()
 		return
@@ -166,8 +166,8 @@ func (h *bufferedResponse) compact() {
 // readError reads what the body of the response says about a retry: a wait, that an account is used
 // up, or that the request is too large. A wait counts if it is longer than that of the headers. a is the result of the attempt.
 // readError returns the reason if the request must not be retried.
-func (h *bufferedResponse) readError(a *policy.Attempt, began *heldStream) policy.Reason {
-	if a.Cause != policy.CauseStatus || a.Status < 400 {
+func (h *bufferedResponse) readError(res *policy.Result, began *heldStream) policy.Reason {
+	if res.Cause != policy.CauseStatus || res.Status < 400 {
 		return policy.ReasonNone
 	}
 	v := h.errorVerdict(errorList(h.s.r.Route), began)
@@ -176,13 +176,13 @@ func (h *bufferedResponse) readError(a *policy.Attempt, began *heldStream) polic
 		return policy.ReasonRequestTooLarge
 	case v.Exhausted:
 		return policy.ReasonQuotaExhausted
-	case !v.HasWait || a.HasRetryAfter && (v.Guessed || a.RetryAfter >= v.Wait),
-		v.Guessed && !retryafter.MeansRateLimit(a.Status): // the time limit of a 504 is no wait
+	case !v.HasWait || res.HasRetryAfter && (v.Guessed || res.RetryAfter >= v.Wait),
+		v.Guessed && !retryafter.MeansRateLimit(res.Status): // the time limit of a 504 is no wait
 		return policy.ReasonNone
 	}
-	a.RetryAfter, a.HasRetryAfter = v.Wait, true
-	h.s.r.StartPause(a)
-	if h.s.r.PauseTooLong(a) {
+	res.RetryAfter, res.HasRetryAfter = v.Wait, true
+	h.s.r.StartPause(res)
+	if h.s.r.PauseTooLong(res) {
 		return policy.ReasonRetryAfterTooLong
 	}
 	return policy.ReasonNone

@@ -14,12 +14,12 @@ import (
 // of its last attempt, or nil if the next one was not sent. It reports false if there is no
 // fallback or none has a better response: the client then gets what it would have got without a
 // fallback.
-func (x *Exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outcome, bool) {
+func (x *Exchange) fallBack(res *policy.Result, reason string) (int, policy.Outcome, bool) {
 	if len(x.r.Route.Fallbacks) == 0 {
 		return 0, 0, false
 	}
-	if x.buffered.readLast(a) {
-		if code, o, done := x.askFallbacks(a, reason); done {
+	if x.buffered.readLast(res) {
+		if code, o, done := x.askFallbacks(res, reason); done {
 			return code, o, true
 		}
 	}
@@ -38,7 +38,7 @@ func (x *Exchange) fallBack(a *policy.Attempt, reason string) (int, policy.Outco
 
 // askFallbacks tries one fallback upstream after the other until one has a better response than a. If the
 // request may have been processed and is not safe to repeat, no further fallback gets it.
-func (x *Exchange) askFallbacks(a *policy.Attempt, reason string) (int, policy.Outcome, bool) {
+func (x *Exchange) askFallbacks(res *policy.Result, reason string) (int, policy.Outcome, bool) {
 	prepared := false
 	for _, to := range x.r.Route.FallbackRoutes {
 		switch {
@@ -47,7 +47,7 @@ func (x *Exchange) askFallbacks(a *policy.Attempt, reason string) (int, policy.O
 		case x.r.WouldDropTLS(to.Upstream), x.r.AccountLeft(to, x.r.Time.Clock) > 0:
 			continue
 		case !prepared:
-			x.buffered.leave(a, &x.attempts.stream)
+			x.buffered.leave(res, &x.attempts.stream)
 			x.r.FetchBody()
 			prepared = true
 		}
@@ -80,13 +80,13 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 	default:
 		return x.fallbackFailed(last, noAttempt)
 	}
-	var res policy.Attempt
+	var res policy.Result
 	x.attempts.begin(x.r.Attempts + 1)
 	x.attempts.make(&res, x.sender.att.Permit.Probe())
 	if !x.r.ClientStaysOn() {
 		x.sender.abandonPermit(breaker.Abandoned)
 		x.sender.att.Abandon()
-		x.report.EndSpan(x.sender.att, &policy.Attempt{Cause: policy.CauseReset}, policy.Unknown)
+		x.report.EndSpan(x.sender.att, &policy.Result{Cause: policy.CauseReset}, policy.Unknown)
 		x.sender.att.Ended()
 		code, o := x.abandon()
 		return code, o, true
@@ -114,7 +114,7 @@ func (x *Exchange) fallbackFailed(last *attempt.Attempt, noAttempt permit.Result
 }
 
 // finishFallbackAttempt releases the permit at the fallback upstream and records the attempt.
-func (x *Exchange) finishFallbackAttempt(res *policy.Attempt) {
+func (x *Exchange) finishFallbackAttempt(res *policy.Result) {
 	if res.Cause == policy.CauseAttemptTimeout {
 		x.sender.abandonPermit(x.r.Time.TimeoutEndKind())
 	}

@@ -22,26 +22,26 @@ type heldStream struct {
 }
 
 // holdsStream reports whether the response is an event stream to be held back.
-func (at *attempts) holdsStream(a *policy.Attempt) bool {
-	return at.r.Dest.FirstContentTimeout > 0 && a.Status == 200 && !at.r.Route.DryRun && !at.s.att.Body().Ended() &&
+func (at *attempts) holdsStream(res *policy.Result) bool {
+	return at.r.Dest.FirstContentTimeout > 0 && res.Status == 200 && !at.r.Route.DryRun && !at.s.att.Body().Ended() &&
 		at.s.att.IsSent() && at.s.att.Body().HasRoom() &&
 		isEventStream(at.s.att.Response()) && isUncompressed(at.s.att.Response())
 }
 
 // awaitFirstContent holds an event stream back until its first content. If the stream brings
-// something else, it sets a to the result.
-func (at *attempts) awaitFirstContent(a *policy.Attempt) {
+// something else, it sets res to the result.
+func (at *attempts) awaitFirstContent(res *policy.Result) {
 	verdict, err := at.readFirstEvents()
 	switch {
 	case err == attempt.ErrCut:
 		at.loseHeld()
 		at.s.att.Drop()
-		*a = policy.Attempt{Cause: policy.CauseReset}
+		*res = policy.Result{Cause: policy.CauseReset}
 	case verdict == eventstream.Failed:
 		at.stream.failed = true
 		at.loseHeld()
-		at.r.StatusAs(a, at.s.att.Response(), at.stream.reader.Status())
-		at.learnLimits(a)
+		at.r.StatusAs(res, at.s.att.Response(), at.stream.reader.Status())
+		at.learnLimits(res)
 	}
 }
 
@@ -121,8 +121,8 @@ var GRPCEndWait = 5 * time.Millisecond
 // peekGRPCStatus reads the status of a call that ended without a message, if it arrives within
 // GRPCStatusWait. It reports false if the response was cut off before any of it went to the
 // client. It is called for gRPC calls only.
-func (at *attempts) peekGRPCStatus(a *policy.Attempt) bool {
-	if a.Status != 200 || !at.r.Route.Policy.RetryOn.AnyGRPC() {
+func (at *attempts) peekGRPCStatus(res *policy.Result) bool {
+	if res.Status != 200 || !at.r.Route.Policy.RetryOn.AnyGRPC() {
 		return true
 	}
 	whole := true
@@ -130,8 +130,8 @@ func (at *attempts) peekGRPCStatus(a *policy.Attempt) bool {
 		whole = peekBody(at.s.att)
 	}
 	if status, ok := at.s.att.HeaderOrTrailer("grpc-status"); ok {
-		a.GRPC = policy.ParseGRPCStatus(status)
-		readPushback(at.s.att, a)
+		res.GRPC = policy.ParseGRPCStatus(status)
+		readPushback(at.s.att, res)
 	}
 	return whole
 }
@@ -152,7 +152,7 @@ func peekBody(a *attempt.Attempt) bool {
 
 // readPushback reads grpc-retry-pushback-ms (gRFC A6), the wait that the server asks for. A
 // negative value, or one that is not a number, forbids a retry.
-func readPushback(a *attempt.Attempt, res *policy.Attempt) {
+func readPushback(a *attempt.Attempt, res *policy.Result) {
 	v, ok := a.HeaderOrTrailer("grpc-retry-pushback-ms")
 	if !ok {
 		return

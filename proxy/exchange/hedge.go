@@ -29,7 +29,7 @@ type race struct {
 // hedge is the second attempt.
 type hedge struct {
 	*attempt.Attempt
-	result policy.Attempt // after its end
+	result policy.Result  // after its end
 	budget *budget.Budget // a token of it was taken for the hedge; nil: none
 }
 
@@ -101,7 +101,7 @@ func (ra *race) send() {
 }
 
 // attemptDone ends the running attempt with the result res.
-func (ra *race) attemptDone(res *policy.Attempt, class policy.Class) {
+func (ra *race) attemptDone(res *policy.Result, class policy.Class) {
 	if ra.learns {
 		ra.learnLatency(res, class)
 	}
@@ -110,14 +110,14 @@ func (ra *race) attemptDone(res *policy.Attempt, class policy.Class) {
 
 // learnLatency records how long the attempt took that just ended, or how long the client waited
 // for it.
-func (ra *race) learnLatency(a *policy.Attempt, class policy.Class) {
+func (ra *race) learnLatency(res *policy.Result, class policy.Class) {
 	r := ra.s.r
 	ra.learns = false
 	if class == policy.NotSent || !ra.s.att.IsSent() {
 		return
 	}
 	answered := class == policy.ClassNone
-	if answered || a.Cause != policy.CauseStatus {
+	if answered || res.Cause != policy.CauseStatus {
 		r.Route.Hedge.Learn(r.Time.Clock.Sub(ra.s.att.SentAt()), answered)
 	}
 }
@@ -128,7 +128,7 @@ func (ra *race) evaluate() (cause policy.Cause, wrote bool) {
 	r := ra.s.r
 	h := ra.running
 	cause, wrote = h.HedgeResult()
-	h.result = policy.Attempt{Cause: cause}
+	h.result = policy.Result{Cause: cause}
 	if cause != policy.CauseStatus {
 		return cause, wrote
 	}
@@ -144,7 +144,7 @@ func (ra *race) evaluate() (cause policy.Cause, wrote bool) {
 // takeOver reports whether the hedge that ended first has a good response. If so, the hedge
 // becomes the running attempt and res its result. The upstream may still work on the first
 // attempt, as if its client had left.
-func (ra *race) takeOver(res *policy.Attempt) bool {
+func (ra *race) takeOver(res *policy.Result) bool {
 	r := ra.s.r
 	ra.evaluate()
 	if !r.Good(&ra.running.result) {
@@ -154,9 +154,9 @@ func (ra *race) takeOver(res *policy.Attempt) bool {
 	r.Time.Tick()
 	if r.Route.HedgeAfter.Slow() {
 		// The endpoint counts it like an attempt timeout, in whose place it comes.
-		ra.s.reportToEndpoint(ra.s.att, &policy.Attempt{Cause: policy.CauseAttemptTimeout})
+		ra.s.reportToEndpoint(ra.s.att, &policy.Result{Cause: policy.CauseAttemptTimeout})
 	}
-	*res = policy.Attempt{Cause: policy.CauseReset}
+	*res = policy.Result{Cause: policy.CauseReset}
 	ra.adopt(res, policy.Overtaken)
 	return true
 }
@@ -164,7 +164,7 @@ func (ra *race) takeOver(res *policy.Attempt) bool {
 // await waits for the hedge after the first attempt failed with res. It reports whether the hedge
 // becomes the running attempt, with res as its result. If the client leaves during the wait, the
 // hedge is the attempt in flight.
-func (ra *race) await(res *policy.Attempt) bool {
+func (ra *race) await(res *policy.Result) bool {
 	r := ra.s.r
 	r.Time.Tick()
 	if res.Cause != policy.CauseAttemptTimeout { // otherwise it may still be resumed
@@ -188,7 +188,7 @@ func (ra *race) await(res *policy.Attempt) bool {
 // adopt reports the first attempt with its result res, makes the hedge the running attempt, and
 // sets res to its result. The Guard sees that response first: without it, two attempts would be silent,
 // which may open the breaker.
-func (ra *race) adopt(res *policy.Attempt, class policy.Class) {
+func (ra *race) adopt(res *policy.Result, class policy.Class) {
 	r := ra.s.r
 	h := ra.running
 	if h.result.Cause == policy.CauseStatus {
@@ -218,7 +218,7 @@ func (ra *race) adopt(res *policy.Attempt, class policy.Class) {
 
 // drop ends a hedge that lost to res and reports it. A hedge that sent nothing does not count. See
 // adopt for the order in which the Guard sees the results.
-func (ra *race) drop(res *policy.Attempt) {
+func (ra *race) drop(res *policy.Result) {
 	r := ra.s.r
 	h := ra.running
 	if res.Cause == policy.CauseStatus {

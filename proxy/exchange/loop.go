@@ -20,7 +20,7 @@ import (
 // client got, or 0 for none, and the outcome.
 func (x *Exchange) run() (int, policy.Outcome) {
 	var again, d policy.Decision // why the next attempt is made, and the decision on it
-	var a policy.Attempt
+	var res policy.Result
 	for now := x.r.Time.Began; ; now = x.r.Time.Tick() {
 		if in := x.admit.Admit(x.sender.att, now); in != permit.Admitted {
 			return x.concludeUnsent(in)
@@ -28,40 +28,40 @@ func (x *Exchange) run() (int, policy.Outcome) {
 		if again.Retry {
 			x.admit.CountRetry(again)
 		}
-		switch stays := x.tryOnce(&a, &d, again.Free); {
+		switch stays := x.tryOnce(&res, &d, again.Free); {
 		case !stays:
 			return x.abandon()
-		case d.LacksToken() && x.admit.MayRetryThroughBreaker(&a, &d): // d is that retry
+		case d.LacksToken() && x.admit.MayRetryThroughBreaker(&res, &d): // d is that retry
 		case !d.Retry:
-			return x.conclude(&a, d)
+			return x.conclude(&res, d)
 		}
-		x.buffered.leave(&a, &x.attempts.stream)
+		x.buffered.leave(&res, &x.attempts.stream)
 		switch x.pause(d) {
 		case permit.Left:
 			return x.concludeUnsent(permit.ClientLeft)
 		case permit.DrainBegan:
 			x.admit.ReturnBudgetToken()
-			return x.conclude(&a, policy.Decision{Class: d.Class, Why: policy.ReasonDraining})
+			return x.conclude(&res, policy.Decision{Class: d.Class, Why: policy.ReasonDraining})
 		case permit.NoToken:
-			return x.conclude(&a, policy.Decision{Class: d.Class, Why: policy.ReasonBudgetExhausted})
+			return x.conclude(&res, policy.Decision{Class: d.Class, Why: policy.ReasonBudgetExhausted})
 		}
 		again = d
 	}
 }
 
-// tryOnce makes one attempt, sets a to its result and d to the decision on it. It reports whether
+// tryOnce makes one attempt, sets res to its result and d to the decision on it. It reports whether
 // the client is still there. If the attempt times out and no retry is possible, the attempt
 // continues with all the time that is left.
-func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bool {
+func (x *Exchange) tryOnce(res *policy.Result, d *policy.Decision, fresh bool) bool {
 	x.r.BeginAttempt()
 	x.attempts.begin(x.r.Attempts)
-	x.attempts.make(a, fresh || x.sender.att.Permit.Probe())
+	x.attempts.make(res, fresh || x.sender.att.Permit.Probe())
 	x.r.Time.Tick()
-	stays := x.judgeAttempt(a, d)
-	for stays && !d.Retry && a.Cause == policy.CauseAttemptTimeout && x.sender.mayResume() {
-		x.attempts.resume(a)
+	stays := x.judgeAttempt(res, d)
+	for stays && !d.Retry && res.Cause == policy.CauseAttemptTimeout && x.sender.mayResume() {
+		x.attempts.resume(res)
 		x.r.Time.Tick()
-		stays = x.judgeAttempt(a, d)
+		stays = x.judgeAttempt(res, d)
 	}
 	if !stays {
 		return false
@@ -69,20 +69,20 @@ func (x *Exchange) tryOnce(a *policy.Attempt, d *policy.Decision, fresh bool) bo
 	if x.sender.att.Permit.Taken() { // otherwise it was returned already
 		x.sender.abandonPermit(x.r.Time.TimeoutEndKind())
 	}
-	x.sender.reportToEndpoint(x.sender.att, a)
+	x.sender.reportToEndpoint(x.sender.att, res)
 	if x.attempts.hedge.learns {
-		x.attempts.hedge.learnLatency(a, d.Class)
+		x.attempts.hedge.learnLatency(res, d.Class)
 	}
-	x.report.AttemptDone(x.sender.att, a, d.Class)
+	x.report.AttemptDone(x.sender.att, res, d.Class)
 	if x.r.Tokens != nil {
-		x.countFailed(a, d.Retry)
+		x.countFailed(res, d.Retry)
 	}
 	return x.r.ClientEnd() != request.ClientGone // it may have left while its failed response was read
 }
 
 // countFailed counts what the failed attempt used, and gives back what an attempt took of rate limits
 // that was not sent.
-func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
+func (x *Exchange) countFailed(res *policy.Result, again bool) {
 	if used := x.r.Tokens.TakeLost(); used.Any() {
 		fate := tokens.Wasted
 		if again {
@@ -90,7 +90,7 @@ func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
 		}
 		x.report.Observer.TokensUsed(used, fate)
 	}
-	switch a.Cause {
+	switch res.Cause {
 	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted, policy.CauseIdleClose, policy.CauseRefusedStream:
 		x.r.Tokens.Unsent()
 	}
@@ -99,7 +99,7 @@ func (x *Exchange) countFailed(a *policy.Attempt, again bool) {
 // reportToEndpoint records the result res of an attempt with its endpoint. There is none if the
 // upstream has one address. Dials are counted where they are made. What a client can cause by itself
 // is doubtful: it could eject every healthy endpoint.
-func (s *sender) reportToEndpoint(a *attempt.Attempt, res *policy.Attempt) {
+func (s *sender) reportToEndpoint(a *attempt.Attempt, res *policy.Result) {
 	if res.Cause == policy.CauseStatus {
 		s.r.Dest.UpstreamState.Pool.NotePassed()
 	}
@@ -126,20 +126,20 @@ func countsAgainstEndpoint(code int) bool { return status.GatewayErrors.Has(code
 
 // judgeAttempt returns the permit of the attempt and sets d to the decision on it. It reports
 // whether the client is still there. A response counts even if the client has left.
-func (x *Exchange) judgeAttempt(a *policy.Attempt, d *policy.Decision) bool {
+func (x *Exchange) judgeAttempt(res *policy.Result, d *policy.Decision) bool {
 	*d = policy.Decision{}
-	if a.Status == 429 {
-		x.r.StartPause(a)
+	if res.Status == 429 {
+		x.r.StartPause(res)
 	}
 	stays := x.r.ClientEnd() == request.ClientPresent
-	if a.Cause == policy.CauseStatus || stays && a.Cause != policy.CauseAttemptTimeout {
-		x.admit.Release(x.sender.att, a)
+	if res.Cause == policy.CauseStatus || stays && res.Cause != policy.CauseAttemptTimeout {
+		x.admit.Release(x.sender.att, res)
 	}
-	if stays && !x.r.IsPlainSuccess(a) {
-		*d = x.judge(a)
+	if stays && !x.r.IsPlainSuccess(res) {
+		*d = x.judge(res)
 	}
 	if stays {
-		account{&x.attempts, &x.buffered}.judge(a, d)
+		account{&x.attempts, &x.buffered}.judge(res, d)
 	}
 	return stays
 }
@@ -147,32 +147,32 @@ func (x *Exchange) judgeAttempt(a *policy.Attempt, d *policy.Decision) bool {
 // judge asks the policy about a response that is no plain success. It asks first without the
 // budget. Only if a retry is possible does it read the rest of the request body and buffer the
 // response.
-func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
+func (x *Exchange) judge(res *policy.Result) policy.Decision {
 	if x.admit.NoAttempt != permit.Admitted {
 		return policy.Decision{Class: policy.NotSent}
 	}
 	r := x.r.Route
 	x.r.Time.StartClock(x.r.Time.Clock)
 	s := x.situation()
-	if s.Retries >= s.MaxRetries && s.Safe && s.MaxRetries > 0 && x.admit.SeesBreakerOpen(a) {
+	if s.Retries >= s.MaxRetries && s.Safe && s.MaxRetries > 0 && x.admit.SeesBreakerOpen(res) {
 		s = x.situation()
 	}
 	if s.Replay == policy.ReplayUnfinished {
 		s.Replay = policy.ReplayWhole // assume that secure succeeds
 	}
-	d := r.Policy.Decide(a, &s, nil, 0, backoff.Shared())
+	d := r.Policy.Decide(res, &s, nil, 0, backoff.Shared())
 	switch {
 	case d.Free:
 		return d
 	case r.DryRun:
-		return x.admit.DryRun(x.sender.att, a, d)
+		return x.admit.DryRun(x.sender.att, res, d)
 	case !d.Retry:
 		return d
 	}
-	if why := x.admit.RetryBlockedBy(a); why != policy.ReasonNone {
+	if why := x.admit.RetryBlockedBy(res); why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
 	}
-	why := x.secure(a)
+	why := x.secure(res)
 	x.r.Time.Tick()
 	if why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
@@ -180,10 +180,10 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	if x.r.ClientEnd() != request.ClientPresent {
 		return policy.Decision{Class: d.Class, Why: policy.ReasonBodyUnfinished}
 	}
-	if a.Header != nil && x.buffered.full {
-		a.Header = x.buffered.kept.Response() // the headers moved there with the response
+	if res.Header != nil && x.buffered.full {
+		res.Header = x.buffered.kept.Response() // the headers moved there with the response
 	}
-	if why := x.buffered.readError(a, &x.attempts.stream); why != policy.ReasonNone {
+	if why := x.buffered.readError(res, &x.attempts.stream); why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
 	}
 	s = x.situation()
@@ -194,9 +194,9 @@ func (x *Exchange) judge(a *policy.Attempt) policy.Decision {
 	if shut {
 		budget = nil // the breaker limits the load by itself
 	}
-	d = r.Policy.Decide(a, &s, budget, x.r.Process.Clock.Since(x.r.Time.Clock), backoff.Shared())
+	d = r.Policy.Decide(res, &s, budget, x.r.Process.Clock.Since(x.r.Time.Clock), backoff.Shared())
 	x.admit.HasBudgetToken = d.Token == policy.TokenTaken
-	if shut && !a.HasRetryAfter && r.UpstreamState.Admission.AdmitsOnlyProbes() {
+	if shut && !res.HasRetryAfter && r.UpstreamState.Admission.AdmitsOnlyProbes() {
 		d.Wait = 0 // the wait is at the breaker
 	}
 	return d
@@ -215,12 +215,12 @@ func (x *Exchange) situation() policy.Situation {
 // end, or as much as arrives in time. If that is impossible, it returns the reason. It does not
 // wait for the messages of a gRPC call, because its client may wait for a response before it sends
 // more.
-func (x *Exchange) secure(a *policy.Attempt) policy.Reason {
+func (x *Exchange) secure(res *policy.Result) policy.Reason {
 	unfinished := x.sender.replay() == policy.ReplayUnfinished
 	if unfinished {
 		x.sender.att.StopUpload()
 	}
-	if a.Cause == policy.CauseStatus {
+	if res.Cause == policy.CauseStatus {
 		if why := x.buffered.read(); why != policy.ReasonNone {
 			return why
 		}
@@ -275,39 +275,39 @@ func (x *Exchange) noWait() permit.WaitEnd {
 }
 
 // conclude sends the client the last real response, or our own if there never was one.
-func (x *Exchange) conclude(a *policy.Attempt, d policy.Decision) (int, policy.Outcome) {
+func (x *Exchange) conclude(res *policy.Result, d policy.Decision) (int, policy.Outcome) {
 	if x.admit.NoAttempt != permit.Admitted {
 		return x.concludeUnsent(x.admit.NoAttempt)
 	}
 	if d.Class != policy.ClassNone {
-		if code, o, done := x.fallBack(a, reasonOf(d.Why)); done {
+		if code, o, done := x.fallBack(res, reasonOf(d.Why)); done {
 			return code, o
 		}
 	}
-	x.w.Asks(a.RetryAfter)
-	outcome, logged := x.outcomeOf(a, d), reasonOf(d.Why)
+	x.w.Asks(res.RetryAfter)
+	outcome, logged := x.outcomeOf(res, d), reasonOf(d.Why)
 	if outcome == policy.OutcomeGaveUpNotInRetryOn {
 		logged = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status
 	}
 	x.report.Explain(logged)
 	switch {
-	case x.buffered.keptOf(x.r.Attempts), x.buffered.holds() && a.Cause != policy.CauseStatus:
+	case x.buffered.keptOf(x.r.Attempts), x.buffered.holds() && res.Cause != policy.CauseStatus:
 		x.sender.att.Drop()
 		return x.relay.buffered(&x.buffered, outcome, reasonOf(d.Why))
-	case a.Cause == policy.CauseStatus:
+	case res.Cause == policy.CauseStatus:
 		x.buffered.drop()
 		return x.relay.response(outcome, reasonOf(d.Why))
 	}
 	x.sender.att.Drop()
-	return x.fail(a.Cause, outcome, d.Why)
+	return x.fail(res.Cause, outcome, d.Why)
 }
 
-// outcomeOf returns the outcome of a request that ends with the decision d on its last attempt a.
-func (x *Exchange) outcomeOf(a *policy.Attempt, d policy.Decision) policy.Outcome {
+// outcomeOf returns the outcome of a request that ends with the decision d on its last attempt, which came to res.
+func (x *Exchange) outcomeOf(res *policy.Result, d policy.Decision) policy.Outcome {
 	switch {
 	case d.Class != policy.ClassNone:
 		return policy.GaveUp(d.Why)
-	case a.Status >= 500 && a.Status <= 599: // a failure that is not retried, such as 501, is no success either
+	case res.Status >= 500 && res.Status <= 599: // a failure that is not retried, such as 501, is no success either
 		return policy.GaveUp(policy.ReasonNotInRetryOn)
 	case x.report.Failed:
 		return policy.OutcomeRecovered
@@ -378,7 +378,7 @@ func (x *Exchange) abandon() (int, policy.Outcome) {
 	x.sender.att.Drop()
 	x.sender.att.StopUpload()
 	if x.sender.att.Running() {
-		x.attempts.hedge.attemptDone(&policy.Attempt{Cause: policy.CauseReset}, class)
+		x.attempts.hedge.attemptDone(&policy.Result{Cause: policy.CauseReset}, class)
 	}
 	x.w.Close()
 	x.r.Time.Tick()

@@ -108,7 +108,7 @@ func (ad *Admitter) returnUnused(a *attempt.Attempt) {
 }
 
 // Release returns the permit of the attempt and reports its result to the Guard.
-func (ad *Admitter) Release(a *attempt.Attempt, res *policy.Attempt) {
+func (ad *Admitter) Release(a *attempt.Attempt, res *policy.Result) {
 	ad.NoteSent(a)
 	permit := a.TakePermit()
 	if !permit.Taken() {

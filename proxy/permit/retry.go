@@ -61,7 +61,7 @@ func (ad *Admitter) BackOff(d policy.Decision) WaitEnd {
 
 // RetryBlockedBy returns why a retry that the policy allows must not be made, or ReasonNone. It is
 // called before the wait, like the policy.
-func (ad *Admitter) RetryBlockedBy(res *policy.Attempt) policy.Reason {
+func (ad *Admitter) RetryBlockedBy(res *policy.Result) policy.Reason {
 	if ad.r.PauseTooLong(res) {
 		return policy.ReasonRetryAfterTooLong
 	}
@@ -84,7 +84,7 @@ func (ad *Admitter) HedgeAllowed(now clock.Instant) bool {
 
 // DryRun counts the retry that again would make, once per request, and makes none. If again has no
 // retry, or something else forbids it, the reason stays.
-func (ad *Admitter) DryRun(a *attempt.Attempt, res *policy.Attempt, again policy.Decision) policy.Decision {
+func (ad *Admitter) DryRun(a *attempt.Attempt, res *policy.Result, again policy.Decision) policy.Decision {
 	why := policy.ReasonDryRun
 	if !ad.report.HasCountedDryRun() {
 		if !again.Retry {
@@ -100,7 +100,7 @@ func (ad *Admitter) DryRun(a *attempt.Attempt, res *policy.Attempt, again policy
 
 // wouldNot returns what else would forbid the retry, or ReasonDryRun if nothing would. It does not
 // buffer the response, so a response without a length counts as one that fits.
-func (ad *Admitter) wouldNot(a *attempt.Attempt, res *policy.Attempt) policy.Reason {
+func (ad *Admitter) wouldNot(a *attempt.Attempt, res *policy.Result) policy.Reason {
 	f := a.Body().Framing()
 	if res.Cause == policy.CauseStatus && f.Kind == http1.BodyLength && f.Length > ad.r.Route.ResponseBufferBytes {
 		return policy.ReasonResponseTooLarge
@@ -118,7 +118,7 @@ func (ad *Admitter) wouldNot(a *attempt.Attempt, res *policy.Attempt) policy.Rea
 
 // SeesBreakerOpen waits for the breaker after the connection of the request's last attempt was lost.
 // It reports whether the breaker opened, so that the upstream is known to be down.
-func (ad *Admitter) SeesBreakerOpen(res *policy.Attempt) bool {
+func (ad *Admitter) SeesBreakerOpen(res *policy.Result) bool {
 	lost := res.Cause == policy.CauseReset || res.Cause == policy.CauseDial
 	if ad.SeenDown || !lost || ad.r.Route.Breaker != settings.BreakerQueue {
 		return false
@@ -133,7 +133,7 @@ func (ad *Admitter) SeesBreakerOpen(res *policy.Attempt) bool {
 // MayRetryThroughBreaker waits for the breaker after the request's connection was lost and the
 // budget had no token. It reports whether the breaker opened and the request is retried through
 // its queue. again is then that retry.
-func (ad *Admitter) MayRetryThroughBreaker(res *policy.Attempt, again *policy.Decision) bool {
+func (ad *Admitter) MayRetryThroughBreaker(res *policy.Result, again *policy.Decision) bool {
 	if !again.LacksToken() || res.Cause != policy.CauseReset || ad.r.Route.Breaker != settings.BreakerQueue {
 		return false
 	}

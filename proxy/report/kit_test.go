@@ -74,11 +74,11 @@ func (s *reported) next(text string) {
 }
 
 // failed is a result without a response.
-func failed(c policy.Cause) policy.Attempt { return policy.Attempt{Cause: c} }
+func failed(c policy.Cause) policy.Result { return policy.Result{Cause: c} }
 
 // responded is a response.
-func responded(status int) policy.Attempt {
-	return policy.Attempt{Cause: policy.CauseStatus, Status: status}
+func responded(status int) policy.Result {
+	return policy.Result{Cause: policy.CauseStatus, Status: status}
 }
 
 // sent returns an attempt of the request that has just begun.
@@ -95,7 +95,7 @@ func (s *reported) sent(hedge bool) *attempt.Attempt {
 func spanOf(a *attempt.Attempt) trace.AttemptSpan { return a.Span() }
 
 // attempt makes an attempt that takes some time and ends so.
-func (s *reported) attempt(took time.Duration, res policy.Attempt, class policy.Class) {
+func (s *reported) attempt(took time.Duration, res policy.Result, class policy.Class) {
 	a := s.sent(false)
 	time.Sleep(took)
 	s.Time.Tick()

@@ -113,7 +113,7 @@ func (p *Report) Done(code int, o policy.Outcome, sent int64) {
 }
 
 // AttemptDone ends the attempt a of the exchange, with the result res.
-func (p *Report) AttemptDone(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {
+func (p *Report) AttemptDone(a *attempt.Attempt, res *policy.Result, class policy.Class) {
 	if p.FirstEnd.IsZero() {
 		p.FirstEnd = p.Request.Time.Clock
 	}
@@ -123,7 +123,7 @@ func (p *Report) AttemptDone(a *attempt.Attempt, res *policy.Attempt, class poli
 }
 
 // Record reports an attempt that ended with the result res to the observer, the log and the trace.
-func (p *Report) Record(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {
+func (p *Report) Record(a *attempt.Attempt, res *policy.Result, class policy.Class) {
 	code := 0
 	if res.Cause == policy.CauseStatus {
 		code = res.Status
@@ -144,7 +144,7 @@ func (p *Report) Record(a *attempt.Attempt, res *policy.Attempt, class policy.Cl
 
 // RecordFallback reports the attempt at a fallback upstream that ended with the result res. It
 // does not count among a route's attempts.
-func (p *Report) RecordFallback(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {
+func (p *Report) RecordFallback(a *attempt.Attempt, res *policy.Result, class policy.Class) {
 	p.LastEnd = p.Request.Time.Now()
 	p.AttemptLog.attempted(step{
 		Began: inMicros(a.Began().Sub(p.Request.Time.Began)), Took: inMicros(p.LastEnd.Sub(a.Began())), Status: int16(res.Status), Cause: res.Cause,
@@ -211,7 +211,7 @@ func (p *Report) AttemptSpan(number int, at clock.Instant, hedge bool) trace.Att
 }
 
 // EndSpan ends the span of an attempt with the result res.
-func (p *Report) EndSpan(a *attempt.Attempt, res *policy.Attempt, class policy.Class) {
+func (p *Report) EndSpan(a *attempt.Attempt, res *policy.Result, class policy.Class) {
 	span := a.TakeSpan()
 	if span == nil {
 		return

@@ -78,7 +78,7 @@ func TestAFailureWithoutAResponseHasNoStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := reportOf(t, requesttest.Get, nil)
 		s.observed = nil
-		s.attempt(0, policy.Attempt{Cause: policy.CauseAttemptTimeout, Status: 504}, policy.Unknown)
+		s.attempt(0, policy.Result{Cause: policy.CauseAttemptTimeout, Status: 504}, policy.Unknown)
 		s.wantObserved("attempt unknown 0 0s")
 	})
 }

@@ -22,10 +22,10 @@ func (cr *Request) AccountLeft(r *settings.RouteState, now clock.Instant) time.D
 
 // AccountUsedUp leaves the account at the upstream that responded out, until the reset that the response
 // states, if it does. a is the result of the attempt.
-func (cr *Request) AccountUsedUp(a *policy.Attempt) {
+func (cr *Request) AccountUsedUp(res *policy.Result) {
 	reset := time.Duration(0)
-	if a.HasRetryAfter {
-		reset = a.RetryAfter
+	if res.HasRetryAfter {
+		reset = res.RetryAfter
 	}
 	cr.Process.Accounts.UsedUp(cr.Dest.AccountKey(cr.HTTP), cr.Process.Clock.Since(cr.Time.Clock), reset)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Good reports whether the response with the result res is relayed without a retry.
-func (cr *Request) Good(res *policy.Attempt) bool {
+func (cr *Request) Good(res *policy.Result) bool {
 	return res.Cause == policy.CauseStatus && !cr.Route.Policy.Fails(res)
 }
 
@@ -46,22 +46,22 @@ func (cr *Request) IsIdleTimeout408(r *http1.Response, reused bool) bool {
 
 // IsPlainSuccess reports whether the status alone shows that the response is no failure, as for
 // nearly all responses.
-func (cr *Request) IsPlainSuccess(a *policy.Attempt) bool {
-	return a.Cause == policy.CauseStatus && a.Status < 300 && cr.Route.PlainRetryOn
+func (cr *Request) IsPlainSuccess(res *policy.Result) bool {
+	return res.Cause == policy.CauseStatus && res.Status < 300 && cr.Route.PlainRetryOn
 }
 
-// StatusOf sets a to what the policy needs to know about a response.
-func (cr *Request) StatusOf(a *policy.Attempt, r *http1.Response) { cr.StatusAs(a, r, r.Status) }
+// StatusOf sets res to what the policy needs to know about a response.
+func (cr *Request) StatusOf(res *policy.Result, r *http1.Response) { cr.StatusAs(res, r, r.Status) }
 
 // StatusAs is like StatusOf for a response that counts as the given status instead of its own.
-func (cr *Request) StatusAs(a *policy.Attempt, r *http1.Response, status int) {
-	*a = policy.Attempt{Cause: policy.CauseStatus, Status: status}
-	if cr.IsPlainSuccess(a) {
+func (cr *Request) StatusAs(res *policy.Result, r *http1.Response, status int) {
+	*res = policy.Result{Cause: policy.CauseStatus, Status: status}
+	if cr.IsPlainSuccess(res) {
 		return
 	}
-	a.Header = r
-	a.Final = r.Get(http1.XRetryproxyReason) != nil
-	readWait(a, r, &cr.Route.Policy.RetryOn)
+	res.Header = r
+	res.Final = r.Get(http1.XRetryproxyReason) != nil
+	readWait(res, r, &cr.Route.Policy.RetryOn)
 }
 
 // waitReaders keeps the memory for reading what headers say about a wait. It is 3 KiB, which would
@@ -70,7 +70,7 @@ var waitReaders = sync.Pool{New: func() any { return new(retryafter.Headers) }}
 
 // readWait sets what a response's headers say about a retry: whether the upstream wants one, and
 // when. on decides whether a 403 is a rate limit.
-func readWait(a *policy.Attempt, r *http1.Response, on *policy.RetryOn) {
+func readWait(res *policy.Result, r *http1.Response, on *policy.RetryOn) {
 	h := waitReaders.Get().(*retryafter.Headers)
 	defer func() {
 		*h = retryafter.Headers{} // it points into the response
@@ -82,16 +82,16 @@ func readWait(a *policy.Attempt, r *http1.Response, on *policy.RetryOn) {
 			h.Add(f.Name, f.Value)
 		}
 	}
-	a.Status = on.CountsAs(a.Status, h.LimitsRate)
-	a.Wanted, a.Unwanted = h.ShouldRetry()
-	a.RetryAfter, a.HasRetryAfter = h.Asked()
-	if !a.HasRetryAfter && retryafter.MeansRateLimit(a.Status) {
-		a.RetryAfter, a.HasRetryAfter = h.Renewed()
+	res.Status = on.CountsAs(res.Status, h.LimitsRate)
+	res.Wanted, res.Unwanted = h.ShouldRetry()
+	res.RetryAfter, res.HasRetryAfter = h.Asked()
+	if !res.HasRetryAfter && retryafter.MeansRateLimit(res.Status) {
+		res.RetryAfter, res.HasRetryAfter = h.Renewed()
 	}
 }
 
 // AttemptEnd returns what a failed attempt with the result res shows about the upstream.
-func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Attempt) breaker.AttemptEnd {
+func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Result) breaker.AttemptEnd {
 	e := breaker.AttemptEnd{Status: res.JudgedStatus(), Key: cr.UrlKey()}
 	switch res.Cause {
 	case policy.CauseStatus:
@@ -144,8 +144,8 @@ func (cr *Request) clientHash() uint32 {
 var urlSeed = maphash.MakeSeed()
 
 // StartPause begins the rate-limit pause that a 429 asks for.
-func (cr *Request) StartPause(a *policy.Attempt) {
-	if a.Status != 429 || !a.HasRetryAfter || a.RetryAfter > cr.Route.RateLimitPause.Max {
+func (cr *Request) StartPause(res *policy.Result) {
+	if res.Status != 429 || !res.HasRetryAfter || res.RetryAfter > cr.Route.RateLimitPause.Max {
 		return
 	}
 	key, ok := cr.Route.PauseKey(cr.HTTP, cr.Tokens.Model())
@@ -154,15 +154,15 @@ func (cr *Request) StartPause(a *policy.Attempt) {
 	}
 	s := cr.Process
 	now := s.Clock.Elapsed()
-	if s.RateLimitPauses.Begin(key, now+a.RetryAfter, now) && cr.Settings.RateLimitPauseBegan != nil {
-		cr.Settings.RateLimitPauseBegan(key, a.RetryAfter)
+	if s.RateLimitPauses.Begin(key, now+res.RetryAfter, now) && cr.Settings.RateLimitPauseBegan != nil {
+		cr.Settings.RateLimitPauseBegan(key, res.RetryAfter)
 	}
 }
 
 // PauseTooLong reports whether the failed response asks for a wait so long that the client must
 // decide.
-func (cr *Request) PauseTooLong(a *policy.Attempt) bool {
-	return a.Cause == policy.CauseStatus && a.HasRetryAfter && cr.Route.RateLimitPause.Max > 0 && a.RetryAfter > cr.Route.RateLimitPause.Max
+func (cr *Request) PauseTooLong(res *policy.Result) bool {
+	return res.Cause == policy.CauseStatus && res.HasRetryAfter && cr.Route.RateLimitPause.Max > 0 && res.RetryAfter > cr.Route.RateLimitPause.Max
 }
 
 // PauseLeft returns how much longer the request has to pause; 0 means not at all.

@@ -79,7 +79,7 @@ func TestWhatAResponseSaysOfARetry(t *testing.T) {
 		"without its header":           {"retriable-header:X-Again", 200, nil, true, -1, false, false, false},
 	} {
 		c := begin(t, get(), retriesOn(t, tc.on))
-		var a policy.Attempt
+		var a policy.Result
 		c.StatusOf(&a, said(t, tc.status, tc.lines...))
 		wait := time.Duration(-1)
 		if a.HasRetryAfter {
@@ -96,7 +96,7 @@ func TestWhatAResponseSaysOfARetry(t *testing.T) {
 		}
 	}
 	c := begin(t, get(), nil)
-	if c.Good(&policy.Attempt{Cause: policy.CauseReset}) {
+	if c.Good(&policy.Result{Cause: policy.CauseReset}) {
 		t.Error("no response is a good one")
 	}
 }
@@ -104,7 +104,7 @@ func TestWhatAResponseSaysOfARetry(t *testing.T) {
 // A response can count as one with another status, as an event of a stream does.
 func TestAResponseThatCountsAsAnother(t *testing.T) {
 	c := begin(t, get(), nil)
-	var a policy.Attempt
+	var a policy.Result
 	c.StatusAs(&a, said(t, 200, "Retry-After: 3"), 529)
 	if a.Status != 529 || a.RetryAfter != 3*time.Second || c.Good(&a) {
 		t.Errorf("%+v", a)
@@ -151,22 +151,22 @@ func TestWhatAnAttemptShowsOfItsUpstream(t *testing.T) {
 	timeout := &upstream.DialError{Kind: upstream.KindTimeout, Addr: "a", Err: errors.New("timeout")}
 	full := &upstream.DialError{Kind: upstream.KindNoDescriptors, Addr: "a", Err: errors.New("none left")}
 	for name, tc := range map[string]struct {
-		res    policy.Attempt
+		res    policy.Result
 		dial   error
 		kind   breaker.EndKind
 		status int
 	}{
-		"a response":            {policy.Attempt{Cause: policy.CauseStatus, Status: 503}, nil, breaker.Responded, 503},
-		"a failed call":         {policy.Attempt{Cause: policy.CauseStatus, Status: 200, GRPC: policy.GRPCUnavailable}, nil, breaker.Responded, 503},
-		"a stale connection":    {policy.Attempt{Cause: policy.CauseIdleClose}, nil, breaker.Unsent, 0},
-		"a refused stream":      {policy.Attempt{Cause: policy.CauseRefusedStream}, nil, breaker.Unsent, 0},
-		"refused":               {policy.Attempt{Cause: policy.CauseDial}, refused, breaker.Refused, 0},
-		"no connection":         {policy.Attempt{Cause: policy.CauseDial}, timeout, breaker.DialFailed, 0},
-		"no descriptor of ours": {policy.Attempt{Cause: policy.CauseDial}, full, breaker.Unsent, 0},
-		"nothing was taken":     {policy.Attempt{Cause: policy.CauseDial}, nil, breaker.Reset, 0},
-		"reset":                 {policy.Attempt{Cause: policy.CauseReset}, nil, breaker.Reset, 0},
-		"silence":               {policy.Attempt{Cause: policy.CauseAttemptTimeout}, nil, breaker.TimedOut, 0},
-		"not HTTP":              {policy.Attempt{Cause: policy.CauseMalformed}, nil, breaker.Responded, 502},
+		"a response":            {policy.Result{Cause: policy.CauseStatus, Status: 503}, nil, breaker.Responded, 503},
+		"a failed call":         {policy.Result{Cause: policy.CauseStatus, Status: 200, GRPC: policy.GRPCUnavailable}, nil, breaker.Responded, 503},
+		"a stale connection":    {policy.Result{Cause: policy.CauseIdleClose}, nil, breaker.Unsent, 0},
+		"a refused stream":      {policy.Result{Cause: policy.CauseRefusedStream}, nil, breaker.Unsent, 0},
+		"refused":               {policy.Result{Cause: policy.CauseDial}, refused, breaker.Refused, 0},
+		"no connection":         {policy.Result{Cause: policy.CauseDial}, timeout, breaker.DialFailed, 0},
+		"no descriptor of ours": {policy.Result{Cause: policy.CauseDial}, full, breaker.Unsent, 0},
+		"nothing was taken":     {policy.Result{Cause: policy.CauseDial}, nil, breaker.Reset, 0},
+		"reset":                 {policy.Result{Cause: policy.CauseReset}, nil, breaker.Reset, 0},
+		"silence":               {policy.Result{Cause: policy.CauseAttemptTimeout}, nil, breaker.TimedOut, 0},
+		"not HTTP":              {policy.Result{Cause: policy.CauseMalformed}, nil, breaker.Responded, 502},
 	} {
 		c := begin(t, get(), nil)
 		a := begun(c.Time.Began)
@@ -183,10 +183,10 @@ func TestWhatAnAttemptShowsOfItsUpstream(t *testing.T) {
 // Clients are told apart, so that one alone is no evidence.
 func TestClientsAreToldApart(t *testing.T) {
 	of := func(c *requesttest.Client) uint32 {
-		return c.AttemptEnd(begun(c.Time.Began), &policy.Attempt{Cause: policy.CauseStatus, Status: 500}).Client
+		return c.AttemptEnd(begun(c.Time.Began), &policy.Result{Cause: policy.CauseStatus, Status: 500}).Client
 	}
 	one, two := begin(t, get(), nil), begin(t, get(), nil)
-	if of(one) != of(one) || of(one) == of(two) {
+	if first, again, other := of(one), of(one), of(two); first != again || first == other {
 		t.Error("two clients are one, or one is two")
 	}
 }
@@ -218,7 +218,7 @@ func TestADialThatTheClientCutShort(t *testing.T) {
 			if got := c.CutDialShort(a); got != tc.cutShort {
 				t.Errorf("%v", got)
 			}
-			if e := c.AttemptEnd(a, &policy.Attempt{Cause: policy.CauseDial}); e.CutShort != tc.cutShort {
+			if e := c.AttemptEnd(a, &policy.Result{Cause: policy.CauseDial}); e.CutShort != tc.cutShort {
 				t.Errorf("%+v", e)
 			}
 		}))
@@ -242,18 +242,18 @@ func pausing(c *settings.Config) {
 
 func TestWhichResponsesPauseARateLimit(t *testing.T) {
 	for name, tc := range map[string]struct {
-		a      policy.Attempt
+		a      policy.Result
 		key    string
 		change func(c *settings.Config)
 		want   time.Duration
 	}{
-		"a 429":                  {policy.Attempt{Status: 429, HasRetryAfter: true, RetryAfter: 5 * time.Second}, "X-Key: k", pausing, 5 * time.Second},
-		"the longest":            {policy.Attempt{Status: 429, HasRetryAfter: true, RetryAfter: 20 * time.Second}, "X-Key: k", pausing, 20 * time.Second},
-		"too long":               {policy.Attempt{Status: 429, HasRetryAfter: true, RetryAfter: 20*time.Second + 1}, "X-Key: k", pausing, 0},
-		"another status":         {policy.Attempt{Status: 503, HasRetryAfter: true, RetryAfter: 5 * time.Second}, "X-Key: k", pausing, 0},
-		"no wait":                {policy.Attempt{Status: 429, RetryAfter: 5 * time.Second}, "X-Key: k", pausing, 0},
-		"for itself":             {policy.Attempt{Status: 429, HasRetryAfter: true, RetryAfter: 5 * time.Second}, "X-Other: k", pausing, 0},
-		"a route without pauses": {policy.Attempt{Status: 429, HasRetryAfter: true, RetryAfter: 5 * time.Second}, "X-Key: k", nil, 0},
+		"a 429":                  {policy.Result{Status: 429, HasRetryAfter: true, RetryAfter: 5 * time.Second}, "X-Key: k", pausing, 5 * time.Second},
+		"the longest":            {policy.Result{Status: 429, HasRetryAfter: true, RetryAfter: 20 * time.Second}, "X-Key: k", pausing, 20 * time.Second},
+		"too long":               {policy.Result{Status: 429, HasRetryAfter: true, RetryAfter: 20*time.Second + 1}, "X-Key: k", pausing, 0},
+		"another status":         {policy.Result{Status: 503, HasRetryAfter: true, RetryAfter: 5 * time.Second}, "X-Key: k", pausing, 0},
+		"no wait":                {policy.Result{Status: 429, RetryAfter: 5 * time.Second}, "X-Key: k", pausing, 0},
+		"for itself":             {policy.Result{Status: 429, HasRetryAfter: true, RetryAfter: 5 * time.Second}, "X-Other: k", pausing, 0},
+		"a route without pauses": {policy.Result{Status: 429, HasRetryAfter: true, RetryAfter: 5 * time.Second}, "X-Key: k", nil, 0},
 	} {
 		t.Run(name, bubble(func(t *testing.T) {
 			var told []time.Duration
@@ -318,7 +318,7 @@ func TestWhichWaitsTheClientMustDecideOn(t *testing.T) {
 		"any": {policy.CauseStatus, time.Hour, 0, false}, "none": {policy.CauseStatus, -1, 20 * time.Second, false}, "no response": {policy.CauseReset, time.Hour, time.Second, false},
 	} {
 		c := begin(t, get(), func(c *settings.Config) { c.Default.RateLimitPause.Max = tc.max })
-		if got := c.PauseTooLong(&policy.Attempt{Cause: tc.cause, HasRetryAfter: tc.wait >= 0, RetryAfter: tc.wait}); got != tc.want {
+		if got := c.PauseTooLong(&policy.Result{Cause: tc.cause, HasRetryAfter: tc.wait >= 0, RetryAfter: tc.wait}); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -349,11 +349,11 @@ func TestWhereARetryWaits(t *testing.T) {
 // An account that is used up is left out for others of it, until its time or until it works.
 func TestAnAccountThatIsUsedUp(t *testing.T) {
 	for name, tc := range map[string]struct {
-		a    policy.Attempt
+		a    policy.Result
 		left time.Duration
 	}{
-		"it says when it is renewed": {policy.Attempt{HasRetryAfter: true, RetryAfter: 5 * time.Minute}, 5 * time.Minute},
-		"it does not":                {policy.Attempt{RetryAfter: 5 * time.Minute}, time.Minute},
+		"it says when it is renewed": {policy.Result{HasRetryAfter: true, RetryAfter: 5 * time.Minute}, 5 * time.Minute},
+		"it does not":                {policy.Result{RetryAfter: 5 * time.Minute}, time.Minute},
 	} {
 		t.Run(name, bubble(func(t *testing.T) {
 			c := begin(t, get("Authorization: a"), withFallback(t))

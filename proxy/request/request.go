@@ -247,12 +247,12 @@ func (cr *Request) FindRoute() {
 type withModel struct{ cr *Request }
 
 // Lookup implements route.HeaderLookup.
-func (m withModel) Lookup(name string) ([]byte, bool) {
+func (w withModel) Lookup(name string) ([]byte, bool) {
 	if name == route.ModelKey {
-		model := m.cr.Tokens.Model()
+		model := w.cr.Tokens.Model()
 		return model, model != nil
 	}
-	return m.cr.HTTP.Lookup(name)
+	return w.cr.HTTP.Lookup(name)
 }
 
 // IsAnsweredLocally reports whether the request is an OPTIONS or TRACE that must not be forwarded
@@ -393,13 +393,13 @@ type RetryBuffer struct {
 }
 
 // Take reserves n bytes. It reports false and reserves nothing if they do not fit.
-func (m *RetryBuffer) Take(n int) bool {
-	if m.Used.Add(int64(n)) > m.Limit {
-		m.Used.Add(int64(-n))
+func (r *RetryBuffer) Take(n int) bool {
+	if r.Used.Add(int64(n)) > r.Limit {
+		r.Used.Add(int64(-n))
 		return false
 	}
 	return true
 }
 
 // Give returns n bytes reserved by Take.
-func (m *RetryBuffer) Give(n int) { m.Used.Add(int64(-n)) }
+func (r *RetryBuffer) Give(n int) { r.Used.Add(int64(-n)) }

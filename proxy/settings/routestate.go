@@ -47,7 +47,7 @@ func (r *RouteState) RetryBudget() *budget.Budget {
 // without a response, if nothing else forbids it.
 func retriesResets(p *policy.Policy) bool {
 	s := policy.Situation{MaxRetries: 1, Safe: true, Replay: policy.ReplayWhole, Left: backoff.Forever}
-	return p.Decide(&policy.Attempt{Cause: policy.CauseReset}, &s, nil, 0, backoff.Shared()).Retry
+	return p.Decide(&policy.Result{Cause: policy.CauseReset}, &s, nil, 0, backoff.Shared()).Retry
 }
 
 // plain reports whether no response below 300 can be a failure, so that most responses need no

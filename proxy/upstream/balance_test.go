@@ -16,10 +16,10 @@ func pickerOf(weights ...uint32) *picker {
 	return newPicker(all)
 }
 
-func (v *picker) counts(n int, by func(i int) Choice) map[string]int {
+func (p *picker) counts(n int, by func(i int) Choice) map[string]int {
 	g, at := &Group{random: rand.Uint32N}, map[string]int{}
 	for i := range n {
-		at[v.choose(by(i), g).addr]++
+		at[p.choose(by(i), g).addr]++
 	}
 	return at
 }

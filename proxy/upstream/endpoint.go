@@ -68,66 +68,66 @@ func (g *Group) newEndpoint(from *Target, addr string) *Endpoint {
 }
 
 // Host returns the value of a Host header for the endpoint; "" for nil.
-func (m *Endpoint) Host() string {
-	if m == nil {
+func (e *Endpoint) Host() string {
+	if e == nil {
 		return ""
 	}
-	return m.pool.target.Host
+	return e.pool.target.Host
 }
 
 // isOf reports whether the endpoint connects as t does. If an address has moved from one name of a
 // list to another, the names in Host and SNI are others too.
-func (m *Endpoint) isOf(t *Target) bool {
-	return m.pool.target.Host == t.Host && m.pool.target.TLS == t.TLS
+func (e *Endpoint) isOf(t *Target) bool {
+	return e.pool.target.Host == t.Host && e.pool.target.TLS == t.TLS
 }
 
 // load returns the number of connections in use, dials included.
-func (m *Endpoint) load() int64 { return m.pool.load.Load() + m.pool.dialing.Load() }
+func (e *Endpoint) load() int64 { return e.pool.load.Load() + e.pool.dialing.Load() }
 
-func (m *Endpoint) ejected() bool { return m.ejectedNow.Load() }
+func (e *Endpoint) ejected() bool { return e.ejectedNow.Load() }
 
 // isUnavailable reports whether m is ejected or unhealthy, so that requests prefer other endpoints.
-func (m *Endpoint) isUnavailable() bool { return m.ejectedNow.Load() || m.unhealthy.Load() }
+func (e *Endpoint) isUnavailable() bool { return e.ejectedNow.Load() || e.unhealthy.Load() }
 
 // ReportSuccess records that the upstream did its work. It is cheap while there was no
 // failure.
-func (m *Endpoint) ReportSuccess() {
-	if m == nil {
+func (e *Endpoint) ReportSuccess() {
+	if e == nil {
 		return
 	}
-	if m.failures.Load() != 0 {
-		m.failures.Store(0)
+	if e.failures.Load() != 0 {
+		e.failures.Store(0)
 	}
-	if m.doubtSince.Load() != 0 {
-		m.doubtSince.Store(0)
+	if e.doubtSince.Load() != 0 {
+		e.doubtSince.Store(0)
 	}
-	if !m.ejected() {
+	if !e.ejected() {
 		return
 	}
-	g := m.group
+	g := e.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	m.uneject(time.Now())
+	e.uneject(time.Now())
 	g.updatePicker()
 }
 
 // ReportFailure records an attempt that failed because of the address: no response came in time, or
 // a gateway sent 502, 503 or 504.
-func (m *Endpoint) ReportFailure() { m.report(false) }
+func (e *Endpoint) ReportFailure() { e.report(false) }
 
 // ReportLost records an attempt that failed because no connection was made, or it ended without a
 // response. If that ejects the endpoint, the next accepted connection brings it back; see reconnect.
-func (m *Endpoint) ReportLost() { m.report(true) }
+func (e *Endpoint) ReportLost() { e.report(true) }
 
-func (m *Endpoint) report(lost bool) {
-	if m == nil {
+func (e *Endpoint) report(lost bool) {
+	if e == nil {
 		return
 	}
-	m.lost.Store(lost)
-	m.failed.Add(1)
-	m.requestLookup()
-	if after := m.group.options.EjectAfter; after > 0 && m.failures.Add(1) >= int32(after) && !m.ejected() {
-		m.group.eject(m, time.Now())
+	e.lost.Store(lost)
+	e.failed.Add(1)
+	e.requestLookup()
+	if after := e.group.options.EjectAfter; after > 0 && e.failures.Add(1) >= int32(after) && !e.ejected() {
+		e.group.eject(e, time.Now())
 	}
 }
 
@@ -137,20 +137,20 @@ const doubtTime = DefaultDialTimeout
 
 // ReportDoubtful records a failure that a client may have caused by itself. It counts if nothing
 // has succeeded here for doubtTime.
-func (m *Endpoint) ReportDoubtful() {
-	if m == nil {
+func (e *Endpoint) ReportDoubtful() {
+	if e == nil {
 		return
 	}
-	now := int64(m.pool.now())
-	if !m.doubtSince.CompareAndSwap(0, now) && now-m.doubtSince.Load() >= int64(doubtTime) {
-		m.ReportFailure()
+	now := int64(e.pool.now())
+	if !e.doubtSince.CompareAndSwap(0, now) && now-e.doubtSince.Load() >= int64(doubtTime) {
+		e.ReportFailure()
 	}
 }
 
 // requestLookup makes the next dial look the name up again.
-func (m *Endpoint) requestLookup() {
-	if m != nil {
-		m.group.lookupRequested.Store(true)
+func (e *Endpoint) requestLookup() {
+	if e != nil {
+		e.group.lookupRequested.Store(true)
 	}
 }
 
@@ -182,33 +182,33 @@ const reconnectEvery = time.Second
 
 // reconnect ends the ejection of m when it accepts a connection: what ejected it is what brings it back.
 // After that, one failure is enough to eject it again.
-func (m *Endpoint) reconnect(pause time.Duration) {
-	for m.ejected() {
+func (e *Endpoint) reconnect(pause time.Duration) {
+	for e.ejected() {
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)):
-		case <-m.group.background.Done():
+		case <-e.group.background.Done():
 			return
 		}
-		ctx, cancel := context.WithTimeout(m.group.background, DefaultDialTimeout)
-		c, err := m.dialCheck(ctx, "", "")
+		ctx, cancel := context.WithTimeout(e.group.background, DefaultDialTimeout)
+		c, err := e.dialCheck(ctx, "", "")
 		cancel()
 		if err != nil {
 			continue
 		}
 		_ = c.Close()
-		m.group.mu.Lock()
-		m.uneject(time.Now())
-		m.group.updatePicker()
-		m.group.mu.Unlock()
+		e.group.mu.Lock()
+		e.uneject(time.Now())
+		e.group.updatePicker()
+		e.group.mu.Unlock()
 	}
 }
 
 // uneject ends the ejection of m. It requires mu.
-func (m *Endpoint) uneject(now time.Time) {
-	if m.ejectedUntil.After(now) {
-		m.ejectedUntil = now
+func (e *Endpoint) uneject(now time.Time) {
+	if e.ejectedUntil.After(now) {
+		e.ejectedUntil = now
 	}
-	m.ejectedNow.Store(false)
+	e.ejectedNow.Store(false)
 }
 
 // scheduleUneject sets the timer to the end of the next ejection. It requires mu.

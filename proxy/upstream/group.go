@@ -243,8 +243,8 @@ func (g *Group) drainRemoved(removed []*Endpoint) {
 }
 
 // inUse reports whether the endpoint has connections or dials one.
-func (m *Endpoint) inUse() bool {
-	s := m.pool.Stats()
+func (e *Endpoint) inUse() bool {
+	s := e.pool.Stats()
 	return s.Idle+s.Active+s.Dialing > 0
 }
 

@@ -89,9 +89,9 @@ func (g *Group) dialAny(d *groupDial, o *GetOptions) (*Conn, error) {
 
 // dialOne connects to m within the share of one of the left addresses. A failed handshake
 // counts like a failed connect, since connections are only used after both.
-func (d *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialError) {
-	share := d.share(left)
-	ctx, cancel := context.WithTimeout(d.ctx, share)
+func (g *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialError) {
+	share := g.share(left)
+	ctx, cancel := context.WithTimeout(g.ctx, share)
 	defer cancel()
 	c, err := m.pool.Get(ctx, *o)
 	if err == nil {
@@ -101,7 +101,7 @@ func (d *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialE
 	if !errors.As(err, &dial) {
 		dial = &DialError{Addr: m.addr, Err: err}
 	}
-	shortShare := share < minShare || d.hurried && share < MinEvidence
+	shortShare := share < minShare || g.hurried && share < MinEvidence
 	switch {
 	case dial.Kind == KindTimeout && shortShare:
 		m.ReportDoubtful()
@@ -114,7 +114,7 @@ func (d *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialE
 
 // isOver reports whether the dial was canceled or has no time left (the context may expire
 // slightly later).
-func (d *groupDial) isOver() bool { return d.ctx.Err() != nil || !time.Now().Before(d.deadline) }
+func (g *groupDial) isOver() bool { return g.ctx.Err() != nil || !time.Now().Before(g.deadline) }
 
 // joinErrors returns the last error with the causes of all. It copies, since the errors may
 // be shared.
@@ -126,7 +126,7 @@ func joinErrors(last DialError, all []error) *DialError {
 }
 
 // share returns the time for one of the left addresses.
-func (d *groupDial) share(left int) time.Duration {
-	even := time.Until(d.deadline) / time.Duration(left)
-	return max(even, min(minShare, d.total/4))
+func (g *groupDial) share(left int) time.Duration {
+	even := time.Until(g.deadline) / time.Duration(left)
+	return max(even, min(minShare, g.total/4))
 }

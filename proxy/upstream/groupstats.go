@@ -88,11 +88,11 @@ func (g *Group) Endpoints() EndpointSummary {
 	return p
 }
 
-func (m *Endpoint) stats() EndpointStats {
-	s := m.pool.Stats()
+func (e *Endpoint) stats() EndpointStats {
+	s := e.pool.Stats()
 	return EndpointStats{
-		Addr: m.addr, Active: int(m.load()), Ejected: m.ejected(), Unhealthy: m.unhealthy.Load(),
-		Attempts: s.Dials + s.Reuses, Failures: m.failed.Load(),
+		Addr: e.addr, Active: int(e.load()), Ejected: e.ejected(), Unhealthy: e.unhealthy.Load(),
+		Attempts: s.Dials + s.Reuses, Failures: e.failed.Load(),
 	}
 }
 

@@ -98,14 +98,14 @@ func (g *Group) checkAll() {
 
 // check sends one GET on its own connection. Statuses from 200 to 399 pass, as with the probes of
 // Kubernetes.
-func (m *Endpoint) check(h *HealthCheck) error {
-	ctx, cancel := context.WithTimeout(m.group.background, min(checkTimeout, max(h.Interval, leastCheckTimeout)))
+func (e *Endpoint) check(h *HealthCheck) error {
+	ctx, cancel := context.WithTimeout(e.group.background, min(checkTimeout, max(h.Interval, leastCheckTimeout)))
 	defer cancel()
 	// The connections of the pool read and write HTTP/1.1, whatever the endpoint speaks.
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: checkHeaderBytes, DialContext: m.dialCheck}
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: checkHeaderBytes, DialContext: e.dialCheck}
 	host := h.Host
 	if host == "" {
-		host = m.pool.target.Host
+		host = e.pool.target.Host
 	}
 	request := &http.Request{
 		Method: http.MethodGet, Host: host,
@@ -126,8 +126,8 @@ func (m *Endpoint) check(h *HealthCheck) error {
 
 // dialCheck connects to the endpoint. It does not count as a dial of the pool. The pool does not
 // keep the connection either, which HTTP/2 may share.
-func (m *Endpoint) dialCheck(ctx context.Context, _, _ string) (net.Conn, error) {
-	own := newPool(m.pool.target, m.group.options, nil)
+func (e *Endpoint) dialCheck(ctx context.Context, _, _ string) (net.Conn, error) {
+	own := newPool(e.pool.target, e.group.options, nil)
 	own.Close()
 	c, err := own.dialOne(ctx, true)
 	if err != nil {
@@ -137,34 +137,34 @@ func (m *Endpoint) dialCheck(ctx context.Context, _, _ string) (net.Conn, error)
 }
 
 // noteCheck records the result of a check.
-func (m *Endpoint) noteCheck(err error) {
-	g := m.group
+func (e *Endpoint) noteCheck(err error) {
+	g := e.group
 	if errors.Is(err, context.Canceled) || noDescriptors(err) {
 		return // no evidence about the endpoint
 	}
 	g.mu.Lock()
-	changed := m.countCheck(err == nil)
+	changed := e.countCheck(err == nil)
 	if changed {
 		g.updatePicker()
 	}
 	g.mu.Unlock()
 	if changed && g.options.OnHealth != nil {
-		g.options.OnHealth(m.addr, err)
+		g.options.OnHealth(e.addr, err)
 	}
 }
 
 // countCheck reports whether the check changed the endpoint's health. It requires mu.
-func (m *Endpoint) countCheck(passed bool) (changed bool) {
-	if passed != m.unhealthy.Load() { // its current health
-		m.checksAgainst = 0
+func (e *Endpoint) countCheck(passed bool) (changed bool) {
+	if passed != e.unhealthy.Load() { // its current health
+		e.checksAgainst = 0
 		return false
 	}
-	m.checksAgainst++
-	if !passed && m.checksAgainst < unhealthyAfter || passed && m.checksAgainst < healthyAfter {
+	e.checksAgainst++
+	if !passed && e.checksAgainst < unhealthyAfter || passed && e.checksAgainst < healthyAfter {
 		return false
 	}
-	m.checksAgainst = 0
-	m.unhealthy.Store(!passed)
+	e.checksAgainst = 0
+	e.unhealthy.Store(!passed)
 	return true
 }
 

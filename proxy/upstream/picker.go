@@ -50,36 +50,36 @@ func countSamePriority(by []*Endpoint) int {
 	return n
 }
 
-func (v *picker) sumWeights() {
-	if !slices.ContainsFunc(v.usable, func(m *Endpoint) bool { return m.weight != v.usable[0].weight }) {
+func (p *picker) sumWeights() {
+	if !slices.ContainsFunc(p.usable, func(m *Endpoint) bool { return m.weight != p.usable[0].weight }) {
 		return
 	}
 	sum := uint32(0)
-	for _, m := range v.usable {
+	for _, m := range p.usable {
 		sum += m.weight
-		v.cumulativeWeights = append(v.cumulativeWeights, sum)
+		p.cumulativeWeights = append(p.cumulativeWeights, sum)
 	}
 }
 
 // pick returns the less loaded of two random endpoints, another than avoid if there is one.
-func (v *picker) pick(avoid string, random func(uint32) uint32) *Endpoint {
-	if len(v.usable) == 1 && v.usable[0].addr != avoid {
-		return v.usable[0]
+func (p *picker) pick(avoid string, random func(uint32) uint32) *Endpoint {
+	if len(p.usable) == 1 && p.usable[0].addr != avoid {
+		return p.usable[0]
 	}
-	a := v.pickRandom(avoid, nil, random)
+	a := p.pickRandom(avoid, nil, random)
 	switch {
 	case a == nil:
-		return v.pickReserve(avoid)
-	case v.cumulativeWeights != nil:
+		return p.pickReserve(avoid)
+	case p.cumulativeWeights != nil:
 		// Both are drawn by weight and may be the same. While all are idle the first one
 		// counts, so that the weights apply to few requests too.
-		b := v.pickRandom(avoid, nil, random)
+		b := p.pickRandom(avoid, nil, random)
 		if b.load()*int64(a.weight) < a.load()*int64(b.weight) {
 			return b
 		}
 		return a
 	}
-	if b := v.pickRandom(avoid, a, random); b != nil && b.load() < a.load() {
+	if b := p.pickRandom(avoid, a, random); b != nil && b.load() < a.load() {
 		return b
 	}
 	return a
@@ -87,17 +87,17 @@ func (v *picker) pick(avoid string, random func(uint32) uint32) *Endpoint {
 
 // pickRandom returns a random endpoint. If it hits an excluded one, it takes the next. It
 // returns nil if there is no other.
-func (v *picker) pickRandom(avoid string, not *Endpoint, random func(uint32) uint32) *Endpoint {
-	n := len(v.usable)
+func (p *picker) pickRandom(avoid string, not *Endpoint, random func(uint32) uint32) *Endpoint {
+	n := len(p.usable)
 	at := 0
-	if v.cumulativeWeights != nil {
-		r := random(v.cumulativeWeights[n-1])
-		at = sort.Search(n, func(i int) bool { return v.cumulativeWeights[i] > r })
+	if p.cumulativeWeights != nil {
+		r := random(p.cumulativeWeights[n-1])
+		at = sort.Search(n, func(i int) bool { return p.cumulativeWeights[i] > r })
 	} else {
 		at = int(random(uint32(n)))
 	}
 	for range n {
-		if m := v.usable[at]; m != not && m.addr != avoid {
+		if m := p.usable[at]; m != not && m.addr != avoid {
 			return m
 		}
 		at = (at + 1) % n
@@ -107,40 +107,40 @@ func (v *picker) pickRandom(avoid string, not *Endpoint, random func(uint32) uin
 
 // pickReserve returns an endpoint for a retry if only avoid is usable: one of a lower
 // priority that is neither ejected nor unhealthy, else avoid itself.
-func (v *picker) pickReserve(avoid string) *Endpoint {
-	for _, m := range v.endpoints {
+func (p *picker) pickReserve(avoid string) *Endpoint {
+	for _, m := range p.endpoints {
 		if m.addr != avoid && !m.isUnavailable() {
 			return m
 		}
 	}
-	return v.usable[0]
+	return p.usable[0]
 }
 
 // dialOrder returns the endpoints in the order to dial: first the chosen one, unless it was
 // removed. Then come the other usable ones from a random one on, those in reserve, the
 // ejected and unhealthy ones, and finally avoid.
-func (v *picker) dialOrder(first *Endpoint, avoid string, random func(uint32) uint32) []*Endpoint {
-	if !slices.Contains(v.endpoints, first) {
-		first = v.pick(avoid, random)
+func (p *picker) dialOrder(first *Endpoint, avoid string, random func(uint32) uint32) []*Endpoint {
+	if !slices.Contains(p.endpoints, first) {
+		first = p.pick(avoid, random)
 	}
-	all := append(make([]*Endpoint, 0, len(v.endpoints)), first)
+	all := append(make([]*Endpoint, 0, len(p.endpoints)), first)
 	add := func(m *Endpoint, wanted bool) {
 		if wanted && !slices.Contains(all, m) {
 			all = append(all, m)
 		}
 	}
-	start := int(random(uint32(len(v.usable))))
-	for i := range v.usable {
-		m := v.usable[(start+i)%len(v.usable)]
+	start := int(random(uint32(len(p.usable))))
+	for i := range p.usable {
+		m := p.usable[(start+i)%len(p.usable)]
 		add(m, m.addr != avoid)
 	}
-	for _, m := range v.endpoints {
+	for _, m := range p.endpoints {
 		add(m, m.addr != avoid && !m.isUnavailable())
 	}
-	for _, m := range v.endpoints {
+	for _, m := range p.endpoints {
 		add(m, m.addr != avoid)
 	}
-	for _, m := range v.endpoints {
+	for _, m := range p.endpoints {
 		add(m, true)
 	}
 	return all
@@ -165,18 +165,18 @@ func KeyOf(value []byte) uint64 {
 }
 
 // choose returns the endpoint for a request.
-func (v *picker) choose(by Choice, g *Group) *Endpoint {
+func (p *picker) choose(by Choice, g *Group) *Endpoint {
 	var m *Endpoint
 	switch {
 	case by.Key != 0:
-		m = v.pickByKey(by)
+		m = p.pickByKey(by)
 	case by.RoundRobin:
-		m = v.pickInTurn(by.Avoid, g.turns.Add(1))
+		m = p.pickInTurn(by.Avoid, g.turns.Add(1))
 	default:
-		return v.pick(by.Avoid, g.random)
+		return p.pick(by.Avoid, g.random)
 	}
 	if m == nil {
-		return v.pickReserve(by.Avoid)
+		return p.pickReserve(by.Avoid)
 	}
 	return m
 }
@@ -184,9 +184,9 @@ func (v *picker) choose(by Choice, g *Group) *Endpoint {
 // pickInTurn returns the endpoint of that turn, or the next one if that is to be avoided; nil if
 // there is no other. With weights the turns are spread by the golden ratio (Weyl's low-discrepancy
 // sequence), so that the turns of one endpoint do not follow each other.
-func (v *picker) pickInTurn(avoid string, turn uint64) *Endpoint {
-	return v.pickRandom(avoid, nil, func(n uint32) uint32 {
-		if v.cumulativeWeights == nil {
+func (p *picker) pickInTurn(avoid string, turn uint64) *Endpoint {
+	return p.pickRandom(avoid, nil, func(n uint32) uint32 {
+		if p.cumulativeWeights == nil {
 			return uint32(turn % uint64(n))
 		}
 		high, _ := bits.Mul64(turn*0x9e3779b97f4a7c15, uint64(n))
@@ -198,9 +198,9 @@ func (v *picker) pickInTurn(avoid string, turn uint64) *Endpoint {
 // avoid is usable. An endpoint that is added or removed moves only its own keys (rendezvous
 // hashing: D. Thaler, C. Ravishankar, "Using Name-Based Mappings to Increase Hit Rates", 1998;
 // with weights: C. Schindelhauer, G. Schomaker, "Weighted Distributed Hash Tables", 2005).
-func (v *picker) pickByKey(by Choice) (best *Endpoint) {
+func (p *picker) pickByKey(by Choice) (best *Endpoint) {
 	highest := math.Inf(-1)
-	for _, m := range v.usable {
+	for _, m := range p.usable {
 		if m.addr == by.Avoid {
 			continue
 		}

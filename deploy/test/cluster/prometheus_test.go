@@ -60,10 +60,10 @@ func readPodMonitor(t *testing.T) (m podMonitor) {
 
 // scrapeConfig is the configuration that the operator makes of the PodMonitor: any Pod of any
 // namespace, the port by its name, running Pods alone, and the same labels.
-func (m *podMonitor) scrapeConfig() string {
+func (p *podMonitor) scrapeConfig() string {
 	var b strings.Builder
 	b.WriteString("global: {scrape_interval: 15s}\nscrape_configs:\n")
-	for i, e := range m.Spec.Endpoints {
+	for i, e := range p.Spec.Endpoints {
 		running := ""
 		if e.FilterRunning {
 			running = "\n  - {source_labels: [__meta_kubernetes_pod_phase], regex: (Failed|Succeeded), action: drop}"
@@ -80,7 +80,7 @@ func (m *podMonitor) scrapeConfig() string {
   - {source_labels: [__meta_kubernetes_pod_name], target_label: pod}
   - {target_label: job, replacement: %s}
   - {target_label: endpoint, replacement: %s}
-`, m.Metadata.Name, i, e.Path, e.Interval, e.ScrapeTimeout, running, e.Port, m.Metadata.Name, e.Port)
+`, p.Metadata.Name, i, e.Path, e.Interval, e.ScrapeTimeout, running, e.Port, p.Metadata.Name, e.Port)
 	}
 	return b.String()
 }

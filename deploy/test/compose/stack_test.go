@@ -138,8 +138,8 @@ func (s *stack) clients(t *testing.T, method, path string) seen {
 }
 
 // good are the requests answered by 200.
-func (v seen) good() (n int64) {
-	for k, c := range v.Answered {
+func (s seen) good() (n int64) {
+	for k, c := range s.Answered {
 		if strings.HasSuffix(k, " 200") {
 			n += c
 		}

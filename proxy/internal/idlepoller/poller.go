@@ -249,25 +249,25 @@ func (l *Poller) Len() int {
 // deadlineHeap is a heap of entries by deadline.
 type deadlineHeap []*entry
 
-func (h deadlineHeap) Len() int           { return len(h) }
-func (h deadlineHeap) Less(i, j int) bool { return h[i].deadline.Before(h[j].deadline) }
-func (h deadlineHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+func (d deadlineHeap) Len() int           { return len(d) }
+func (d deadlineHeap) Less(i, j int) bool { return d[i].deadline.Before(d[j].deadline) }
+func (d deadlineHeap) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].index, d[j].index = i, j
 }
 
 // Push implements heap.Interface.
-func (h *deadlineHeap) Push(x any) {
+func (d *deadlineHeap) Push(x any) {
 	p := x.(*entry)
-	p.index = len(*h)
-	*h = append(*h, p)
+	p.index = len(*d)
+	*d = append(*d, p)
 }
 
 // Pop implements heap.Interface.
-func (h *deadlineHeap) Pop() any {
-	last := len(*h) - 1
-	p := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
+func (d *deadlineHeap) Pop() any {
+	last := len(*d) - 1
+	p := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
 	return p
 }
