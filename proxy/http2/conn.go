@@ -54,6 +54,7 @@ type Conn struct {
 
 	in      []byte // what was read and not yet used: in[r:w]; nil while nothing is
 	r, w    int
+	busy    bool // the last read was larger than a first one
 	decoder *hpack.Decoder
 	block   []byte // of a header block that has not ended
 	opening frame  // HEADERS, while their block has not ended
@@ -69,19 +70,20 @@ type Conn struct {
 
 	mu           sync.Mutex // guards all below
 	streams      map[uint32]*Stream
-	last         uint32 // the highest stream that the client opened
-	running      int    // workers, and streams in ready
-	open         int    // streams that neither side has reset
-	begun        bool   // our SETTINGS were sent
-	err          error  // why the connection ended
-	leaving      bool   // GOAWAY was sent
-	lingering    bool   // it ends when the last stream has ended and all is written
-	settled      bool   // the client's SETTINGS came
-	unacked      int    // our SETTINGS that the client did not acknowledge
-	window       int64  // what may be sent on all streams together
-	streamWindow int64  // what may be sent on a new stream
-	received     int    // of bodies, since the last WINDOW_UPDATE of the connection
-	pinged       bool   // a PING of ours has no answer
+	last         uint32   // the highest stream that the client opened
+	running      int      // workers, and streams in ready
+	open         int      // streams that neither side has reset
+	begun        bool     // our SETTINGS were sent
+	err          error    // why the connection ended
+	leaving      bool     // GOAWAY was sent
+	lingering    bool     // it ends when the last stream has ended and all is written
+	settled      bool     // the client's SETTINGS came
+	window       int64    // what may be sent on all streams together
+	streamWindow int64    // what may be sent on a new stream
+	received     int      // of bodies, since the last WINDOW_UPDATE of the connection
+	pinged       bool     // a PING of ours has no answer
+	resets       []uint32 // streams that we reset lately; a ring
+	nextReset    int      // in resets, once it is full
 	out          output
 	encoded      []byte    // the header block written last
 	tableShrinks bool      // the client wants a smaller dynamic table: the next block says that we use none
@@ -209,7 +211,7 @@ func (c *Conn) endStreams() {
 
 // isOver reports whether the connection was to end and has nothing more to do. It is called with mu held.
 func (c *Conn) isOver() bool {
-	return c.lingering && c.running == 0 && len(c.out.pending) == 0 && !c.out.writing
+	return c.lingering && len(c.streams) == 0 && len(c.out.pending) == 0 && !c.out.writing
 }
 
 // Running returns how many streams are served.
@@ -222,8 +224,8 @@ func (c *Conn) Running() int {
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// firstRead is how much an idle connection reads at first: a frame of a request with usual headers. A
-// buffer is taken only when more than that has come.
+// smallRead is how much an idle connection reads at first: a frame of a request with usual headers. A
+// buffer is taken only when something has come.
 const smallRead = 512
 
 // read reads frames until the connection ends.
@@ -233,10 +235,11 @@ func (c *Conn) read() error {
 	}
 	c.begin()
 	for {
-		if err := c.frames(); err != nil {
+		err := c.frames()
+		c.startReady() // what came before a fault is served, too
+		if err != nil {
 			return err
 		}
-		c.startReady()
 		c.flushElsewhere()
 		if err := c.fill(); err != nil {
 			return err
@@ -261,7 +264,6 @@ func (c *Conn) readPreface() error {
 }
 
 func (c *Conn) appendSettings(dst []byte) []byte {
-	c.unacked++
 	dst = appendFrame(dst, frameSettings, 0, 0, 3*6)
 	dst = appendSetting(dst, settingMaxConcurrentStreams, uint32(c.o.Streams))
 	dst = appendSetting(dst, settingInitialWindowSize, uint32(c.o.Window))
@@ -295,6 +297,8 @@ func (c *Conn) frames() error {
 // fill reads more. While nothing is buffered, there is no buffer either.
 func (c *Conn) fill() error {
 	switch {
+	case c.r == c.w && c.busy:
+		c.r, c.w = 0, 0
 	case c.r == c.w:
 		c.r, c.w = 0, 0
 		buffer.Put(c.in)
@@ -321,6 +325,7 @@ func (c *Conn) readMore() error {
 		var first [smallRead]byte
 		n, err := c.nc.Read(first[:])
 		if n > 0 {
+			c.busy = n == smallRead
 			c.in = buffer.Get(buffer.Medium)
 			c.w = copy(c.in, first[:n])
 			return nil
@@ -334,6 +339,7 @@ func (c *Conn) readMore() error {
 	n, err := c.nc.Read(c.in[c.w:])
 	if n > 0 {
 		c.w += n
+		c.busy = n > smallRead
 		return nil
 	}
 	return noProgress(err)

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
 // Header blocks are encoded without the dynamic table and without Huffman codes: both cost more time than
@@ -41,7 +42,9 @@ func (c *Conn) encode(status int, headers []http1.Header, skip func(*http1.Heade
 			b = appendField(b, h.Name, h.Value)
 		}
 	}
-	c.encoded = b
+	if c.encoded = b; cap(b) > buffer.Small {
+		c.encoded = nil // an idle connection holds little
+	}
 	return b
 }
 

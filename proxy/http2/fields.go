@@ -27,6 +27,17 @@ func (f *fields) reset(limit int) {
 	f.list, f.left, f.tooLarge = f.list[:0], limit, false
 }
 
+// mostKept is how many fields have their room kept for the next block of an idle connection.
+const mostKept = 64
+
+// release drops the fields, which an idle connection need not hold.
+func (f *fields) release() {
+	clear(f.list)
+	if f.list = f.list[:0]; cap(f.list) > mostKept {
+		f.list = nil
+	}
+}
+
 // add stores a field, unless they are too large together. Then the rest is decoded and dropped, since the
 // decoder's table depends on it.
 func (f *fields) add(h hpack.HeaderField) {

@@ -702,3 +702,53 @@ func FuzzConn(f *testing.F) {
 		<-ended
 	})
 }
+
+// What a client had sent of a stream before it knew of its end is no fault, be it a piece or the trailers.
+func TestFramesOnTheirWayToAStreamThatWasResetAreIgnored(t *testing.T) {
+	p := dialFrames(t, options(func(s *Stream) {
+		_, _ = readHead(s)
+		_, _ = io.WriteString(s, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+	}))
+	p.begin(false, getFields...)
+	p.want("1: reset NO_ERROR")
+	_ = p.WriteData(1, false, []byte("more"))
+	p.id = 0
+	p.begin(true, "x-t", "1") // its trailers
+	p.id = 2
+	p.begin(true, getFields...)
+	p.want("3: :status=413")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, seen := range p.seen {
+		if strings.HasPrefix(seen, "1: reset") || strings.HasPrefix(seen, "away") {
+			t.Error(seen)
+		}
+	}
+}
+
+// A request that came with a fault of its connection does not keep the connection from ending.
+func TestARequestBeforeAFaultIsServedAndTheConnectionEnds(t *testing.T) {
+	near, far := net.Pipe()
+	served := make(chan struct{}, 1)
+	o := options(func(s *Stream) { served <- struct{}{}; <-s.Done() })
+	ended := make(chan struct{})
+	go func() { NewConn(far, o).Run(); close(ended) }()
+	go func() { _, _ = io.Copy(io.Discard, near) }()
+	var all bytes.Buffer
+	all.WriteString(Preface)
+	f := http2.NewFramer(&all, nil)
+	f.AllowIllegalWrites = true
+	_ = f.WriteSettings()
+	var text bytes.Buffer
+	enc := hpack.NewEncoder(&text)
+	for i := 0; i < len(getFields); i += 2 {
+		_ = enc.WriteField(hpack.HeaderField{Name: getFields[i], Value: getFields[i+1]})
+	}
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: text.Bytes(), EndStream: true, EndHeaders: true})
+	_ = f.WriteWindowUpdate(0, 0) // the fault
+	_, _ = near.Write(all.Bytes())
+	<-served
+	<-ended
+	_ = near.Close()
+	o.Workers.Close()
+}

@@ -2,6 +2,7 @@ package http2
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -95,11 +96,29 @@ func (c *Conn) closedStream(f *frame) error {
 	if f.stream > c.last || f.stream%2 == 0 {
 		return refuse(ProtocolError, "a frame of a stream that was not opened")
 	}
-	if f.kind == frameData { // on its way when the stream ended, or a fault: both get the same answer
-		c.control(16, func(dst []byte) []byte { return appendReset(dst, f.stream, StreamClosed) })
+	if f.kind == frameData && !c.wasReset(f.stream) {
+		c.sendReset(f.stream, StreamClosed)
 	}
 	return nil
 }
+
+// sendReset tells the client that a stream has ended. It is called with mu held.
+func (c *Conn) sendReset(id uint32, code Code) {
+	c.control(16, func(dst []byte) []byte { return appendReset(dst, id, code) })
+	if len(c.resets) < mostResets {
+		c.resets = append(c.resets, id)
+		return
+	}
+	c.resets[c.nextReset] = id
+	c.nextReset = (c.nextReset + 1) % mostResets
+}
+
+// mostResets is of how many streams it is known that we reset them. What a client had sent of them before
+// it knew is no fault (RFC 9113 section 5.4.2).
+const mostResets = 256
+
+// wasReset reports whether we reset a stream lately. It is called with mu held.
+func (c *Conn) wasReset(id uint32) bool { return slices.Contains(c.resets, id) }
 
 func (c *Conn) headers(f *frame, p []byte) error {
 	if f.stream%2 == 0 {
@@ -153,7 +172,9 @@ func (c *Conn) addBlock(p []byte, whole bool) error {
 	if err := c.decoder.Close(); err != nil {
 		return refuse(CompressionError, err.Error())
 	}
-	return c.headersCame()
+	err := c.headersCame()
+	c.fields.release()
+	return err
 }
 
 // headersCame opens a stream with the fields just decoded, or ends one with its trailers.
@@ -179,12 +200,15 @@ func (c *Conn) headersCame() error {
 		s.receiveTrailers(&c.fields)
 		return nil
 	}
+	if id <= c.last && c.wasReset(id) {
+		return nil
+	}
 	if id <= c.last {
 		return refuse(StreamClosed, "HEADERS of a stream that has ended")
 	}
 	c.last = id
 	if c.open >= c.o.Streams || len(c.queued) >= c.o.Streams || c.lingering {
-		c.control(16, func(dst []byte) []byte { return appendReset(dst, id, RefusedStream) })
+		c.sendReset(id, RefusedStream)
 		return nil
 	}
 	if c.fields.tooLarge {
@@ -193,7 +217,7 @@ func (c *Conn) headersCame() error {
 	}
 	s := c.newStream(id)
 	if why := s.begin(&c.fields, ends); why != NoError {
-		c.control(16, func(dst []byte) []byte { return appendReset(dst, id, why) })
+		c.sendReset(id, why)
 		return nil
 	}
 	c.streams[id] = s
@@ -227,7 +251,7 @@ func (c *Conn) streamFault(id uint32, code Code) error {
 	if s := c.streams[id]; s != nil {
 		c.reset(s, code)
 	} else {
-		c.control(16, func(dst []byte) []byte { return appendReset(dst, id, code) })
+		c.sendReset(id, code)
 	}
 	return nil
 }
@@ -238,7 +262,7 @@ func (c *Conn) reset(s *Stream, code Code) {
 		return
 	}
 	s.end(errGone)
-	c.control(16, func(dst []byte) []byte { return appendReset(dst, s.id, code) })
+	c.sendReset(s.id, code)
 }
 
 func (c *Conn) rstStream(f *frame, p []byte) error {
@@ -267,7 +291,6 @@ func (c *Conn) settings(f *frame, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.has(flagAck) {
-		c.unacked--
 		return nil
 	}
 	c.settled = true
@@ -369,10 +392,9 @@ func (c *Conn) respondTooLarge(id uint32, ends bool) {
 	}
 	block := c.encode(431, tooLarge, func(*http1.Header) bool { return false })
 	c.control(frameHeader+64, func(dst []byte) []byte {
-		dst = append(appendFrame(dst, frameHeaders, flagEndHeaders|flagEndStream, id, len(block)), block...)
-		if !ends {
-			dst = appendReset(dst, id, NoError)
-		}
-		return dst
+		return append(appendFrame(dst, frameHeaders, flagEndHeaders|flagEndStream, id, len(block)), block...)
 	})
+	if !ends {
+		c.sendReset(id, NoError)
+	}
 }

@@ -12,7 +12,7 @@ import (
 // client sends and does not read.
 const (
 	roomForData   = 64 << 10
-	mostUnwritten = 1 << 20
+	mostUnwritten = 256 << 10
 )
 
 // rounds is how many writes one goroutine does for others before another one takes over, so that its own

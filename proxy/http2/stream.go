@@ -287,7 +287,9 @@ func (s *Stream) read(p []byte) (n int, stop func(), err error) {
 		case s.r < len(s.in):
 			n := copy(p, s.in[s.r:])
 			if s.r += n; s.r == len(s.in) {
-				s.in, s.r = s.in[:0], 0
+				if s.in, s.r = s.in[:0], 0; cap(s.in) > buffer.Large {
+					s.in = nil // a stream that pauses holds little
+				}
 			}
 			s.took(n)
 			if s.behind && len(s.in)-s.r <= s.c.behindFrom() {
@@ -489,7 +491,7 @@ func (c *Conn) finished(s *Stream) {
 		c.reset(s, InternalError)
 	case !s.remoteEnded: // the rest of the body is not wanted (RFC 9113 section 8.1)
 		s.end(nil)
-		c.control(16, func(dst []byte) []byte { return appendReset(dst, s.id, NoError) })
+		c.sendReset(s.id, NoError)
 	}
 	s.end(nil)
 	stop := s.caughtUp
