@@ -94,7 +94,7 @@ type Conn struct {
 func NewConn(nc net.Conn, o *Options) *Conn {
 	c := &Conn{nc: nc, o: o, streams: map[uint32]*Stream{}, window: defaultWindow, streamWindow: defaultWindow, idleSince: time.Now()}
 	c.decoder = hpack.NewDecoder(defaultHeaderTable, c.fields.add)
-	c.decoder.SetMaxStringLength(o.HeaderBytes)
+	c.decoder.SetMaxStringLength(2 * (o.HeaderBytes + frameSize)) // of a whole block with Huffman codes: what is too large gets 431
 	return c
 }
 
@@ -290,6 +290,9 @@ func (c *Conn) frames() error {
 		if err := c.handle(&f, payload); err != nil {
 			return err
 		}
+		if c.block == nil {
+			c.headersSince = noTime // if more have begun behind them, these are others
+		}
 	}
 	return nil
 }
@@ -425,7 +428,11 @@ func (c *Conn) timeUp(why wait) error {
 	case why == forHeaders && now.Sub(c.headersSince) >= c.o.HeaderTimeout:
 		return errSlow
 	case why == forIdleEnd && !c.idleSince.IsZero() && now.Sub(c.idleSince) >= c.o.IdleTimeout:
-		return io.EOF
+		if c.leaving {
+			return io.EOF
+		}
+		c.idleSince = now
+		go c.GoAway() // a request may be on its way
 	case why == forPing && c.pinged:
 		return errVanished
 	case why == forPing:

@@ -224,7 +224,7 @@ func (c *Conn) headersCame() error {
 	c.open++
 	c.idleSince = noTime
 	if s.mustEnd {
-		time.AfterFunc(emptyWithin, s.endInVain)
+		s.vain = time.AfterFunc(emptyWithin, s.endInVain)
 		return nil
 	}
 	c.start(s)
@@ -287,6 +287,8 @@ func (c *Conn) settings(f *frame, p []byte) error {
 		return refuse(ProtocolError, "SETTINGS of a stream")
 	case f.has(flagAck) && len(p) > 0, len(p)%6 != 0:
 		return refuse(FrameSizeError, "SETTINGS are malformed")
+	case len(p) > 6*mostSettings:
+		return refuse(EnhanceYourCalm, "more SETTINGS at once than there are")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -302,6 +304,10 @@ func (c *Conn) settings(f *frame, p []byte) error {
 	c.control(16, func(dst []byte) []byte { return appendFrame(dst, frameSettings, flagAck, 0, 0) })
 	return nil
 }
+
+// mostSettings is how many settings one frame may have. Each may cost a look at every stream; net/http's
+// limit is the same.
+const mostSettings = 100
 
 // setting takes one setting of the client. It is called with mu held.
 func (c *Conn) setting(id uint16, value uint32) error {

@@ -141,6 +141,7 @@ func (c *Conn) extendWrite() {
 // wakeBlocked wakes the streams that wait for room. It is called with mu held.
 func (c *Conn) wakeBlocked() {
 	for i, s := range c.out.blocked {
+		s.blocked = false
 		s.wake()
 		c.out.blocked[i] = nil
 	}

@@ -42,14 +42,16 @@ type Stream struct {
 	credit int   // to be sent with the next WINDOW_UPDATE
 	grant  int   // what the client may still send
 
-	grpc          bool // a gRPC call
-	resetByClient bool // the client has reset it
-	queued        bool // it waits for a worker
-	mustEnd       bool // its body is declared to be empty and has not ended: it is not served before
-	remoteEnded   bool // the request came whole
+	grpc          bool        // a gRPC call
+	resetByClient bool        // the client has reset it
+	vain          *time.Timer // with mustEnd
+	queued        bool        // it waits for a worker
+	mustEnd       bool        // its body is declared to be empty and has not ended: it is not served before
+	remoteEnded   bool        // the request came whole
 	bodyDone      chan struct{}
 	bodyBroken    bool // the request did not end as announced
 	complete      bool // the response was written whole
+	blocked       bool // it is in out.blocked
 	behind        bool // the Backlog counts it
 	caughtUp      func()
 
@@ -75,7 +77,9 @@ func (s *Stream) begin(f *fields, ends bool) Code {
 	s.framed = http1.Framing{}
 	switch {
 	case q.opensWebSocket():
-		s.tunnel, s.left = true, -1
+		if s.tunnel, s.left = true, -1; ends {
+			s.inEnd = io.EOF
+		}
 	case q.contradicts: // it is refused
 	case ends && q.length == 0:
 		s.framed = http1.Framing{Kind: http1.BodyLength}
@@ -147,6 +151,7 @@ func (s *Stream) end(err error) {
 		s.c.forget(s)
 	case s.mustEnd:
 		s.mustEnd = false
+		s.vain.Stop()
 		s.c.forget(s)
 	}
 }
@@ -221,6 +226,7 @@ func (s *Stream) ended(trailers *fields) {
 	s.wake()
 	if s.mustEnd {
 		s.mustEnd = false
+		s.vain.Stop()
 		s.c.start(s)
 	}
 }
@@ -291,7 +297,7 @@ func (s *Stream) read(p []byte) (n int, stop func(), err error) {
 					s.in = nil // a stream that pauses holds little
 				}
 			}
-			s.took(n)
+			s.took()
 			if s.behind && len(s.in)-s.r <= s.c.behindFrom() {
 				stop, s.behind, s.caughtUp = s.caughtUp, false, nil
 			}
@@ -304,16 +310,13 @@ func (s *Stream) read(p []byte) (n int, stop func(), err error) {
 }
 
 // took credits bytes that were read. It is called with mu held.
-func (s *Stream) took(n int) {
-	n = min(n, s.owed)
-	if s.r == len(s.in) {
-		n = s.owed
-	}
+func (s *Stream) took() {
+	n := max(0, s.owed-(len(s.in)-s.r)) // what is unread may be all content, or sizes of chunks too
 	s.owed -= n
 	if s.credit += n; s.remoteEnded || s.closed {
 		return
 	}
-	if credit := s.credit; credit >= s.c.o.Window/4 || s.grant == 0 {
+	if credit := s.credit; credit >= s.c.o.Window/4 || s.grant == 0 && credit > 0 {
 		s.credit = 0
 		s.grant += credit
 		s.c.control(16, func(dst []byte) []byte { return appendWindowUpdate(dst, s.id, credit) })
@@ -338,7 +341,7 @@ func (s *Stream) count() {
 	if !is {
 		return
 	}
-	stop := s.c.o.Backlog.Wait(int64(s.c.o.Window), s.giveUp)
+	stop := s.c.o.Backlog.Wait(int64(s.c.o.Window*s.growth()), s.giveUp)
 	s.c.mu.Lock()
 	if s.behind && s.caughtUp == nil {
 		s.caughtUp, stop = stop, nil
@@ -347,6 +350,15 @@ func (s *Stream) count() {
 	if stop != nil {
 		stop() // it caught up meanwhile
 	}
+}
+
+// growth returns how many times larger a body may be here than the client sent it: a byte becomes a chunk
+// of six.
+func (s *Stream) growth() int {
+	if s.framed.Kind == http1.BodyChunked {
+		return 6
+	}
+	return 1
 }
 
 // giveUp drops the body because its reader is behind and memory is short.
@@ -379,7 +391,7 @@ func (s *Stream) writeData(p []byte, ends bool) error {
 		}
 		n := int(max(0, min(int64(len(p)), s.window, c.window, frameSize, int64(roomForData-len(c.out.pending))))) // SETTINGS may make a window negative
 		if n == 0 && len(p) > 0 {
-			if err := s.waitToWrite(); err != nil {
+			if err := s.waitToWrite(s.canWrite); err != nil {
 				return err
 			}
 			continue
@@ -414,39 +426,50 @@ func (s *Stream) writeErr() error {
 	return nil
 }
 
-// waitToWrite waits for room or a window, until the write deadline. It is called with mu held, and lets
-// what waits be written.
-func (s *Stream) waitToWrite() error {
+// waitToWrite waits until can reports true, for room or a window, until the write deadline. It is called
+// with mu held, and lets what waits be written.
+func (s *Stream) waitToWrite(can func() bool) error {
 	if expired(s.writeBy) {
 		s.c.reset(s, Cancel)
 		return os.ErrDeadlineExceeded
 	}
-	s.c.out.blocked = append(s.c.out.blocked, s)
 	s.c.mu.Unlock()
 	s.c.flush()
 	s.c.mu.Lock()
-	if s.closed || s.canWrite() {
+	if s.closed || can() {
 		return nil
 	}
+	if !s.blocked { // after the flush, which wakes all that are
+		s.blocked = true
+		s.c.out.blocked = append(s.c.out.blocked, s)
+	}
 	s.wait(s.writeBy, &s.wriTime)
-	if expired(s.writeBy) && !s.canWrite() && !s.closed {
+	if expired(s.writeBy) && !can() && !s.closed {
 		s.c.reset(s, Cancel)
 		return os.ErrDeadlineExceeded
 	}
 	return nil
 }
 
-func (s *Stream) canWrite() bool {
-	return s.window > 0 && s.c.window > 0 && len(s.c.out.pending) < roomForData
-}
+func (s *Stream) canWrite() bool { return s.window > 0 && s.c.window > 0 && s.hasRoom() }
+
+func (s *Stream) hasRoom() bool { return len(s.c.out.pending) < roomForData }
 
 // writeHeaders writes a header section, interim, final or trailers, and ends the response if ends is true.
 func (s *Stream) writeHeaders(status int, headers []http1.Header, ends bool, skip func(*http1.Header) bool) error {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := s.writeErr(); err != nil {
-		return err
+	for {
+		if err := s.writeErr(); err != nil {
+			return err
+		}
+		if s.hasRoom() {
+			break
+		}
+		if err := s.waitToWrite(s.hasRoom); err != nil {
+			return err
+		}
 	}
 	block := c.encode(status, headers, skip)
 	dst := c.room(len(block) + frameHeader*(1+len(block)/frameSize))
