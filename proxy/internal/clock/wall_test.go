@@ -17,7 +17,8 @@ var wallTimes = map[string]int{
 	"proxy/internal/clock/date.go UTC":         1, // the wall clock, for Date
 	"proxy/internal/rawsocket/conn.go Unix":    1, // a deadline that is over by any clock
 	"proxy/accepting/accepting.go Unix":        1, // a deadline that is over by any clock
-	"proxy/bridge/client_stream.go Unix":       1, // a deadline that is over by any clock
+	"proxy/attempt/pump.go Unix":               1, // a deadline that is over by any clock
+	"proxy/http2/conn.go Unix":                 1, // a deadline that is over by any clock
 	"proxy/report/report.go UnixNano":          1, // of an instant, for the journal
 	"proxy/admission/probe.go Unix":            1, // a deadline that is over by any clock
 	"proxy/downstream/conn.go Unix":            1, // a deadline that is over by any clock

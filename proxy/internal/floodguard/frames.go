@@ -191,7 +191,6 @@ func (s *frameScan) header(p []byte) (rest []byte, whole bool) {
 const (
 	codeNoError       = 0
 	codeInternalError = 2
-	codeRefusedStream = 7
 )
 
 // resetScan finds, in the bytes written to a client, the streams that we reset because of the
@@ -225,7 +224,7 @@ func (s *resetScan) scan(p []byte) (found int) {
 
 func (s *resetScan) clientsFault() bool {
 	code := binary.BigEndian.Uint32(s.code[:])
-	return code != codeNoError && code != codeInternalError && code != codeRefusedStream
+	return code != codeNoError && code != codeInternalError
 }
 
 // allowance grows with time up to max. It may be overdrawn.
