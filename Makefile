@@ -33,7 +33,7 @@ build: ## bin/retryproxy, static and stripped
 	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/retryproxy
 
 .PHONY: ctl
-ctl: ## bin/retryproxyctl: plan, simulate, plot, advise, inject, webhook
+ctl: ## bin/retryproxyctl: plan, simulate, plot, advise, inject, webhook, convert
 	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/retryproxyctl
 
 .PHONY: otel

@@ -74,22 +74,23 @@ func (c script) send(s *attacker) error {
 const (
 	// baseMemory is for the requests of other clients and for pooled buffers.
 	baseMemory = 24 * mib
-	// perConn is for an idle connection: three goroutines, read and write buffers.
+	// perConn is for a connection: its goroutine and that which writes, read and write buffers, and what was read
+	// of headers.
 	perConn = 128 * kib
 	// perHead is for request headers of 64 KiB: as they came, as a map, and as HTTP/1.1.
 	perHead = 2 * 4 * 64 * kib
-	// perQueue is for queued responses to control frames: after 10 000, net/http closes the connection.
-	perQueue = 2 * 10_000 * 256
+	// perQueue is for what waits to be written: proxy/http2 ends a connection beyond 256 KiB of it.
+	perQueue = 2 * 2 * 256 * kib
 	// perStream is for a request in flight: two goroutines, the buffers of two connections, and a bridge of 64 KiB.
 	perStream = 2 * 256 * kib
 	// perWindow is for request bodies that the upstream does not read.
 	perWindow = 2 * mib
-	atOnce    = 128 // RETRYPROXY_MAX_CONCURRENT_STREAMS
+	atOnce    = 128 // maxConcurrentStreams in internal/config/constants.go
 
 	streams4    = baseMemory + 4*atOnce*perStream
 	streams4Why = "4 connections with 128 requests each"
 	queues4     = baseMemory + 4*(perConn+perQueue)
-	queues4Why  = "4 queues of 10 000 control frames"
+	queues4Why  = "4 connections with 256 KiB of unread answers"
 	heads4      = baseMemory + 4*(perConn+perHead)
 )
 

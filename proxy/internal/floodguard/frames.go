@@ -24,7 +24,7 @@ const FrameSize = 16 << 10
 
 // How many frames that request nothing an HTTP/2 client may send: SETTINGS, PING, RST_STREAM,
 // PRIORITY, CONTINUATION, GOAWAY, unknown ones, and DATA without content. Each costs the proxy
-// about as much as parsing a request's headers, and net/http does not limit them. A client needs a
+// about as much as parsing a request's headers. A client needs a
 // few at its beginning, one now and then, and one RST_STREAM for each request that it gives up. A
 // stream that the client makes us reset counts like one that it resets.
 //
@@ -34,7 +34,7 @@ const (
 	IdleFrames          = 2000 // at once
 	idleFramesPerSecond = 1000 // and one more for each piece of a response, and each response that ended
 
-	resetsAtOnce    = 200 // net/http ends a connection when handlers of reset streams pile up
+	resetsAtOnce    = 200 // more than the streams that a client may have at once
 	resetsPerSecond = 1000
 
 	floodPatience = 5 * time.Second
