@@ -267,17 +267,10 @@ func (g *Guard) WantsKey(now time.Duration) bool {
 
 // LosingInFlight reports whether the upstream may be losing all its attempts in flight, so
 // that the breaker may open. That turns out within overdueMin.
-func (g *Guard) LosingInFlight(now time.Duration) (bool, Signal) {
+func (g *Guard) LosingInFlight(now time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := &g.core
-	if c.options.NoBreaker {
-		return false, 0
-	}
-	before := c.eventAt
-	c.refresh(now)
-	c.judgeRow(now)
-	return c.evidence.losing(now), c.finish(now, before)
+	return !g.options.NoBreaker && g.core.evidence.losing(now)
 }
 
 // DialRetried records that a connection for an attempt failed and is tried again. Responses

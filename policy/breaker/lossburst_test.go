@@ -60,10 +60,10 @@ func TestLosingSomeOfWhatIsInFlightOpensNothing(t *testing.T) {
 		if s := g.State(); s.Breaker != Closed {
 			t.Errorf("%s: %v by %v", tc.name, s.Breaker, s.OpenedBy)
 		}
-		if losing, _ := g.LosingInFlight(now); losing == tc.answered {
+		if losing := g.LosingInFlight(now); losing == tc.answered {
 			t.Errorf("%s: losing %v", tc.name, losing)
 		}
-		if losing, _ := g.LosingInFlight(now + overdueMin); losing {
+		if g.LosingInFlight(now + overdueMin) {
 			t.Errorf("%s: losing for ever", tc.name)
 		}
 	}
@@ -110,7 +110,7 @@ func TestWithoutABreakerNothingIsAwaitedAfterALoss(t *testing.T) {
 		p, _ := g.Acquire(0, Request{})
 		g.Release(p, time.Millisecond, AttemptEnd{Kind: Reset})
 	}
-	if losing, _ := g.LosingInFlight(time.Millisecond); losing {
+	if g.LosingInFlight(time.Millisecond) {
 		t.Error("losing")
 	}
 }

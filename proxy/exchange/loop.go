@@ -154,9 +154,6 @@ func (x *Exchange) judge(res *policy.Result) policy.Decision {
 	r := x.r.Route
 	x.r.Time.StartClock(x.r.Time.Clock)
 	s := x.situation()
-	if s.Retries >= s.MaxRetries && s.Safe && s.MaxRetries > 0 && x.admit.SeesBreakerOpen(res) {
-		s = x.situation()
-	}
 	if s.Replay == policy.ReplayUnfinished {
 		s.Replay = policy.ReplayWhole // assume that secure succeeds
 	}

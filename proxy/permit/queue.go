@@ -117,12 +117,10 @@ const losingPoll = 5 * time.Millisecond
 
 // awaitBreaker waits until the breaker opens, or until it is clear that it stays closed.
 func (ad *Admitter) awaitBreaker() WaitEnd {
-	q := ad.r.Route.UpstreamState.Admission
+	g := ad.r.Route.UpstreamState.Admission.Guard
 	for {
 		now := ad.r.Time.Tick()
-		losing, signal := q.Guard.LosingInFlight(ad.r.Process.Clock.Since(now))
-		q.HandleSignal(signal)
-		if !losing || !ad.r.Time.Deadline.IsZero() && !now.Before(ad.r.Time.Deadline) {
+		if !g.LosingInFlight(ad.r.Process.Clock.Since(now)) || !ad.r.Time.Deadline.IsZero() && !now.Before(ad.r.Time.Deadline) {
 			return WaitedOut
 		}
 		if end := ad.Await(now.Add(losingPoll), nil); end != WaitedOut {

@@ -112,23 +112,9 @@ func (ad *Admitter) wouldNot(a *attempt.Attempt, res *policy.Result) policy.Reas
 }
 
 // When an upstream is killed, all its requests in flight fail at once. The first failures find the
-// breaker closed, and their retries or the budget are soon used up. Such a request waits a moment for
-// the breaker to open. If it opens, the request is retried outside both: it queues with all others,
-// and the breaker paces them.
-
-// SeesBreakerOpen waits for the breaker after the connection of the request's last attempt was lost.
-// It reports whether the breaker opened, so that the upstream is known to be down.
-func (ad *Admitter) SeesBreakerOpen(res *policy.Result) bool {
-	lost := res.Cause == policy.CauseReset || res.Cause == policy.CauseDial
-	if ad.SeenDown || !lost || ad.r.Route.Breaker != settings.BreakerQueue {
-		return false
-	}
-	began := ad.r.Time.Tick()
-	end := ad.awaitBreaker()
-	ad.report.Queued(began)
-	ad.SeenDown = end == WaitedOut && ad.r.RetryWaitsInQueue()
-	return ad.SeenDown
-}
+// breaker closed and the budget soon empty. Such a request waits a moment for the breaker to open.
+// If it opens, the request is retried outside the budget: it queues with all others, and the
+// breaker paces them.
 
 // MayRetryThroughBreaker waits for the breaker after the request's connection was lost and the
 // budget had no token. It reports whether the breaker opened and the request is retried through
