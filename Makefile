@@ -183,7 +183,7 @@ restart: build ## the row of faults that kills and restarts an upstream with 100
 	go run ./bench/faults --only "restart with" --proxy $(BIN)/retryproxy
 
 .PHONY: e2e
-e2e: build ## curl, nginx and Prometheus against the real binary (needs them installed)
+e2e: build otel ## curl, nginx and Prometheus against the real binary (needs them installed)
 	bash bench/e2e/run $(BIN)/retryproxy
 
 .PHONY: image
