@@ -264,26 +264,3 @@ func TestAConnectionMayAlwaysBeginAFewStreams(t *testing.T) {
 		t.Errorf("%d and then %d began", began, modest.share.handlers)
 	}
 }
-
-// An empty line that comes while an idle client is evicted is no request, so it does not save its slot.
-// A request does.
-func TestAnEmptyLineDoesNotSaveAnEvictedClient(t *testing.T) {
-	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for sent, want := range map[string]bool{"\r\n": false, get("/"): true} {
-		far, near := tcpPair(t)
-		conn := newConn(s, near, "")
-		conn.used.Store(true)
-		conn.evicted.Store(true)
-		if _, err := io.WriteString(far, sent); err != nil {
-			t.Fatal(err)
-		}
-		soon(t, "its bytes", conn.client.HasUnread)
-		if got := conn.checkForRequest(); got != want || conn.evicted.Load() == want {
-			t.Errorf("after %q it stays: %v, want %v", sent, got, want)
-		}
-		conn.finish()
-	}
-}

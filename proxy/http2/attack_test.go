@@ -275,3 +275,25 @@ func TestTooManySettingsEndTheConnection(t *testing.T) {
 	_ = p.WriteSettings(many...)
 	p.want("away 0 ENHANCE_YOUR_CALM")
 }
+
+// Streams that come in the same read after the connection has ended of its own do not begin: nobody would
+// end them.
+func TestNoStreamBeginsOnAConnectionThatHasEnded(t *testing.T) {
+	served := make(chan struct{}, 100)
+	o := options(func(s *Stream) {
+		served <- struct{}{}
+		_, _ = readHead(s)
+		fmt.Fprintf(s, "HTTP/1.1 204 No Content\r\nX-A: %s\r\n\r\n", strings.Repeat("x", 8000))
+	})
+	c := NewConn(nil, o)
+	c.settled = true
+	c.opening = frame{stream: 1, flags: flagEndStream}
+	c.err = errVanished
+	c.fields.reset(1 << 10)
+	for i := 0; i < len(getFields); i += 2 {
+		c.fields.add(hpack.HeaderField{Name: getFields[i], Value: getFields[i+1]})
+	}
+	if err := c.headersCame(); err != errVanished || len(c.ready) > 0 || len(served) > 0 {
+		t.Errorf("%v, and %d streams begin", err, len(c.ready))
+	}
+}

@@ -182,6 +182,9 @@ func (c *Conn) headersCame() error {
 	id, ends := c.opening.stream, c.opening.has(flagEndStream)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.err != nil { // nobody would end a stream that begins now
+		return c.err
+	}
 	if s := c.streams[id]; s != nil {
 		if s.resetByClient {
 			return refuse(StreamClosed, "HEADERS of a stream that the client has reset")

@@ -418,6 +418,8 @@ func (s *Stream) writeData(p []byte, ends bool) error {
 
 func (s *Stream) writeErr() error {
 	switch {
+	case s.c.err != nil:
+		return errGone
 	case s.closed && s.err != nil:
 		return s.err
 	case s.closed, s.complete:
@@ -436,7 +438,7 @@ func (s *Stream) waitToWrite(can func() bool) error {
 	s.c.mu.Unlock()
 	s.c.flush()
 	s.c.mu.Lock()
-	if s.closed || can() {
+	if s.closed || s.c.err != nil || can() {
 		return nil
 	}
 	if !s.blocked { // after the flush, which wakes all that are

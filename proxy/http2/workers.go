@@ -17,8 +17,8 @@ type Workers struct {
 }
 
 const (
-	mostIdle  = 1024 // workers; more may serve
-	trimEvery = time.Second
+	mostIdle  = 128 // workers, of 8 KiB each; more may serve
+	trimEvery = 250 * time.Millisecond
 )
 
 // serve has a worker serve s.
