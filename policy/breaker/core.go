@@ -217,17 +217,6 @@ func (g *core) crowded(n int64) bool {
 	return g.baseline.Established() && float64(n) > max(several, startFactor*g.baseline.Concurrency)
 }
 
-// judgeRow shuts the window if failures in a row have lasted for long enough. Requests that wait for this
-// cause no further failure that would show it.
-func (g *core) judgeRow(now time.Duration) {
-	if g.window.phase == shut || g.options.After > 0 || !g.evidence.inRow(now) {
-		return
-	}
-	if hash, one := g.evidence.oneURL(); !one || !g.urls.otherAnswers(now, hash) {
-		g.shut(now, OpenedByFailing)
-	}
-}
-
 // unproven reports whether a failure ends the trickle after an accepted connection. A timeout
 // does not: the response may take long.
 func (g *core) unproven(p Permit, e AttemptEnd) bool {
