@@ -752,3 +752,23 @@ func TestARequestBeforeAFaultIsServedAndTheConnectionEnds(t *testing.T) {
 	_ = near.Close()
 	o.Workers.Close()
 }
+
+// HEADERS of a stream that both sides have ended are a fault of the connection, be its worker still there
+// or not.
+func TestHeadersOfAnEndedStreamEndTheConnection(t *testing.T) {
+	written, release := make(chan struct{}), make(chan struct{})
+	p := dialFrames(t, options(func(s *Stream) {
+		_, _ = readHead(s)
+		_, _ = io.WriteString(s, "HTTP/1.1 204 No Content\r\n\r\n")
+		close(written)
+		<-release
+	}))
+	p.begin(true, getFields...)
+	<-written
+	p.id = 0
+	p.begin(true, getFields...)
+	if got := p.want("away"); !strings.HasSuffix(got, "STREAM_CLOSED") {
+		t.Error(got)
+	}
+	close(release)
+}

@@ -192,6 +192,9 @@ func (c *Conn) headersCame() error {
 		if s.closed {
 			return nil
 		}
+		if s.remoteEnded && s.complete {
+			return refuse(StreamClosed, "HEADERS of a stream that has ended")
+		}
 		if s.remoteEnded {
 			c.reset(s, StreamClosed)
 			return nil
