@@ -28,7 +28,7 @@ const indexStatus = 8 // of the name :status
 // encode encodes a header section; status is 0 for trailers. skip says which headers are left out. The
 // values have no CR, LF or NUL, since a parser returned them. The block is valid until the next call. It is
 // called with mu held.
-func (c *Conn) encode(status int, headers []http1.Header, skip func(*http1.Header) bool) []byte {
+func (c *link) encode(status int, headers []http1.Header, skip func(*http1.Header) bool) []byte {
 	b := c.encoded[:0]
 	if c.tableShrinks {
 		c.tableShrinks = false

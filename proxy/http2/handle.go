@@ -1,15 +1,9 @@
 package http2
 
-import (
-	"encoding/binary"
-	"slices"
-	"time"
-
-	"github.com/retryproxy/retryproxy/proxy/http1"
-)
+import "encoding/binary"
 
 // handle handles one frame. An error ends the connection.
-func (c *Conn) handle(f *frame, p []byte) error {
+func (c *link) handle(f *frame, p []byte) error {
 	if c.block != nil && f.kind != frameContinuation {
 		return refuse(ProtocolError, "a header block was interrupted")
 	}
@@ -26,7 +20,7 @@ func (c *Conn) handle(f *frame, p []byte) error {
 	case framePriority:
 		return c.priority(f, p)
 	case frameRSTStream:
-		return c.rstStream(f, p)
+		return c.streamReset(f, p)
 	case frameSettings:
 		return c.settings(f, p)
 	case framePing:
@@ -35,18 +29,20 @@ func (c *Conn) handle(f *frame, p []byte) error {
 		if f.stream != 0 || len(p) < 8 {
 			return refuse(ProtocolError, "GOAWAY is malformed")
 		}
-		return nil // it opens no more streams
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.side.goAway(p)
 	case frameWindowUpdate:
 		return c.windowUpdate(f, p)
 	case framePushPromise:
-		return refuse(ProtocolError, "a client cannot push")
+		return refuse(ProtocolError, "nobody may push")
 	}
 	return nil // extensions are ignored (RFC 9113 section 5.5)
 }
 
 // data takes a piece of a body. The window of the connection is credited at once, so that what is not read
 // holds up its own stream alone.
-func (c *Conn) data(f *frame, p []byte) error {
+func (c *link) data(f *frame, p []byte) error {
 	if f.stream == 0 {
 		return refuse(ProtocolError, "DATA without a stream")
 	}
@@ -62,18 +58,18 @@ func (c *Conn) data(f *frame, p []byte) error {
 }
 
 // dataOf gives a piece of a body to its stream, and returns the stream if it took it.
-func (c *Conn) dataOf(f *frame, body []byte) (*Stream, error) {
+func (c *link) dataOf(f *frame, body []byte) (*flow, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.creditConnection(f.length)
 	s := c.streams[f.stream]
 	switch {
 	case s == nil:
-		return nil, c.closedStream(f)
-	case s.resetByClient:
-		return nil, c.closedStream(f)
+		return nil, c.side.closedStream(f)
+	case s.closed && c.side.ofClosed(s):
+		return nil, c.side.closedStream(f)
 	case s.closed:
-		return nil, nil // we reset it, and the client did not know yet
+		return nil, nil // we reset it, and the peer did not know yet
 	case s.remoteEnded:
 		c.reset(s, StreamClosed)
 		return nil, nil
@@ -82,8 +78,8 @@ func (c *Conn) dataOf(f *frame, body []byte) (*Stream, error) {
 	return s, nil
 }
 
-// creditConnection counts n bytes that the client sent. It is called with mu held.
-func (c *Conn) creditConnection(n int) {
+// creditConnection counts n bytes that the peer sent. It is called with mu held.
+func (c *link) creditConnection(n int) {
 	if c.received += n; c.received >= connectionWindow/4 {
 		credit := c.received
 		c.received = 0
@@ -91,36 +87,7 @@ func (c *Conn) creditConnection(n int) {
 	}
 }
 
-// closedStream answers a frame of a stream that has ended or never was. It is called with mu held.
-func (c *Conn) closedStream(f *frame) error {
-	if f.stream > c.last || f.stream%2 == 0 {
-		return refuse(ProtocolError, "a frame of a stream that was not opened")
-	}
-	if f.kind == frameData && !c.wasReset(f.stream) {
-		c.sendReset(f.stream, StreamClosed)
-	}
-	return nil
-}
-
-// sendReset tells the client that a stream has ended. It is called with mu held.
-func (c *Conn) sendReset(id uint32, code Code) {
-	c.control(16, func(dst []byte) []byte { return appendReset(dst, id, code) })
-	if len(c.resets) < mostResets {
-		c.resets = append(c.resets, id)
-		return
-	}
-	c.resets[c.nextReset] = id
-	c.nextReset = (c.nextReset + 1) % mostResets
-}
-
-// mostResets is of how many streams it is known that we reset them. What a client had sent of them before
-// it knew is no fault (RFC 9113 section 5.4.2).
-const mostResets = 256
-
-// wasReset reports whether we reset a stream lately. It is called with mu held.
-func (c *Conn) wasReset(id uint32) bool { return slices.Contains(c.resets, id) }
-
-func (c *Conn) headers(f *frame, p []byte) error {
+func (c *link) headers(f *frame, p []byte) error {
 	if f.stream%2 == 0 {
 		return refuse(ProtocolError, "HEADERS of a stream that a client cannot open")
 	}
@@ -141,7 +108,7 @@ func (c *Conn) headers(f *frame, p []byte) error {
 	return c.addBlock(block, f.has(flagEndHeaders))
 }
 
-func (c *Conn) continuation(f *frame, p []byte) error {
+func (c *link) continuation(f *frame, p []byte) error {
 	if c.block == nil || f.stream != c.opening.stream {
 		return refuse(ProtocolError, "CONTINUATION without HEADERS")
 	}
@@ -150,8 +117,8 @@ func (c *Conn) continuation(f *frame, p []byte) error {
 
 // addBlock adds a piece of a header block, and handles it when it is whole. Blocks are kept as they came,
 // since only a whole one can be decoded; what they may grow to is bounded.
-func (c *Conn) addBlock(p []byte, whole bool) error {
-	if len(c.block)+len(p) > c.o.HeaderBytes+frameSize {
+func (c *link) addBlock(p []byte, whole bool) error {
+	if len(c.block)+len(p) > c.headerBytes+frameSize {
 		return refuse(EnhanceYourCalm, "a header block larger than headers may be")
 	}
 	if !whole {
@@ -165,79 +132,19 @@ func (c *Conn) addBlock(p []byte, whole bool) error {
 		p = append(c.block, p...)
 		c.block = nil
 	}
-	c.fields.reset(c.o.HeaderBytes)
+	c.fields.reset(c.headerBytes)
 	if _, err := c.decoder.Write(p); err != nil {
 		return refuse(CompressionError, err.Error())
 	}
 	if err := c.decoder.Close(); err != nil {
 		return refuse(CompressionError, err.Error())
 	}
-	err := c.headersCame()
+	err := c.side.headersCame()
 	c.fields.release()
 	return err
 }
 
-// headersCame opens a stream with the fields just decoded, or ends one with its trailers.
-func (c *Conn) headersCame() error {
-	id, ends := c.opening.stream, c.opening.has(flagEndStream)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil { // nobody would end a stream that begins now
-		return c.err
-	}
-	if s := c.streams[id]; s != nil {
-		if s.resetByClient {
-			return refuse(StreamClosed, "HEADERS of a stream that the client has reset")
-		}
-		if s.closed {
-			return nil
-		}
-		if s.remoteEnded && s.complete {
-			return refuse(StreamClosed, "HEADERS of a stream that has ended")
-		}
-		if s.remoteEnded {
-			c.reset(s, StreamClosed)
-			return nil
-		}
-		if !ends || !c.fields.validTrailers() {
-			c.reset(s, ProtocolError)
-			return nil
-		}
-		s.receiveTrailers(&c.fields)
-		return nil
-	}
-	if id <= c.last && c.wasReset(id) {
-		return nil
-	}
-	if id <= c.last {
-		return refuse(StreamClosed, "HEADERS of a stream that has ended")
-	}
-	c.last = id
-	if c.open >= c.o.Streams || len(c.queued) >= c.o.Streams || c.lingering {
-		c.sendReset(id, RefusedStream)
-		return nil
-	}
-	if c.fields.tooLarge {
-		c.respondTooLarge(id, ends)
-		return nil
-	}
-	s := c.newStream(id)
-	if why := s.begin(&c.fields, ends); why != NoError {
-		c.sendReset(id, why)
-		return nil
-	}
-	c.streams[id] = s
-	c.open++
-	c.idleSince = noTime
-	if s.mustEnd {
-		s.vain = time.AfterFunc(emptyWithin, s.endInVain)
-		return nil
-	}
-	c.start(s)
-	return nil
-}
-
-func (c *Conn) priority(f *frame, p []byte) error {
+func (c *link) priority(f *frame, p []byte) error {
 	if f.stream == 0 {
 		return refuse(ProtocolError, "PRIORITY without a stream")
 	}
@@ -250,44 +157,40 @@ func (c *Conn) priority(f *frame, p []byte) error {
 	return nil // priorities are ignored (RFC 9113 section 5.3.2)
 }
 
-// streamFault resets a stream because of a fault of the client.
-func (c *Conn) streamFault(id uint32, code Code) error {
+// streamFault resets a stream because of a fault of the peer.
+func (c *link) streamFault(id uint32, code Code) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.streams[id]; s != nil {
 		c.reset(s, code)
 	} else {
-		c.sendReset(id, code)
+		c.side.sendReset(id, code)
 	}
 	return nil
 }
 
-// reset ends a stream, and tells the client. It is called with mu held.
-func (c *Conn) reset(s *Stream, code Code) {
+// reset ends a stream, and tells the peer. It is called with mu held.
+func (c *link) reset(s *flow, code Code) {
 	if s.closed {
 		return
 	}
-	s.end(errGone)
-	c.sendReset(s.id, code)
+	s.self.end(errGone)
+	c.side.sendReset(s.id, code)
 }
 
-func (c *Conn) rstStream(f *frame, p []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *link) streamReset(f *frame, p []byte) error {
 	switch {
-	case f.stream == 0 || f.stream > c.last || f.stream%2 == 0:
+	case f.stream == 0:
 		return refuse(ProtocolError, "RST_STREAM of a stream that was not opened")
 	case len(p) != 4:
 		return refuse(FrameSizeError, "RST_STREAM is malformed")
 	}
-	if s := c.streams[f.stream]; s != nil {
-		s.resetByClient = true
-		s.end(errGone)
-	}
-	return nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.side.rstStream(f, Code(binary.BigEndian.Uint32(p)))
 }
 
-func (c *Conn) settings(f *frame, p []byte) error {
+func (c *link) settings(f *frame, p []byte) error {
 	switch {
 	case f.stream != 0:
 		return refuse(ProtocolError, "SETTINGS of a stream")
@@ -303,10 +206,11 @@ func (c *Conn) settings(f *frame, p []byte) error {
 	}
 	c.settled = true
 	for ; len(p) > 0; p = p[6:] {
-		if err := c.setting(binary.BigEndian.Uint16(p), binary.BigEndian.Uint32(p[2:])); err != nil {
+		if err := c.takeSetting(binary.BigEndian.Uint16(p), binary.BigEndian.Uint32(p[2:])); err != nil {
 			return err
 		}
 	}
+	c.side.settingsCame()
 	c.control(16, func(dst []byte) []byte { return appendFrame(dst, frameSettings, flagAck, 0, 0) })
 	return nil
 }
@@ -315,8 +219,8 @@ func (c *Conn) settings(f *frame, p []byte) error {
 // limit is the same.
 const mostSettings = 100
 
-// setting takes one setting of the client. It is called with mu held.
-func (c *Conn) setting(id uint16, value uint32) error {
+// takeSetting takes one setting of the peer. It is called with mu held.
+func (c *link) takeSetting(id uint16, value uint32) error {
 	switch id {
 	case settingHeaderTableSize:
 		c.tableShrinks = c.tableShrinks || value < defaultHeaderTable
@@ -341,10 +245,10 @@ func (c *Conn) setting(id uint16, value uint32) error {
 			return refuse(ProtocolError, "a frame size that is not allowed")
 		}
 	}
-	return nil
+	return c.side.setting(id, value)
 }
 
-func (c *Conn) ping(f *frame, p []byte) error {
+func (c *link) ping(f *frame, p []byte) error {
 	switch {
 	case f.stream != 0:
 		return refuse(ProtocolError, "PING of a stream")
@@ -361,7 +265,7 @@ func (c *Conn) ping(f *frame, p []byte) error {
 	return nil
 }
 
-func (c *Conn) windowUpdate(f *frame, p []byte) error {
+func (c *link) windowUpdate(f *frame, p []byte) error {
 	if len(p) != 4 {
 		return refuse(FrameSizeError, "WINDOW_UPDATE is malformed")
 	}
@@ -381,7 +285,7 @@ func (c *Conn) windowUpdate(f *frame, p []byte) error {
 	s := c.streams[f.stream]
 	switch {
 	case s == nil:
-		return c.closedStream(f)
+		return c.side.closedStream(f)
 	case n == 0:
 		c.reset(s, ProtocolError)
 	default:
@@ -392,21 +296,4 @@ func (c *Conn) windowUpdate(f *frame, p []byte) error {
 		s.wake()
 	}
 	return nil
-}
-
-var tooLarge = []http1.Header{http1.NewHeader("Content-Length", "0")}
-
-// respondTooLarge responds to a request whose headers exceed the limit, without a worker. It is called with
-// mu held.
-func (c *Conn) respondTooLarge(id uint32, ends bool) {
-	if c.o.TooLarge != nil {
-		c.o.TooLarge()
-	}
-	block := c.encode(431, tooLarge, func(*http1.Header) bool { return false })
-	c.control(frameHeader+64, func(dst []byte) []byte {
-		return append(appendFrame(dst, frameHeaders, flagEndHeaders|flagEndStream, id, len(block)), block...)
-	})
-	if !ends {
-		c.sendReset(id, NoError)
-	}
 }

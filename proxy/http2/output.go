@@ -7,9 +7,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
-// What waits to be written to the client, in bytes. A stream waits for room below roomForData; frames
-// that answer the client's own may exceed it, up to mostUnwritten, beyond which the connection ends: its
-// client sends and does not read.
+// What waits to be written to the peer, in bytes. A stream waits for room below roomForData; frames
+// that answer the peer's own may exceed it, up to mostUnwritten, beyond which the connection ends: its
+// peer sends and does not read.
 const (
 	roomForData   = 64 << 10
 	mostUnwritten = 256 << 10
@@ -19,18 +19,18 @@ const (
 // request is not held up.
 const rounds = 4
 
-// output is what waits to be written to a client. All fields are guarded by Conn.mu. Whoever appends calls
-// Conn.flush after it has unlocked.
+// output is what waits to be written to the peer. All fields are guarded by link.mu. Whoever appends calls
+// link.flush after it has unlocked.
 type output struct {
 	pending []byte // nil while there is nothing
 	spare   []byte // what was written last, for reuse
 	writing bool   // a goroutine writes
-	blocked []*Stream
+	blocked []*flow
 }
 
 // flush writes what waits, unless another goroutine does. It yields once, so that what other streams have
 // to say goes with the same write.
-func (c *Conn) flush() {
+func (c *link) flush() {
 	c.mu.Lock()
 	if c.out.writing || len(c.out.pending) == 0 || c.err != nil {
 		c.mu.Unlock()
@@ -47,8 +47,8 @@ func (c *Conn) flush() {
 	}
 }
 
-// flushElsewhere is flush for the goroutine that reads: it never waits for the client.
-func (c *Conn) flushElsewhere() {
+// flushElsewhere is flush for the goroutine that reads: it never waits for the peer.
+func (c *link) flushElsewhere() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.out.writing || len(c.out.pending) == 0 || c.err != nil {
@@ -62,7 +62,7 @@ func (c *Conn) flushElsewhere() {
 }
 
 // writeOut writes up to n times what waits. It reports whether there is more to write.
-func (c *Conn) writeOut(n int) (more bool) {
+func (c *link) writeOut(n int) (more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for ; len(c.out.pending) > 0 && c.err == nil; n-- {
@@ -95,7 +95,7 @@ func (c *Conn) writeOut(n int) (more bool) {
 }
 
 // releaseOut returns the buffers of an idle connection. It is called with mu held, while nobody writes.
-func (c *Conn) releaseOut() {
+func (c *link) releaseOut() {
 	if len(c.out.pending) == 0 && c.out.pending != nil {
 		buffer.Put(c.out.pending)
 		c.out.pending = nil
@@ -107,7 +107,7 @@ func (c *Conn) releaseOut() {
 }
 
 // room returns the output with room for n more bytes. It is called with mu held.
-func (c *Conn) room(n int) []byte {
+func (c *link) room(n int) []byte {
 	if c.out.pending == nil {
 		c.out.pending = buffer.Get(max(n, buffer.Small))[:0]
 	}
@@ -115,13 +115,13 @@ func (c *Conn) room(n int) []byte {
 	return c.out.pending
 }
 
-// control appends a frame that answers one of the client's. It is called with mu held.
-func (c *Conn) control(n int, appendTo func([]byte) []byte) {
+// control appends a frame that answers one of the peer's. It is called with mu held.
+func (c *link) control(n int, appendTo func([]byte) []byte) {
 	if c.err != nil {
 		return
 	}
 	if len(c.out.pending) > mostUnwritten {
-		c.fail(refuse(EnhanceYourCalm, "the client sends and does not read"))
+		c.fail(refuse(EnhanceYourCalm, "the peer sends and does not read"))
 		return
 	}
 	c.out.pending = appendTo(c.room(n))
@@ -129,17 +129,17 @@ func (c *Conn) control(n int, appendTo func([]byte) []byte) {
 
 // extendWrite keeps the write deadline between one and two write timeouts away. Only the goroutine that
 // writes calls it.
-func (c *Conn) extendWrite() {
+func (c *link) extendWrite() {
 	now := time.Now()
-	if c.o.WriteTimeout <= 0 || c.writeBy.Sub(now) >= c.o.WriteTimeout {
+	if c.writeTimeout <= 0 || c.writeBy.Sub(now) >= c.writeTimeout {
 		return
 	}
-	c.writeBy = now.Add(2 * c.o.WriteTimeout)
+	c.writeBy = now.Add(2 * c.writeTimeout)
 	_ = c.nc.SetWriteDeadline(c.writeBy)
 }
 
 // wakeBlocked wakes the streams that wait for room. It is called with mu held.
-func (c *Conn) wakeBlocked() {
+func (c *link) wakeBlocked() {
 	for i, s := range c.out.blocked {
 		s.blocked = false
 		s.wake()

@@ -42,7 +42,7 @@ func (w *Workers) serve(s *Stream) {
 func (w *Workers) work(s *Stream) {
 	next := make(chan *Stream, 1)
 	for more := true; more; s, more = <-next {
-		s.c.serve(s)
+		s.conn.serve(s)
 		if !w.rest(next) {
 			return
 		}

@@ -1,0 +1,198 @@
+package http2
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// What a client sends beyond the window of a stream ends the stream; padding counts.
+func TestMoreThanTheWindowEndsAStream(t *testing.T) {
+	p := dialFrames(t, options(func(s *Stream) { _, _ = readHead(s); <-s.Done() }))
+	p.begin(false, getFields...)
+	for range 4 {
+		_ = p.WriteRawFrame(0, 8, 1, append([]byte{255}, make([]byte, frameSize-1)...))
+	}
+	_ = p.WritePing(false, [8]byte{})
+	p.want("pong")
+	_ = p.WriteData(1, false, []byte("x"))
+	p.want("1: reset FLOW_CONTROL_ERROR")
+}
+
+// A client that SETTINGS make wait gets the rest when its window is positive again.
+func TestAWindowMayBecomeNegative(t *testing.T) {
+	p := dialFrames(t, options(func(s *Stream) {
+		_, _ = readHead(s)
+		_, _ = fmt.Fprint(s, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n12345678")
+	}))
+	_ = p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 3})
+	p.begin(true, getFields...)
+	p.want(`1: "123"`)
+	_ = p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
+	_ = p.WriteWindowUpdate(1, 2)
+	_ = p.WritePing(false, [8]byte{})
+	p.want("pong")
+	_ = p.WriteWindowUpdate(1, 2)
+	p.want(`1: "45"`)
+	_ = p.WriteWindowUpdate(1, 9)
+	p.want(`1: "678" end`)
+}
+
+// Header blocks that decode to far more than they are cost no memory and no connection (HPACK bombs).
+func TestHeadersThatExpandAreTooLarge(t *testing.T) {
+	tooLarge := 0
+	o := options(echo)
+	o.HeaderBytes, o.TooLarge = 16<<10, func() { tooLarge++ }
+	p := dialFrames(t, o)
+	p.begin(true, with("x-bomb", strings.Repeat("b", 3000))...) // goes to the table
+	p.want("1: \"")
+	bomb := with()
+	for range 10000 {
+		bomb = append(bomb, "x-bomb", strings.Repeat("b", 3000)) // one byte each
+	}
+	p.begin(true, bomb...)
+	p.want("3: :status=431")
+	p.begin(true, getFields...)
+	p.want("5: \"")
+	if tooLarge != 1 {
+		t.Errorf("counted %d times", tooLarge)
+	}
+}
+
+// A client that resets its streams at once has no more workers than streams, and what it reset before it had
+// one is never served (CVE-2023-44487).
+func TestResetStreamsKeepTheirWorkers(t *testing.T) {
+	release := make(chan struct{})
+	var running, most, served atomic.Int64
+	o := options(func(s *Stream) {
+		served.Add(1)
+		if n := running.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		<-release
+		running.Add(-1)
+	})
+	o.Streams = 4
+	p := dialFrames(t, o)
+	for range 100 {
+		id := p.begin(true, getFields...)
+		_ = p.WriteRSTStream(id, http2.ErrCodeCancel)
+	}
+	_ = p.WritePing(false, [8]byte{})
+	p.want("pong")
+	close(release)
+	p.begin(true, getFields...) // is served when the others have ended
+	p.want(fmt.Sprintf("%d: reset INTERNAL_ERROR", p.id-1))
+	if most.Load() > 4 || served.Load() > 5 {
+		t.Errorf("%d at once, %d in all", most.Load(), served.Load())
+	}
+}
+
+// More streams than allowed are refused, which a client may repeat.
+func TestMoreStreamsThanAllowedAreRefused(t *testing.T) {
+	release := make(chan struct{})
+	o := options(func(s *Stream) { <-release; echo(s) })
+	o.Streams = 2
+	p := dialFrames(t, o)
+	p.begin(true, getFields...)
+	p.begin(true, getFields...)
+	p.begin(true, getFields...)
+	p.want("5: reset REFUSED_STREAM")
+	close(release)
+	p.want("1: \"")
+	p.want("3: \"")
+}
+
+// A client that asks and does not read is not kept.
+func TestAClientThatSendsAndDoesNotReadIsEnded(t *testing.T) {
+	near, far := net.Pipe()
+	ended := make(chan struct{})
+	go func() { NewConn(far, options(echo)).Run(); close(ended) }()
+	f := http2.NewFramer(near, near)
+	_, _ = io.WriteString(near, Preface)
+	_ = f.WriteSettings()
+	for range 200_000 {
+		if f.WritePing(false, [8]byte{}) != nil {
+			break
+		}
+	}
+	_ = near.Close()
+	<-ended
+}
+
+// errNotRead is the error of a body that was given up.
+var errNotRead = errors.New("not read")
+
+// backlog gives up the body that waits first.
+type backlog struct {
+	mu    sync.Mutex
+	waits []func() bool
+}
+
+func (b *backlog) Wait(_ int64, end func() bool) func() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waits = append(b.waits, end)
+	return func() {}
+}
+
+// A body whose reader is behind is counted, and can be given up; its reader gets the error.
+func TestABodyThatNobodyReadsCanBeGivenUp(t *testing.T) {
+	b := &backlog{}
+	read := make(chan struct{})
+	result := make(chan error, 1)
+	o := options(func(s *Stream) {
+		_, _ = readHead(s)
+		<-read
+		_, err := io.Copy(io.Discard, s)
+		result <- err
+	})
+	o.Backlog, o.NotRead = b, errNotRead
+	p := dialFrames(t, o)
+	p.begin(false, with("content-length", "1000000")...)
+	for range 3 {
+		_ = p.WriteData(1, false, make([]byte, 15<<10))
+	}
+	_ = p.WritePing(false, [8]byte{})
+	p.want("pong")
+	b.mu.Lock()
+	waits := b.waits
+	b.mu.Unlock()
+	if len(waits) != 1 || !waits[0]() {
+		t.Fatalf("%d wait", len(waits))
+	}
+	close(read)
+	if err := <-result; err != errNotRead {
+		t.Errorf("its reader got %v", err)
+	}
+}
+
+// Workers that are not needed end.
+func TestWorkersEndWhenTheyAreNotNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := options(echo)
+		p := dialFrames(t, o)
+		for range 20 {
+			p.begin(true, getFields...)
+		}
+		time.Sleep(time.Millisecond)
+		o.Workers.mu.Lock()
+		some := len(o.Workers.idle)
+		o.Workers.mu.Unlock()
+		time.Sleep(3 * trimEvery)
+		o.Workers.mu.Lock()
+		defer o.Workers.mu.Unlock()
+		if some == 0 || len(o.Workers.idle) != 0 || o.Workers.trimming {
+			t.Errorf("%d were idle, and %d are", some, len(o.Workers.idle))
+		}
+	})
+}

@@ -1,0 +1,298 @@
+package http2
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+)
+
+// link is our end of an HTTP/2 connection, to a client or to an upstream: the frames that are read, the
+// streams with their windows, and what waits to be written.
+type link struct {
+	nc   net.Conn
+	side side
+	limits
+
+	in      []byte // what was read and not yet used: in[r:w]; nil while nothing is
+	r, w    int
+	busy    bool // the last read was larger than a first one
+	decoder *hpack.Decoder
+	block   []byte // of a header block that has not ended
+	opening frame  // HEADERS, while their block has not ended
+	fields  fields
+	writeBy time.Time // write deadline; used by the goroutine that writes
+	readBy  time.Time // read deadline now set
+
+	headersSince time.Time // when headers began that are not complete; zero: none
+
+	mu           sync.Mutex // guards all below
+	streams      map[uint32]*flow
+	err          error // why the connection ended
+	lingering    bool  // it ends when the last stream has ended and all is written
+	settled      bool  // the peer's SETTINGS came
+	window       int64 // what may be sent on all streams together
+	streamWindow int64 // what may be sent on a new stream
+	received     int   // of bodies, since the last WINDOW_UPDATE of the connection
+	pinged       bool  // a PING of ours has no answer
+	out          output
+	encoded      []byte    // the header block written last
+	tableShrinks bool      // the peer wants a smaller dynamic table: the next block says that we use none
+	idleSince    time.Time // without streams since then; zero: there are some
+}
+
+// limits are what a peer may do. They do not change.
+type limits struct {
+	perStream     int // window of one stream, in bytes
+	headerBytes   int
+	headerTimeout time.Duration
+	idleTimeout   time.Duration
+	pingAfter     time.Duration
+	writeTimeout  time.Duration
+	backlog       Backlog
+	notRead       error
+	wrote         func(n int)
+}
+
+// side is what differs between a client's connection and an upstream's. All methods but headersCame are
+// called with mu held.
+type side interface {
+	// headersCame takes the fields of a header block.
+	headersCame() error
+	// closedStream answers a frame of a stream that has ended or never was.
+	closedStream(f *frame) error
+	// ofClosed reports whether DATA of s, which has ended, is a fault of the peer.
+	ofClosed(s *flow) bool
+	rstStream(f *frame, code Code) error
+	goAway(p []byte) error
+	setting(id uint16, value uint32) error
+	settingsCame()
+	// sendReset tells the peer that a stream has ended.
+	sendReset(id uint32, code Code)
+	// idle is called after idleTimeout without streams. An error ends the connection.
+	idle(now time.Time) error
+	// mayEnd reports whether the connection has nothing more to do.
+	mayEnd() bool
+}
+
+func (c *link) init(nc net.Conn, of side, l *limits) {
+	c.nc, c.side, c.limits, c.streams = nc, of, *l, map[uint32]*flow{}
+	c.window, c.streamWindow, c.idleSince = defaultWindow, defaultWindow, time.Now()
+	c.decoder = hpack.NewDecoder(defaultHeaderTable, c.fields.add)
+	c.decoder.SetMaxStringLength(2 * (c.headerBytes + frameSize)) // of a whole block with Huffman codes: what is too large is told from its sum
+}
+
+// fail ends the connection because of err, once. It is called with mu held.
+func (c *link) fail(err error) {
+	if c.err != nil {
+		return
+	}
+	if err == nil {
+		err = io.EOF
+	}
+	c.err = err
+	for _, s := range c.streams {
+		s.self.end(errGone)
+	}
+	c.endReading()
+}
+
+// endReading makes the goroutine that reads return.
+func (c *link) endReading() { _ = c.nc.SetReadDeadline(past) }
+
+// past is a deadline that has passed.
+var past = time.Unix(1, 0)
+
+// smallRead is how much an idle connection reads at first: a frame of a request with usual headers. A
+// buffer is taken only when something has come.
+const smallRead = 512
+
+// connectionWindow is the window of the connection, in bytes. It is never used up: one body that nobody
+// reads would hold it for all others.
+const connectionWindow = 1 << 30
+
+// frames handles the whole frames that were read.
+func (c *link) frames() error {
+	for c.w-c.r >= frameHeader {
+		f := parseFrame(c.in[c.r:])
+		if f.length > frameSize {
+			return refuse(FrameSizeError, "a frame larger than allowed")
+		}
+		if c.w-c.r < frameHeader+f.length {
+			return nil
+		}
+		payload := c.in[c.r+frameHeader : c.r+frameHeader+f.length]
+		c.r += frameHeader + f.length
+		if err := c.handle(&f, payload); err != nil {
+			return err
+		}
+		if c.block == nil {
+			c.headersSince = noTime // if more have begun behind them, these are others
+		}
+	}
+	return nil
+}
+
+// fill reads more. While nothing is buffered, there is no buffer either.
+func (c *link) fill() error {
+	switch {
+	case c.r == c.w && c.busy:
+		c.r, c.w = 0, 0
+	case c.r == c.w:
+		c.r, c.w = 0, 0
+		buffer.Put(c.in)
+		c.in = nil
+	case c.r > 0:
+		c.w = copy(c.in, c.in[c.r:c.w])
+		c.r = 0
+	}
+	for {
+		why := c.setDeadline()
+		err := c.readMore()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if err := c.timeUp(why); err != nil {
+			return err
+		}
+	}
+}
+
+// readMore reads once behind what is there.
+func (c *link) readMore() error {
+	if c.in == nil {
+		var first [smallRead]byte
+		n, err := c.nc.Read(first[:])
+		if n > 0 {
+			c.busy = n == smallRead
+			c.in = buffer.Get(buffer.Medium)
+			c.w = copy(c.in, first[:n])
+			return nil
+		}
+		return noProgress(err)
+	}
+	if c.w == len(c.in) { // a frame with its header is larger than the buffer
+		c.in = buffer.Grow(c.in[:c.w], frameHeader)
+		c.in = c.in[:cap(c.in)]
+	}
+	n, err := c.nc.Read(c.in[c.w:])
+	if n > 0 {
+		c.w += n
+		c.busy = n > smallRead
+		return nil
+	}
+	return noProgress(err)
+}
+
+func noProgress(err error) error {
+	if err == nil {
+		return io.ErrNoProgress
+	}
+	return err
+}
+
+// wait is what the goroutine that reads waits for, besides frames.
+type wait uint8
+
+const (
+	forFrames wait = iota
+	forHeaders
+	forIdleEnd
+	forPing
+)
+
+// setDeadline sets when the next read has to have come, and returns what for.
+func (c *link) setDeadline() wait {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	at, why := c.nextDeadline(now)
+	// A deadline is seldom moved: a timer costs more than a look at the clock.
+	if late := c.readBy.Sub(at); why != forPing || c.readBy.IsZero() || late < 0 || late > c.pingAfter/2 {
+		if c.readBy = at; why == forPing {
+			c.readBy = at.Add(c.pingAfter / 2)
+		}
+		_ = c.nc.SetReadDeadline(c.readBy)
+	}
+	return why
+}
+
+// nextDeadline is called with mu held.
+func (c *link) nextDeadline(now time.Time) (at time.Time, why wait) {
+	if c.err != nil || c.isOver() {
+		return past, forFrames
+	}
+	if !c.inHeaders() {
+		c.headersSince = noTime
+	} else if c.headersSince.IsZero() {
+		c.headersSince = now
+	}
+	if !c.headersSince.IsZero() && c.headerTimeout > 0 {
+		return c.headersSince.Add(c.headerTimeout), forHeaders
+	}
+	if c.idleTimeout > 0 && !c.idleSince.IsZero() {
+		at, why = c.idleSince.Add(c.idleTimeout), forIdleEnd
+	}
+	if ping := now.Add(c.pingAfter); c.pingAfter > 0 && (at.IsZero() || ping.Before(at)) {
+		at, why = ping, forPing
+	}
+	return at, why
+}
+
+// inHeaders reports whether headers have begun that are not complete.
+func (c *link) inHeaders() bool {
+	if c.block != nil {
+		return true
+	}
+	if c.w-c.r < frameHeader {
+		return c.w > c.r
+	}
+	kind := parseFrame(c.in[c.r:]).kind
+	return kind == frameHeaders || kind == frameContinuation
+}
+
+// timeUp handles the end of a wait. It returns an error if the connection has ended.
+func (c *link) timeUp(why wait) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readBy = noTime // somebody may have moved it
+	switch now := time.Now(); {
+	case c.err != nil:
+		return c.err
+	case c.isOver():
+		return io.EOF
+	case why == forHeaders && now.Sub(c.headersSince) >= c.headerTimeout:
+		return errSlow
+	case why == forIdleEnd && !c.idleSince.IsZero() && now.Sub(c.idleSince) >= c.idleTimeout:
+		return c.side.idle(now)
+	case why == forPing && c.pinged:
+		return errVanished
+	case why == forPing:
+		c.pinged = true
+		c.control(32, func(dst []byte) []byte {
+			return append(appendFrame(dst, framePing, 0, 0, 8), pingData[:]...)
+		})
+		go c.flush()
+	}
+	return nil
+}
+
+// isOver reports whether the connection was to end and has nothing more to do. It is called with mu held.
+func (c *link) isOver() bool {
+	return c.lingering && len(c.streams) == 0 && len(c.out.pending) == 0 && !c.out.writing && c.side.mayEnd()
+}
+
+var pingData = [8]byte{'r', 'e', 't', 'r', 'y', 'p', 'r', 'x'}
+
+// Errors that end a connection without a word.
+var (
+	errSlow     = errors.New("the peer did not finish its headers in time")
+	errVanished = errors.New("the peer answers no ping")
+	errGone     = errors.New("the peer ended the stream")
+)

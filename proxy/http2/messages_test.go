@@ -1,0 +1,128 @@
+package http2
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+func TestARequestReadsAsHTTP1(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fields []string
+		want   string
+	}{
+		"plain":                       {getFields, "GET /a?b HTTP/1.1\r\nHost: h.test\r\n\r\n"},
+		"in order":                    {with("x-b", "2", "accept", "1", "x-b", "3", "te", "trailers"), "GET /a?b HTTP/1.1\r\nHost: h.test\r\nX-B: 2\r\nAccept: 1\r\nX-B: 3\r\nTe: trailers\r\n\r\n"},
+		"the authority as host, too":  {with("host", "h.test"), "GET /a?b HTTP/1.1\r\nHost: h.test\r\n\r\n"},
+		"another host, to be refused": {with("host", "other"), "GET /a?b HTTP/1.1\r\nHost: h.test\r\nHost: other\r\n\r\n"},
+		"only a host":                 {[]string{":method", "GET", ":scheme", "https", ":path", "/", "host", "x"}, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"},
+		"crumbs of a cookie":          {with("cookie", "a=1", "x", "y", "cookie", "b=2"), "GET /a?b HTTP/1.1\r\nHost: h.test\r\nX: y\r\nCookie: a=1; b=2\r\n\r\n"},
+		"an empty body":               {with("content-length", "0"), "GET /a?b HTTP/1.1\r\nHost: h.test\r\nContent-Length: 0\r\n\r\n"},
+		"OPTIONS":                     {[]string{":method", "OPTIONS", ":scheme", "http", ":authority", "h", ":path", "*"}, "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n"},
+		"CONNECT":                     {[]string{":method", "CONNECT", ":authority", "h:1"}, "CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n"},
+		"lengths that differ":         {with("content-length", "5", "content-length", "6"), "GET /a?b HTTP/1.1\r\nHost: h.test\r\nContent-Length: 5\r\nContent-Length: 6\r\nContent-Length: none\r\n\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := dialFrames(t, options(echo))
+			p.begin(true, tc.fields...)
+			if got, want := p.want("1: \""), fmt.Sprintf("1: %q end", tc.want); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// What RFC 9113 calls malformed, and whatever could end a line, ends the stream alone.
+func TestAMalformedRequestIsReset(t *testing.T) {
+	served := atomic.Int64{}
+	for name, fields := range map[string][]string{
+		"no method":             {":scheme", "http", ":authority", "a", ":path", "/"},
+		"no path":               {":method", "GET", ":scheme", "http", ":authority", "a"},
+		"no scheme":             {":method", "GET", ":authority", "a", ":path", "/"},
+		"an empty path":         {":method", "GET", ":scheme", "http", ":authority", "a", ":path", ""},
+		"no slash":              {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "a"},
+		"a star for GET":        {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "*"},
+		"another scheme":        {":method", "GET", ":scheme", "ftp", ":authority", "a", ":path", "/"},
+		"two paths":             {":method", "GET", ":scheme", "http", ":path", "/", ":path", "/"},
+		"pseudo behind regular": {":method", "GET", ":scheme", "http", "x", "y", ":path", "/"},
+		"unknown pseudo":        with(":status", "200"),
+		"upper case":            with("X-A", "b"),
+		"connection":            with("connection", "close"),
+		"transfer coding":       with("transfer-encoding", "chunked"),
+		"upgrade":               with("upgrade", "x"),
+		"te":                    with("te", "gzip"),
+		"space in a name":       with("x a", "b"),
+		"colon in a name":       with("x:a", "b"),
+		"no name":               with("", "b"),
+		"LF in a value":         with("x", "a\nb: c"),
+		"CR in a value":         with("x", "a\rb"),
+		"NUL in a value":        with("x", "a\x00"),
+		"LF in the path":        {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/\r\nX: y"},
+		"space in the path":     {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/ HTTP/1.1"},
+		"LF in the method":      {":method", "GET\n", ":scheme", "http", ":authority", "a", ":path", "/"},
+		"LF in the authority":   {":method", "GET", ":scheme", "http", ":authority", "a\n", ":path", "/"},
+		"two hosts":             with("host", "a", "host", "b"),
+		"CONNECT with a path":   {":method", "CONNECT", ":authority", "a", ":path", "/", ":scheme", "http"},
+		"a protocol without it": {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/", ":protocol", "websocket"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := dialFrames(t, options(func(s *Stream) { served.Add(1); echo(s) }))
+			p.begin(true, fields...)
+			p.want("1: reset PROTOCOL_ERROR")
+			before := served.Load()
+			p.begin(true, getFields...)
+			p.want("3: \"")
+			if served.Load() != before+1 || before != 0 && before > 100 {
+				t.Error("a malformed request was served")
+			}
+		})
+	}
+	if n := served.Load(); n != 28 {
+		t.Errorf("%d were served, want one in each case", n)
+	}
+}
+
+func TestAResponseMayComeInAnyPieces(t *testing.T) {
+	for _, tc := range []struct{ response, headers, end string }{
+		{"HTTP/1.1 201 Created\r\nContent-Length: 5\r\nConnection: close\r\nX-A: 1\r\nX-A: 2\r\n\r\nhello", "1: :status=201 content-length=5 x-a=1 x-a=2", "end"},
+		{"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\nX-T: t\r\n\r\n", "1: :status=103 link=</x>", "1: x-t=t end"},
+		{"HTTP/1.1 204 No Content\r\nDate: now\r\n\r\n", "1: :status=204 date=now end", ""},
+	} {
+		for _, step := range []int{1, 3, 1000} {
+			p := dialFrames(t, options(func(s *Stream) {
+				if _, err := readHead(s); err != nil {
+					return
+				}
+				for b := []byte(tc.response); len(b) > 0; {
+					n := min(step, len(b))
+					if _, err := s.Write(b[:n]); err != nil {
+						t.Errorf("%q by %d: %v", tc.response, step, err)
+					}
+					b = b[n:]
+				}
+				if n, err := s.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+					t.Errorf("after the response: %d, %v", n, err)
+				}
+				if _, err := s.Write([]byte("more")); err == nil {
+					t.Error("it took bytes after the response")
+				}
+			}))
+			p.begin(true, getFields...)
+			p.want(tc.headers)
+			if strings.HasPrefix(tc.end, "1:") {
+				p.want("1: :status=200")
+				p.want(tc.end)
+			}
+		}
+	}
+}
+
+func TestAResponseThatIsCutDoesNotLookWhole(t *testing.T) {
+	for _, response := range []string{"", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"} {
+		p := dialFrames(t, options(func(s *Stream) { _, _ = io.WriteString(s, response) }))
+		p.begin(true, getFields...)
+		p.want("1: reset INTERNAL_ERROR")
+	}
+}

@@ -1,0 +1,200 @@
+package http2
+
+import (
+	"io"
+	"os"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+)
+
+// dropBody drops what was not read. It is called with mu held.
+func (s *flow) dropBody(err error) {
+	if s.inEnd == nil {
+		s.inEnd = err
+	}
+	s.in, s.r = nil, 0
+	if s.head != nil {
+		s.head = s.head[:0]
+	}
+	s.wake()
+}
+
+// receive takes a piece of the body, of a frame of n bytes. It is called with mu held.
+func (s *flow) receive(p []byte, n int, ends bool) {
+	if s.grant -= n; s.grant < 0 {
+		s.fault(FlowControlError)
+		return
+	}
+	s.credit += n - len(p) // padding
+	if s.left >= 0 {
+		if s.left -= int64(len(p)); s.left < 0 || ends && s.left > 0 {
+			s.fault(ProtocolError)
+			return
+		}
+	}
+	if s.inEnd != nil { // nobody reads it
+		s.credit += len(p)
+	} else {
+		s.owed += len(p)
+		if s.framed.Kind == http1.BodyChunked {
+			s.push(len(p)+20, func(dst []byte) []byte { return http1.AppendChunk(dst, p) })
+		} else {
+			s.push(len(p), func(dst []byte) []byte { return append(dst, p...) })
+		}
+	}
+	if ends {
+		s.ended(nil)
+	}
+	s.wake()
+}
+
+// push adds to what can be read.
+func (s *flow) push(n int, appendTo func([]byte) []byte) {
+	if s.r > 0 && len(s.in)+n > cap(s.in) {
+		s.in = s.in[:copy(s.in, s.in[s.r:])]
+		s.r = 0
+	}
+	s.in = appendTo(s.in)
+}
+
+// Read reads the peer's message.
+func (s *flow) Read(p []byte) (int, error) {
+	s.c.mu.Lock()
+	n, stop, err := s.read(p)
+	s.c.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	if n > 0 {
+		s.c.flushCredit()
+	}
+	return n, err
+}
+
+// read is Read with mu held. The caller calls stop, if it is not nil, without mu.
+func (s *flow) read(p []byte) (n int, stop func(), err error) {
+	for {
+		switch {
+		case expired(s.readBy):
+			return 0, nil, os.ErrDeadlineExceeded
+		case len(s.head) > 0:
+			n := copy(p, s.head)
+			if n == len(s.head) {
+				buffer.Put(s.head[:0])
+				s.head = nil
+			} else {
+				s.head = s.head[:copy(s.head, s.head[n:])]
+			}
+			return n, nil, nil
+		case s.r < len(s.in):
+			n := copy(p, s.in[s.r:])
+			if s.r += n; s.r == len(s.in) {
+				if s.in, s.r = s.in[:0], 0; cap(s.in) > buffer.Large {
+					s.in = nil // a stream that pauses holds little
+				}
+			}
+			s.took()
+			if s.behind && len(s.in)-s.r <= s.c.behindFrom() {
+				stop, s.behind, s.caughtUp = s.caughtUp, false, nil
+			}
+			return n, stop, nil
+		case s.inEnd != nil:
+			return 0, nil, s.inEnd
+		}
+		s.wait(s.readBy, &s.readTime)
+	}
+}
+
+// took credits bytes that were read. It is called with mu held.
+func (s *flow) took() {
+	n := max(0, s.owed-(len(s.in)-s.r)) // what is unread may be all content, or sizes of chunks too
+	s.owed -= n
+	if s.credit += n; s.remoteEnded || s.closed {
+		return
+	}
+	if credit := s.credit; credit >= s.c.perStream/4 || s.grant == 0 && credit > 0 {
+		s.credit = 0
+		s.grant += credit
+		s.c.control(16, func(dst []byte) []byte { return appendWindowUpdate(dst, s.id, credit) })
+	}
+}
+
+// behindFrom is how many bytes a reader may be behind before the Backlog counts it.
+func (c *link) behindFrom() int { return c.perStream / 2 }
+
+// flushCredit writes credit that Read gave. It never makes the reader of a body wait for the peer.
+func (c *link) flushCredit() { c.flushElsewhere() }
+
+// count has the Backlog count the stream if its reader is behind. It is called without mu.
+func (s *flow) count() {
+	if s.c.backlog == nil {
+		return
+	}
+	s.c.mu.Lock()
+	is := !s.behind && !s.closed && len(s.in)-s.r > s.c.behindFrom()
+	s.behind = s.behind || is
+	s.c.mu.Unlock()
+	if !is {
+		return
+	}
+	stop := s.c.backlog.Wait(int64(s.c.perStream*s.growth()), s.giveUp)
+	s.c.mu.Lock()
+	if s.behind && s.caughtUp == nil {
+		s.caughtUp, stop = stop, nil
+	}
+	s.c.mu.Unlock()
+	if stop != nil {
+		stop() // it caught up meanwhile
+	}
+}
+
+// growth returns how many times larger a body may be here than the peer sent it: a byte becomes a chunk
+// of six.
+func (s *flow) growth() int {
+	if s.framed.Kind == http1.BodyChunked {
+		return 6
+	}
+	return 1
+}
+
+// giveUp drops the body because its reader is behind and memory is short.
+func (s *flow) giveUp() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if len(s.in)-s.r <= s.c.behindFrom() {
+		return false
+	}
+	s.dropBody(s.c.notRead)
+	return true
+}
+
+// fault resets the stream because its body is not what was announced. It is called with mu held.
+func (s *flow) fault(code Code) {
+	s.self.faulty()
+	s.c.reset(s, code)
+}
+
+// ended takes the end of the body, with its trailers if there are any. It is called with mu held.
+func (s *flow) ended(trailers *fields) {
+	s.remoteEnded = true
+	switch {
+	case s.inEnd != nil:
+	case s.tunnel:
+		s.inEnd = io.EOF
+	case s.framed.Kind == http1.BodyChunked && trailers != nil:
+		s.push(1024, func(dst []byte) []byte { return appendTrailers(dst, trailers) })
+	case s.framed.Kind == http1.BodyChunked:
+		s.push(8, func(dst []byte) []byte { return http1.AppendLastChunk(dst, nil) })
+	}
+	s.wake()
+	s.self.peerEnded()
+}
+
+func (s *flow) receiveTrailers(f *fields) {
+	if s.left > 0 {
+		s.fault(ProtocolError)
+		return
+	}
+	s.ended(f)
+}

@@ -1,0 +1,132 @@
+package http2
+
+import (
+	"net"
+	"os"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+)
+
+// writeData writes a piece of the response's body, and ends the response if ends is true.
+func (s *flow) writeData(p []byte, ends bool) error {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(p) > 0 || ends {
+		if err := s.writeErr(); err != nil {
+			return err
+		}
+		n := int(max(0, min(int64(len(p)), s.window, c.window, frameSize, int64(roomForData-len(c.out.pending))))) // SETTINGS may make a window negative
+		if n == 0 && len(p) > 0 {
+			if err := s.waitToWrite(s.canWrite); err != nil {
+				return err
+			}
+			continue
+		}
+		last := ends && n == len(p)
+		var flags byte
+		if last {
+			flags = flagEndStream
+		}
+		dst := appendFrame(c.room(frameHeader+n), frameData, flags, s.id, n)
+		c.out.pending = append(dst, p[:n]...)
+		s.window -= int64(n)
+		c.window -= int64(n)
+		if p = p[n:]; c.wrote != nil {
+			c.wrote(n)
+		}
+		if last {
+			s.wroteAll()
+			return nil
+		}
+	}
+	return nil
+}
+
+func (s *flow) writeErr() error {
+	switch {
+	case s.c.err != nil:
+		return errGone
+	case s.closed && s.err != nil:
+		return s.err
+	case s.closed, s.complete:
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// waitToWrite waits until can reports true, for room or a window, until the write deadline. It is called
+// with mu held, and lets what waits be written.
+func (s *flow) waitToWrite(can func() bool) error {
+	if expired(s.writeBy) {
+		s.c.reset(s, Cancel)
+		return os.ErrDeadlineExceeded
+	}
+	s.c.mu.Unlock()
+	s.c.flush()
+	s.c.mu.Lock()
+	if s.closed || s.c.err != nil || can() {
+		return nil
+	}
+	if !s.blocked { // after the flush, which wakes all that are
+		s.blocked = true
+		s.c.out.blocked = append(s.c.out.blocked, s)
+	}
+	s.wait(s.writeBy, &s.wriTime)
+	if expired(s.writeBy) && !can() && !s.closed {
+		s.c.reset(s, Cancel)
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+func (s *flow) canWrite() bool { return s.window > 0 && s.c.window > 0 && s.hasRoom() }
+
+func (s *flow) hasRoom() bool { return len(s.c.out.pending) < roomForData }
+
+// writeHeaders writes a header section, interim, final or trailers, and ends the response if ends is true.
+func (s *flow) writeHeaders(status int, headers []http1.Header, ends bool, skip func(*http1.Header) bool) error {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if err := s.writeErr(); err != nil {
+			return err
+		}
+		if s.hasRoom() {
+			break
+		}
+		if err := s.waitToWrite(s.hasRoom); err != nil {
+			return err
+		}
+	}
+	block := c.encode(status, headers, skip)
+	dst := c.room(len(block) + frameHeader*(1+len(block)/frameSize))
+	kind := byte(frameHeaders)
+	var flags byte
+	if ends {
+		flags = flagEndStream
+	}
+	for {
+		n := min(len(block), frameSize)
+		if n == len(block) {
+			flags |= flagEndHeaders
+		}
+		dst = append(appendFrame(dst, kind, flags, s.id, n), block[:n]...)
+		if block = block[n:]; len(block) == 0 {
+			break
+		}
+		kind, flags = frameContinuation, 0
+	}
+	c.out.pending = dst
+	if ends {
+		s.wroteAll()
+	}
+	return nil
+}
+
+// wroteAll notes that our message was written whole. It is called with mu held.
+func (s *flow) wroteAll() {
+	s.complete = true
+	s.self.completed()
+}

@@ -1,0 +1,125 @@
+package http2
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// A response may pause for longer than any write may take, and a client that answers pings stays.
+func TestASilentResponseIsNotReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := dialFrames(t, options(func(s *Stream) {
+			_, _ = readHead(s)
+			_, _ = io.WriteString(s, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na")
+			time.Sleep(10 * time.Minute)
+			_, _ = io.WriteString(s, "b")
+		}))
+		p.answers.Store(true)
+		p.begin(true, getFields...)
+		time.Sleep(11 * time.Minute)
+		p.want(`1: "b" end`)
+	})
+}
+
+func TestAClientThatVanishedIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := make(chan time.Duration, 1)
+		began := time.Now()
+		p := dialFrames(t, options(func(s *Stream) { <-s.Done(); gone <- time.Since(began) }))
+		p.begin(true, getFields...)
+		if took := <-gone; took > 2*time.Minute {
+			t.Errorf("after %v", took)
+		}
+		p.want("end")
+	})
+}
+
+func TestTimesOfAnIdleClient(t *testing.T) {
+	for name, tc := range map[string]struct {
+		send        func(p *peer)
+		want, grace time.Duration
+	}{
+		"idle":                        {func(*peer) {}, 3 * time.Minute, goAwayAfter},
+		"headers that do not end":     {func(p *peer) { _ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1}) }, 10 * time.Second, 0},
+		"a piece of a frame's header": {func(p *peer) { _, _ = p.nc.Write([]byte{0, 0}) }, 10 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := options(echo)
+				o.IdleTimeout, o.PingAfter = 3*time.Minute, 0
+				p := dialFrames(t, o)
+				began := time.Now()
+				tc.send(p)
+				p.patience(time.Hour)
+				if took := time.Since(began) - tc.grace; took != tc.want {
+					t.Errorf("ended after %v, want %v", took, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// patience waits for the end.
+func (p *peer) patience(time.Duration) { <-p.over }
+
+// A client that opens no window ends a write at its deadline, or when the deadline moves to the past.
+func TestABlockedWriteEndsAtItsDeadline(t *testing.T) {
+	for _, after := range []time.Duration{5 * time.Second, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			result := make(chan error, 1)
+			p := dialFrames(t, options(func(s *Stream) {
+				_, _ = readHead(s)
+				_ = s.SetWriteDeadline(time.Now().Add(time.Hour))
+				go func() { time.Sleep(time.Minute); _ = s.SetWriteDeadline(time.Now().Add(after)) }()
+				_, err := io.WriteString(s, "HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n"+strings.Repeat("x", 200000))
+				result <- err
+			}))
+			p.answers.Store(true)
+			p.begin(true, getFields...)
+			began := time.Now()
+			err := <-result
+			if took := time.Since(began); err == nil || took != time.Minute+after {
+				t.Errorf("%v after %v", err, took)
+			}
+			p.want("1: reset CANCEL")
+		})
+	}
+}
+
+// A client that is told to go away is served all that was on its way, and refused what comes later.
+func TestGoAwayLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		o := options(func(s *Stream) { time.Sleep(time.Second); echo(s) })
+		c := NewConn(far, o)
+		ended := make(chan struct{})
+		go func() { c.Run(); close(ended) }()
+		p := &peer{Framer: http2.NewFramer(near, near), t: t, nc: near, more: make(chan struct{}, 1), over: make(chan struct{})}
+		p.enc = hpack.NewEncoder(&p.text)
+		go p.read()
+		_, _ = io.WriteString(near, Preface)
+		_ = p.WriteSettings()
+		p.begin(true, getFields...)
+		synctest.Wait()
+		c.GoAway()
+		c.GoAway()
+		p.want("away 2147483647 NO_ERROR")
+		p.begin(true, getFields...) // it was on its way
+		time.Sleep(2 * goAwayAfter)
+		p.want("away 3 NO_ERROR")
+		p.begin(true, getFields...)
+		p.want("5: reset REFUSED_STREAM")
+		p.want("1: \"")
+		p.want("3: \"")
+		<-ended
+		p.want("end")
+		o.Workers.Close()
+	})
+}
