@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/retryproxy/retryproxy/internal/logtest"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -182,7 +183,7 @@ func TestNamesInACertificateForgeNothing(t *testing.T) {
 		serveListener(t, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}}), script(ok200))
 	}
 	log, lines := logLines()
-	columns := &syncBuffer{}
+	columns := &logtest.Buffer{}
 	p := startProxyTo(t, strings.Join(urls, ","), func(c *Config) {
 		c.Log = zap.New(zapcore.NewTee(log.Core(), zapcore.NewCore(zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "msg"}), columns, zap.InfoLevel)))
 		c.AccessLog = true

@@ -14,12 +14,13 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/retryproxy/retryproxy/internal/logtest"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 )
 
 // logLines makes a logger that writes JSON lines to the returned buffer.
-func logLines() (*zap.Logger, *syncBuffer) {
-	b := &syncBuffer{}
+func logLines() (*zap.Logger, *logtest.Buffer) {
+	b := &logtest.Buffer{}
 	enc := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder, EncodeDuration: zapcore.SecondsDurationEncoder})
 	return zap.New(zapcore.NewCore(enc, b, zap.InfoLevel)), b
 }

@@ -131,24 +131,3 @@ func newReader(s string, c *upConn) *bufio.Reader {
 
 // waitsBegun is how many waits for a retry are in flight or over.
 func (r *recorder) waitsBegun() int { defer r.lock()(); return r.waiting + len(r.waits) }
-
-// syncBuffer is a buffer that a logger may write to while a test reads it.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-// Sync is for zap; there is nothing to flush.
-func (s *syncBuffer) Sync() error { return nil }
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}

@@ -29,16 +29,16 @@ func runCheck(_ context.Context, c *call) error {
 	if _, err := c.parse(f, 0); err != nil {
 		return err
 	}
-	s, problems := serve.Check(c.env, c.getenv)
+	s, problems := serve.Check(c.env, config.Getenv(c.env))
 	if *asJSON {
 		if err := text.JSON(c.stdout, effective.Of(s, problems)); err != nil {
 			return err
 		}
 	} else {
-		effective.Text(c.stdout, text.PaintFor(c.stdout, c.getenv), s, problems, *all)
+		effective.Text(c.stdout, text.PaintFor(c.stdout, config.Getenv(c.env)), s, problems, *all)
 	}
 	if !*asJSON { // not with the settings, which may go to a file or nowhere
-		text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
+		text.Problems(c.stderr, text.PaintFor(c.stderr, config.Getenv(c.env)), problems)
 	}
 	if problems.Err() != nil {
 		return fmt.Errorf("%w %w", errReported, config.ErrInvalid)

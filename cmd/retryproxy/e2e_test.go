@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -15,13 +14,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/retryproxy/retryproxy/internal/effective"
+	"github.com/retryproxy/retryproxy/internal/logtest"
 )
 
 // process is retryproxy running in this process, with real sockets.
@@ -29,7 +28,7 @@ type process struct {
 	t       *testing.T
 	listen  []string // addresses, the main one first
 	admin   string
-	log     *logBuffer
+	log     *logtest.Buffer
 	signals chan os.Signal
 	exit    chan int
 	client  *http.Client
@@ -38,7 +37,7 @@ type process struct {
 // startProxy runs retryproxy until the test ends; then it must shut down cleanly.
 func startProxy(t *testing.T, environ ...string) *process {
 	t.Helper()
-	p := &process{t: t, log: &logBuffer{}, signals: make(chan os.Signal, 2), exit: make(chan int, 1), client: &http.Client{Transport: &http.Transport{}}}
+	p := &process{t: t, log: &logtest.Buffer{}, signals: make(chan os.Signal, 2), exit: make(chan int, 1), client: &http.Client{Transport: &http.Transport{}}}
 	env := []string{"RETRYPROXY_LISTEN=127.0.0.1:0", "RETRYPROXY_ADMIN_LISTEN=127.0.0.1:0"}
 	for _, e := range environ {
 		env = append(env, "RETRYPROXY_"+e)
@@ -136,24 +135,6 @@ func (p *process) get(listener int, path string) (*http.Response, string) {
 		p.t.Fatal(err)
 	}
 	return response, string(body)
-}
-
-// logBuffer can be read during writes.
-type logBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // failing answers that many requests with 503, and later ones with 200 and its name.
@@ -360,13 +341,6 @@ func TestTLSUpstreamWithItsOwnAuthority(t *testing.T) {
 	_, metrics := p.ask("/metrics")
 	if want := fmt.Sprintf("retryproxy_certificate_expiry_timestamp_seconds{kind=\"upstream\",name=%q} %v", upstream.URL, float64(upstream.Certificate().NotAfter.Unix())); !strings.Contains(metrics, want) {
 		t.Errorf("no %s in\n%s", want, regexp.MustCompile(`(?m)^.*certificate.*$`).FindAllString(metrics, -1))
-	}
-}
-
-func TestGetenv(t *testing.T) {
-	o := outside{env: []string{"A=1", "AA=2=3"}}
-	if o.getenv("AA") != "2=3" || o.getenv("A") != "1" || o.getenv("B") != "" {
-		t.Error("a variable is read wrongly")
 	}
 }
 

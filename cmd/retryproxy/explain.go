@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/explain"
 	"github.com/retryproxy/retryproxy/internal/text"
 )
@@ -59,6 +60,6 @@ func runExplain(_ context.Context, c *call) error {
 	if *asJSON {
 		return text.JSON(c.stdout, v)
 	}
-	v.Text(c.stdout, text.PaintFor(c.stdout, c.getenv))
+	v.Text(c.stdout, text.PaintFor(c.stdout, config.Getenv(c.env)))
 	return nil
 }

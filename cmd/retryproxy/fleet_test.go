@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/fleet/enginetest"
+	"github.com/retryproxy/retryproxy/internal/logtest"
 )
 
 // limited answers the first request with 429 and a pause, and all others with 200.
@@ -249,9 +250,9 @@ func callWithKey(t *testing.T, p *process, key string) {
 
 func TestAnEngineWithoutItsFiles(t *testing.T) {
 	for _, command := range []string{"check", "serve"} {
-		o := &outside{args: []string{command}, env: []string{"RETRYPROXY_UPSTREAM=http://api.example", "RETRYPROXY_SHARED=redis://cache?password_file=/none"}, stdout: &logBuffer{}, stderr: &logBuffer{}}
+		o := &outside{args: []string{command}, env: []string{"RETRYPROXY_UPSTREAM=http://api.example", "RETRYPROXY_SHARED=redis://cache?password_file=/none"}, stdout: &logtest.Buffer{}, stderr: &logtest.Buffer{}}
 		code := run(t.Context(), o)
-		if said := o.stdout.(*logBuffer).String() + o.stderr.(*logBuffer).String(); code != exitUsage || !strings.Contains(said, "shared state on redis://cache: the password: open /none") {
+		if said := o.stdout.(*logtest.Buffer).String() + o.stderr.(*logtest.Buffer).String(); code != exitUsage || !strings.Contains(said, "shared state on redis://cache: the password: open /none") {
 			t.Errorf("%s: exit code %d, %s", command, code, said)
 		}
 	}

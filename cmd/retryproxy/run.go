@@ -31,16 +31,6 @@ type outside struct {
 	ignorePipe func()
 }
 
-// getenv returns the value of a variable, or "" if it is not set.
-func (o *outside) getenv(name string) string {
-	for _, entry := range o.env {
-		if n, value, _ := strings.Cut(entry, "="); n == name {
-			return value
-		}
-	}
-	return ""
-}
-
 // The exit codes.
 const (
 	exitOK     = 0
@@ -294,6 +284,6 @@ func (c *call) settings() (*config.Settings, error) {
 
 // invalid prints the problems of the settings, and returns an error that says so.
 func (c *call) invalid(problems config.Problems) error {
-	text.Problems(c.stderr, text.PaintFor(c.stderr, c.getenv), problems)
+	text.Problems(c.stderr, text.PaintFor(c.stderr, config.Getenv(c.env)), problems)
 	return fmt.Errorf("%w %w", errReported, config.ErrInvalid)
 }

@@ -41,10 +41,10 @@ func (c *call) serve(ctx context.Context, log *logwriter.Writer) error {
 	if _, err := c.parse(c.flags(), 0); err != nil {
 		return err
 	}
-	if err := serve.BecomeTracing(c.become, c.outside.args, c.env, c.getenv); err != nil {
+	if err := serve.BecomeTracing(c.become, c.outside.args, c.env, config.Getenv(c.env)); err != nil {
 		fmt.Fprintf(c.stderr, "retryproxy: cannot run %s, so there are no spans: %v\n", serve.TracingProgram, err)
 	}
-	err := serve.Run(ctx, serve.Options{Env: c.env, Getenv: c.getenv, Log: log, Build: build(), Signals: c.signals})
+	err := serve.Run(ctx, serve.Options{Env: c.env, Getenv: config.Getenv(c.env), Log: log, Build: build(), Signals: c.signals})
 	if wrong := config.ProblemsOf(err); wrong != nil {
 		err = c.invalid(wrong)
 		fmt.Fprintf(c.stderr, "retryproxy: not started: %s; docs/reference/settings.md lists the settings\n", text.Plural(len(wrong.Errors()), "error"))

@@ -17,19 +17,21 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/internal/logtest"
 )
 
 // child is retryproxy as a separate process: this test binary under that name.
 type child struct {
 	t   *testing.T
 	cmd *exec.Cmd
-	log *logBuffer
+	log *logtest.Buffer
 }
 
 // spawn starts a child. wrap, if any, is a command line that finally runs its arguments.
 func spawn(t *testing.T, files []*os.File, wrap []string, environ ...string) *child {
 	t.Helper()
-	log := &logBuffer{}
+	log := &logtest.Buffer{}
 	c := spawnTo(t, log, files, wrap, environ...)
 	c.log = log
 	return c

@@ -10,6 +10,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/ctl/advise"
 	"github.com/retryproxy/retryproxy/internal/adminclient"
+	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
 )
@@ -74,6 +75,6 @@ func (a *adviseFlags) run(ctx context.Context, o *outside, c *cobra.Command) err
 	if a.json {
 		return text.JSON(o.stdout, report)
 	}
-	report.Text(o.stdout, terminal.ScreenOf(o.stdout, o.getenv))
+	report.Text(o.stdout, terminal.ScreenOf(o.stdout, config.Getenv(o.env)))
 	return nil
 }

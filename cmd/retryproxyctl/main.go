@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 )
 
@@ -28,16 +27,6 @@ type outside struct {
 	stdout, stderr io.Writer
 	// ignorePipe keeps a write to a pipe without a reader from ending the process. It is nil in tests.
 	ignorePipe func()
-}
-
-// getenv returns the value of a variable, or "" if it is not set.
-func (o *outside) getenv(name string) string {
-	for _, entry := range o.env {
-		if n, value, _ := strings.Cut(entry, "="); n == name {
-			return value
-		}
-	}
-	return ""
 }
 
 // untilSignal returns a context that ends at SIGTERM or SIGINT.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/ctl/plan"
 	"github.com/retryproxy/retryproxy/ctl/plot"
+	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/policy/backoff"
@@ -114,7 +115,7 @@ func (p *planFlags) run(o *outside, c *cobra.Command) error {
 	plan := plan.Make(candidates, p.options)
 	switch {
 	case !p.json:
-		plan.Text(o.stdout, p.view(), terminal.ScreenOf(o.stdout, o.getenv))
+		plan.Text(o.stdout, p.view(), terminal.ScreenOf(o.stdout, config.Getenv(o.env)))
 		return nil
 	case !plan.Drawable():
 		return errors.New("nothing to draw: there are no retries")

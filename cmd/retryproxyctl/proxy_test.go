@@ -7,10 +7,10 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/retryproxy/retryproxy/internal/logtest"
 	"github.com/retryproxy/retryproxy/internal/logwriter"
 	"github.com/retryproxy/retryproxy/internal/serve"
 )
@@ -22,7 +22,7 @@ const patience = time.Minute
 type proxy struct {
 	t             *testing.T
 	listen, admin string
-	log           logBuffer
+	log           logtest.Buffer
 	client        *http.Client
 }
 
@@ -92,22 +92,4 @@ func (p *proxy) command(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = run(context.Background(), &outside{args: append(args, "--timeout=30s"), env: []string{"RETRYPROXY_ADMIN_LISTEN=" + p.admin}, stdout: &out, stderr: &errs})
 	return code, out.String(), errs.String()
-}
-
-// logBuffer can be read during writes.
-type logBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -16,7 +16,7 @@ import (
 func (o *outside) settings() (*config.Settings, error) {
 	s, problems := config.Load(o.env)
 	if problems.Err() != nil {
-		text.Problems(o.stderr, text.PaintFor(o.stderr, o.getenv), problems)
+		text.Problems(o.stderr, text.PaintFor(o.stderr, config.Getenv(o.env)), problems)
 		return nil, fmt.Errorf("%w %w", errReported, config.ErrInvalid)
 	}
 	return s, nil

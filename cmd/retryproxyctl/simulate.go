@@ -10,6 +10,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/ctl/plot"
 	"github.com/retryproxy/retryproxy/ctl/simulate"
+	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
 	"github.com/retryproxy/retryproxy/policy/backoff"
@@ -140,7 +141,7 @@ func (s *simulateFlags) run(o *outside, c *cobra.Command) error {
 	if s.json {
 		return text.JSON(o.stdout, plot.Document{Figure: done.Figure(view)})
 	}
-	done.Text(o.stdout, view, terminal.ScreenOf(o.stdout, o.getenv))
+	done.Text(o.stdout, view, terminal.ScreenOf(o.stdout, config.Getenv(o.env)))
 	return nil
 }
 

@@ -73,6 +73,32 @@ const (
 	annotation = `retryproxy.io/inbound-protocol: `
 )
 
+// injects injects into manifests, and checks the upstream of the sidecar, or the parts of the error, and that
+// injecting twice is the same as once. It returns nil if nothing was injected.
+func injects(t *testing.T, name, manifests string, o Options, want string, wrong []string) *Result {
+	t.Helper()
+	got, err := Stream([]byte(manifests), o)
+	for _, part := range wrong {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v, expected %q", name, err, part)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil
+	}
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+		return nil
+	}
+	if all := upstreams(t, got.Output); !slices.Equal(all, []string{want}) {
+		t.Errorf("%s: %q, expected %s", name, all, want)
+	}
+	if again, err := Stream(got.Output, o); err != nil || string(again.Output) != string(got.Output) || len(again.Notes) > 0 {
+		t.Errorf("%s: injecting twice is not the same as once: %v, %v", name, err, again)
+	}
+	return got
+}
+
 func TestTheInboundUpstreamSpeaksWhatTheManifestsSay(t *testing.T) {
 	h2c, http1 := "h2c://127.0.0.1:5000", "http://127.0.0.1:5000"
 	for name, tc := range map[string]struct {
@@ -107,27 +133,9 @@ func TestTheInboundUpstreamSpeaksWhatTheManifestsSay(t *testing.T) {
 	} {
 		o := Default("retryproxy:1")
 		o.InboundProtocol = tc.flag
-		got, err := Stream([]byte(withShop(tc.manifest)), o)
-		for _, part := range tc.wrong {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %v, expected %q", name, err, part)
-			}
-		}
-		if tc.want == "" {
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if all := upstreams(t, got.Output); !slices.Equal(all, []string{tc.want}) {
-			t.Errorf("%s: %q, expected %s", name, all, tc.want)
-		}
-		if !slices.ContainsFunc(got.Notes, func(n Note) bool { return strings.Contains(n.Text, tc.note) }) && tc.note != "" {
+		got := injects(t, name, withShop(tc.manifest), o, tc.want, tc.wrong)
+		if got != nil && tc.note != "" && !slices.ContainsFunc(got.Notes, func(n Note) bool { return strings.Contains(n.Text, tc.note) }) {
 			t.Errorf("%s: %v, expected %q", name, got.Notes, tc.note)
-		}
-		if again, err := Stream(got.Output, o); err != nil || string(again.Output) != string(got.Output) || len(again.Notes) > 0 {
-			t.Errorf("%s: injecting twice is not the same as once: %v, %v", name, err, again)
 		}
 	}
 }
@@ -228,27 +236,9 @@ func TestTheOutboundUpstreamSpeaksWhatTheManifestsSay(t *testing.T) {
 		if tc.namespace != "" {
 			in = strings.Replace(in, "metadata: {name: shop}", "metadata: {name: shop, namespace: "+tc.namespace+"}", 1)
 		}
-		got, err := Stream([]byte(in), o)
-		for _, part := range tc.wrong {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %v, expected %q", name, err, part)
-			}
-		}
-		if tc.want == "" {
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if all := upstreams(t, got.Output); !slices.Equal(all, []string{tc.want}) {
-			t.Errorf("%s: %q, expected %s", name, all, tc.want)
-		}
-		if tc.points != "" && !strings.Contains(string(got.Output), "{name: API, value: \""+tc.points+"\"}") && !strings.Contains(string(got.Output), "{name: API, value: '"+tc.points+"'}") {
+		got := injects(t, name, in, o, tc.want, tc.wrong)
+		if got != nil && tc.points != "" && !strings.Contains(string(got.Output), "{name: API, value: \""+tc.points+"\"}") && !strings.Contains(string(got.Output), "{name: API, value: '"+tc.points+"'}") {
 			t.Errorf("%s: expected API=%s in\n%s", name, tc.points, got.Output[:strings.Index(string(got.Output), "initContainers")])
-		}
-		if again, err := Stream(got.Output, o); err != nil || string(again.Output) != string(got.Output) {
-			t.Errorf("%s: injecting twice is not the same as once: %v", name, err)
 		}
 	}
 	o := Default("retryproxy:1")

@@ -17,13 +17,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/retryproxy/retryproxy/ctl/inject"
+	"github.com/retryproxy/retryproxy/internal/logtest"
 	"github.com/retryproxy/retryproxy/proxy/certs"
 )
 
@@ -67,31 +67,13 @@ func certify(t *testing.T, files certs.Files, serial int64) *x509.Certificate {
 	return certificate
 }
 
-// lockedBuffer is a log that a test can read during writes.
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  strings.Builder
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // serve runs a webhook until the test ends.
-func serve(t *testing.T) (url string, files certs.Files, shown *x509.Certificate, log *lockedBuffer) {
+func serve(t *testing.T) (url string, files certs.Files, shown *x509.Certificate, log *logtest.Buffer) {
 	t.Helper()
 	dir := t.TempDir()
 	files = certs.Files{Cert: filepath.Join(dir, "tls.crt")}
 	shown = certify(t, files, 1)
-	log = &lockedBuffer{}
+	log = &logtest.Buffer{}
 	s, err := New(inject.Default("registry.example/retryproxy:1.0.0"), files, slog.New(slog.NewJSONHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,18 @@ func Defaults(profile string) *Route {
 	return &s.Default
 }
 
+// Getenv returns os.Getenv of environ, which is in the form of os.Environ.
+func Getenv(environ []string) func(name string) string {
+	return func(name string) string {
+		for _, entry := range environ {
+			if n, value, _ := strings.Cut(entry, "="); n == name {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
 // input is what the environment and files set, and the problems found so far.
 type input struct {
 	vars     variables
