@@ -50,7 +50,7 @@ quick: ## the loop: build, vet and test what changed since HEAD (SINCE=main: sin
 
 .PHONY: test
 test: compiler lint race vuln ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck (needs gcc)
-	@missing=; for program in curl ip iptables redis-server prometheus kubectl; do \
+	@missing=; for program in curl ip iptables redis-server prometheus; do \
 		command -v $$program >/dev/null || missing+=" $$program"; done; \
 		[ -z "$$missing" ] || echo "Not installed, so the tests that need them were skipped:$$missing"
 

@@ -31,6 +31,7 @@ var tree = sync.OnceValues(func() (string, error) {
 cd "$TREE"
 make build ctl otel
 go build -trimpath -o bin/ ./deploy/compose/example
+go -C deploy/test-go build -trimpath -o ../../bin/ sigs.k8s.io/kustomize/kustomize/v5
 `
 	from, err := filepath.Abs(root)
 	if err != nil {
