@@ -39,6 +39,19 @@ var envoyNames = map[string]string{
 	"resource-exhausted": grpcPrefix + "resource-exhausted", "unavailable": grpcPrefix + "unavailable",
 }
 
+// RetryOnWords returns the words of a retry-on list, without those that need a name or number. The slice
+// belongs to the caller.
+func RetryOnWords() []string {
+	words := []string{"5xx", "gateway-error", rateLimited, "none"}
+	for _, c := range conditions {
+		words = append(words, c.name)
+	}
+	for _, name := range grpcNames[1:] {
+		words = append(words, grpcPrefix+name)
+	}
+	return words
+}
+
 // retryOnParser collects the entries. It keeps explicit codes apart from groups until the end, so
 // that their order does not matter.
 type retryOnParser struct {
@@ -151,7 +164,7 @@ func (p *retryOnParser) code(item string) error {
 	digits, excluded := strings.CutPrefix(item, "!")
 	run, err := parseRun(digits)
 	if err != nil {
-		return fmt.Errorf("%q: %w", item, err)
+		return fmt.Errorf("%q %w", item, err)
 	}
 	if excluded {
 		p.r.never.Add(run)
@@ -195,7 +208,7 @@ func isFieldValue(s string) bool {
 	return s != ""
 }
 
-var errNotInRetryOn = errors.New("neither a status (200 to 599), a range (500-504), 5xx, gateway-error, rate-limited, connect-failure, reset, attempt-timeout, grpc-STATUS, retriable-header:Name nor !status")
+var errNotInRetryOn = errors.New("is none of these")
 
 // parseRun parses "503" or "500-504".
 func parseRun(s string) (status.Run, error) {
@@ -206,13 +219,13 @@ func parseRun(s string) (status.Run, error) {
 	run := status.Run{First: status.ParseCode(first), Last: status.ParseCode(last)}
 	switch {
 	case s == "4xx":
-		return status.Run{}, errors.New("most of 4xx comes out the same the next time; list the statuses you mean (such as 408,425,429)")
+		return status.Run{}, errors.New("would mostly fail the same way again; list the statuses, such as 408,425,429")
 	case run.First < 0 || run.Last < 0:
 		return status.Run{}, errNotInRetryOn
 	case run.First < status.MinCode || run.Last > status.MaxCode:
-		return status.Run{}, fmt.Errorf("statuses go from %d to %d here", status.MinCode, status.MaxCode)
+		return status.Run{}, fmt.Errorf("is not within %d to %d", status.MinCode, status.MaxCode)
 	case run.First > run.Last:
-		return status.Run{}, errors.New("the range runs backwards")
+		return status.Run{}, errors.New("runs backwards")
 	}
 	return run, nil
 }

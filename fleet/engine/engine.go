@@ -181,7 +181,7 @@ func (e *Engine) hosts(list string) error {
 // hostPort adds the port if there is none.
 func hostPort(s, port string) (string, error) {
 	u, err := url.Parse("//" + s)
-	if err != nil || u.Host != s || u.Hostname() == "" {
+	if err != nil || u.Host != s || u.Hostname() == "" || strings.ContainsAny(s, ";!$&'()*+=\"<>") { // RFC 3986 allows these, no host has them
 		return "", fmt.Errorf("%q is no host[:port]", s)
 	}
 	if p := u.Port(); p != "" {

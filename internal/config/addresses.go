@@ -52,7 +52,7 @@ func ParseAddress(s string) (Address, error) {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return "", errors.New("the port must be a number from 0 to 65535")
 	}
-	if host != "" && !isHost(host) {
+	if host != "" && (!isHost(host) || strings.Trim(host, "0123456789") == "") {
 		return "", errors.New("not a host name or IP address")
 	}
 	return Address(s), nil

@@ -30,7 +30,7 @@ func (b *builder) note(r *Route, key string, err error) {
 		case errors.As(each, &file):
 			key, value = upstreamFiles[file.Field], file.File
 			if key == "UPSTREAM_KEY" && r.UpstreamKey == "" { // it was to be with the certificate
-				key = "UPSTREAM_CERT"
+				key, value = "UPSTREAM_CERT", r.UpstreamCert
 			}
 		case errors.As(each, &field):
 			key = forwarding[field.Setting]
@@ -46,7 +46,7 @@ func (b *builder) listenerTLS(err error) {
 	if errors.As(err, &file) {
 		key, value = listenerFiles[file.Field], file.File
 		if key == "TLS_KEY" && b.settings.TLSKey == "" {
-			key = "TLS_CERT"
+			key, value = "TLS_CERT", b.settings.TLSCert
 		}
 	}
 	b.problems.add(Problem{Variable: Prefix + key, Value: value, Message: err.Error()})

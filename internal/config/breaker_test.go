@@ -79,7 +79,7 @@ func TestWrongSettingsOfTheBreakerSayWhatIsExpected(t *testing.T) {
 		"BREAKER_ON=5xx,rate-limited":     on + `"rate-limited" is none of these`,
 		"BREAKER_ON=grpc-unavailable":     on + `"grpc-unavailable" is none of these`,
 		"BREAKER_ON=5xx,302":              on + "302 is no failure",
-		"BREAKER_ON=600":                  on + `"600": statuses go from 200 to 599 here`,
+		"BREAKER_ON=600":                  on + `"600" is not within 200 to 599`,
 		"BREAKER_ON=503,!503":             on + "503 is both listed and excluded",
 		"BREAKER_AFTER=0":                 "expected a whole number from 1 to 1000000, or auto",
 		"BREAKER_AFTER=many":              "expected a whole number from 1 to 1000000, or auto",

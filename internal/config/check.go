@@ -28,6 +28,7 @@ func (s *Settings) check(problems *Problems) {
 		c.backoff()
 		c.retries()
 		c.useless()
+		c.unfamiliar()
 		c.fallback()
 		c.memory()
 		if r != &s.Default {
@@ -173,7 +174,11 @@ func (c *checker) routes() {
 			continue
 		}
 		variable, value := c.s.matcherOf(wrong)
-		c.problems.errorf(variable, value, "%s", oneLine(each))
+		message := oneLine(each)
+		if key := strings.ToUpper(wrong.Field); routeKeys()[key] != nil {
+			message = routeKeys()[key].advise(value, message)
+		}
+		c.problems.errorf(variable, value, "%s", message)
 	}
 }
 

@@ -104,5 +104,29 @@ func (o *origins) inYAML(message, variable, yamlKey string) string {
 // Place returns where a file sets the variable, as file:line. It returns "" if no file does.
 func (s *Settings) Place(variable string) string { return s.from.files[variable].place }
 
-// Locate gives each problem the place of its variable in the file that sets it.
-func (s *Settings) Locate(problems Problems) { s.from.locate(problems) }
+// Locate gives each problem the place of its variable in the file that sets it, and marks values that are
+// defaults.
+func (s *Settings) Locate(problems Problems) {
+	for i := range problems {
+		p := &problems[i]
+		p.Default = p.Value != "" && !s.isSet(p.Variable) && s.hasDefault(p.Variable)
+	}
+	s.from.locate(problems)
+}
+
+// isSet reports whether the environment or a file sets the variable.
+func (s *Settings) isSet(variable string) bool {
+	for _, r := range s.All() {
+		for _, name := range r.own {
+			if name == variable {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasDefault reports whether the variable is that of a setting, not an unknown one.
+func (s *Settings) hasDefault(variable string) bool {
+	return globalKeys()[strings.TrimPrefix(variable, Prefix)] != nil
+}

@@ -98,14 +98,17 @@ func parseInto(target any, list []Setting, vars variables, variable func(string)
 	v := reflect.ValueOf(target).Elem()
 	for i := range list {
 		s := &list[i]
-		message := ""
+		message, raw := "", vars[s.Key]
 		if err, failed := byField[s.field]; failed {
-			message = s.wrong(err)
+			message = s.wrong(raw, err)
 		} else {
-			message = s.outside(v.FieldByIndex(s.index), vars[s.Key])
+			message = s.outside(v.FieldByIndex(s.index), raw)
+			if message != "" || isQuoted(raw) {
+				message = s.advise(raw, "expected "+s.Expected())
+			}
 		}
 		if message != "" {
-			problems.errorf(variable(s.Key), s.quoted(vars[s.Key]), "%s", message)
+			problems.errorf(variable(s.Key), s.quoted(raw), "%s", message)
 			reset(target, s)
 		}
 	}
@@ -121,16 +124,31 @@ func (s *Setting) quoted(value string) string {
 }
 
 // wrong returns the message for a parser's error; those of strconv and time are not shown.
-func (s *Setting) wrong(err error) string {
+func (s *Setting) wrong(value string, err error) string {
+	expected := "expected " + s.Expected()
 	var number *strconv.NumError
-	if s.Unit == "duration" || s.Unit == "word" || errors.As(err, &number) {
-		return "expected " + s.Expected()
-	}
 	why := oneLine(err)
-	if s.Unit == "upstream" && strings.HasSuffix(why, "?") { // "did you mean" is all that is needed
+	switch {
+	case s.Unit == "duration" || s.Unit == "word" || errors.As(err, &number) || isQuoted(value), s.Unit == "fallback" && strings.HasSuffix(why, "?"):
+		return s.advise(value, expected)
+	case !strings.Contains(why, "did you mean"):
+		return s.advise(value, expected+": "+why)
+	case s.Unit == "upstream": // the suggestion is all that is needed
 		return why
 	}
-	return "expected " + s.Expected() + ": " + why
+	return expected + ": " + why
+}
+
+// advise adds to a message about a value what may have been meant.
+func (s *Setting) advise(value, message string) string {
+	fixed, why := s.meant(value)
+	if why != "" {
+		message += "; " + why
+	}
+	if fixed != "" {
+		message += "; did you mean " + fixed + "?"
+	}
+	return message
 }
 
 // outside returns what is expected if the value is not an allowed word or is out of range,

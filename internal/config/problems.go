@@ -12,7 +12,8 @@ type Problem struct {
 	Variable string // the variable to change, e.g. RETRYPROXY_MAX_RETRIES; never ""
 	Place    string // where a file sets it, as file:line; "" if none does
 	Key      string // what that file calls it: the variable, or routes[1].max_retries in YAML; "" for the file itself
-	Value    string // its value, secrets masked; "" if it is not set
+	Value    string // its value, secrets masked; "" if there is none
+	Default  bool   // nobody set the value
 	Message  string // what is wrong and what was expected
 	Warning  bool   // it does not stop the start
 }
@@ -32,6 +33,8 @@ func (p Problem) String() string {
 		return place + p.Message
 	case p.Value == "":
 		return place + name + ": " + p.Message
+	case p.Default:
+		return fmt.Sprintf("%s%s (default %s): %s", place, name, p.Value, p.Message)
 	}
 	return fmt.Sprintf("%s%s%s%q: %s", place, name, equals, p.Value, p.Message)
 }

@@ -39,6 +39,7 @@ type Setting struct {
 	positions map[string]string // defaults by position; nil if it depends on something else
 	field     string            // Go name in its struct
 	index     []int
+	typ       reflect.Type
 	low, high float64 // Min and Max; 0 and 2^53 if there is none
 }
 
@@ -137,6 +138,7 @@ func describeField(f reflect.StructField, scope Scope) Setting {
 	if f.Type == reflect.TypeFor[time.Duration]() && s.Max == "" {
 		s.Max = DurationText(maxDuration)
 	}
+	s.typ = f.Type
 	s.low, s.high = s.limits(f.Type)
 	return s
 }

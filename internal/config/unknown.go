@@ -51,7 +51,7 @@ func explainUnknown(name string, routes RouteNames) string {
 	case hintFor(key) != "":
 		return "unknown name; " + hintFor(key)
 	}
-	return "unknown name" + didYouMean(Prefix, Nearest(key, maps.Keys(globalKeys())))
+	return "unknown name" + didYouMean(Prefix, nearestKey(key, globalKeys()))
 }
 
 func explainUnknownOfRoute(route, key string, routes RouteNames) string {
@@ -63,7 +63,7 @@ func explainUnknownOfRoute(route, key string, routes RouteNames) string {
 	case hintFor(key) != "":
 		return "unknown name; " + ofRoute(route, hintFor(key))
 	}
-	return "unknown name" + didYouMean(Prefix+"ROUTE_"+route+"_", Nearest(key, maps.Keys(routeKeys())))
+	return "unknown name" + didYouMean(Prefix+"ROUTE_"+route+"_", nearestKey(key, routeKeys()))
 }
 
 // settingInHint matches the name of a setting in a hint.
@@ -109,7 +109,8 @@ func unknownRoute(route, rest string, routes RouteNames) string {
 	if meant := Nearest(route, slices.Values(words)); meant != "" {
 		return fmt.Sprintf("%sROUTES does not name a route %q; did you mean %sROUTE_%s_%s?", Prefix, strings.ReplaceAll(strings.ToLower(route), "_", "-"), Prefix, meant, rest)
 	}
-	return fmt.Sprintf("%sROUTES does not name a route %q", Prefix, strings.ReplaceAll(strings.ToLower(route), "_", "-"))
+	name := strings.ReplaceAll(strings.ToLower(route), "_", "-")
+	return fmt.Sprintf("%sROUTES does not name a route %q; did you mean %[1]sROUTES=%s?", Prefix, name, strings.Join(append(slices.Clone(routes), name), ","))
 }
 
 func hasRoute(routes RouteNames, upper string) bool {
@@ -119,6 +120,22 @@ func hasRoute(routes RouteNames, upper string) bool {
 		}
 	}
 	return false
+}
+
+// nearestKey returns the name that may have been meant by key: the nearest one, or else the longest one
+// of which key has all words, such as TLS_CERT for TLS_CERT_FILE.
+func nearestKey(key string, keys map[string]*Setting) string {
+	if near := Nearest(key, maps.Keys(keys)); near != "" {
+		return near
+	}
+	best, words := "", strings.Split(key, "_")
+	for _, each := range slices.Sorted(maps.Keys(keys)) {
+		missing := func(word string) bool { return !slices.Contains(words, word) }
+		if parts := strings.Split(each, "_"); parts[0] == words[0] && !slices.ContainsFunc(parts, missing) && len(each) > len(best) {
+			best = each
+		}
+	}
+	return best
 }
 
 func didYouMean(prefix, key string) string {

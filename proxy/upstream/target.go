@@ -81,6 +81,9 @@ func parseOne(s string) (Target, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		return parseUnix(s, path)
 	}
+	if _, err := strconv.ParseUint(s, 10, 16); err == nil {
+		return Target{}, fmt.Errorf("upstream %q: is only a port; did you mean http://localhost:%[1]s?", s)
+	}
 	if isBareHost(s) {
 		return Target{}, fmt.Errorf("upstream %q: has no scheme; did you mean http://%[1]s?", s)
 	}
@@ -88,6 +91,8 @@ func parseOne(s string) (Target, error) {
 	switch {
 	case s == "":
 		return Target{}, errors.New(`upstream "": an address is empty`)
+	case err != nil && !strings.Contains(s, "@") && strings.Contains(err.Error(), "invalid port"):
+		return Target{}, fmt.Errorf("upstream %q: the port is not a number", s)
 	case err != nil: // not shown, since it may hold a password
 		return Target{}, fmt.Errorf("upstream %q: is not a URL", redact(s))
 	}

@@ -59,7 +59,7 @@ func TestParseTargetRefusesTheRestAndSaysWhy(t *testing.T) {
 		"http://a:":                         "port is missing",
 		"http://a:0":                        "port 0 is not",
 		"http://a:65536":                    "port 65536 is not",
-		"http://a:b":                        "is not a URL",
+		"http://a:b":                        "the port is not a number",
 		"http://user@a":                     "user and password",
 		"http://user:secret@a":              "user and password",
 		"http://a//":                        "must be made of segments",

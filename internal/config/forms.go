@@ -1,0 +1,287 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// forms has for units the values in the setting's form that may have been meant by a value in another
+// form, the most likely first. They need not be valid.
+var forms = map[string]func(value string) []string{
+	"duration":     durations,
+	"autoduration": durations,
+	"hedge":        func(v string) []string { return append([]string{"p" + strings.Trim(v, "pP%th ")}, durations(v)...) },
+	"size":         sizes,
+	"count":        counts,
+	"limit":        counts,
+	"breakerafter": counts,
+	"number":       func(v string) []string { return []string{strings.Replace(v, ",", ".", 1)} },
+	"ratio":        ratios,
+	"ratelimit":    rates,
+	"tokenlimit":   rates,
+	"address":      addresses,
+	"addressoff":   addresses,
+	"upstream":     upstreams,
+	"fallback":     upstreams,
+	"engine":       engines,
+	"host":         hosts,
+	"hostpattern":  hosts,
+	"header":       headerMatches,
+	"pathpattern":  paths,
+	"pathprefix":   func(v string) []string { return []string{"/" + strings.Trim(strings.TrimSuffix(v, "*"), "/")} },
+	"probepath":    func(v string) []string { return []string{"/" + strings.TrimLeft(pathOf(v), "/")} },
+	"prefixes":     prefixes,
+	"retryon":      statuses,
+	"breakeron":    statuses,
+	"statusset":    func(v string) []string { return append(statuses(v), anyDigit().ReplaceAllString(v, "${1}00-${1}99")) },
+	"routes":       func(v string) []string { return []string{strings.Trim(notInName().ReplaceAllString(v, "-"), "-")} },
+	"pausekey":     sharingKeys,
+	"ratelimitkey": sharingKeys,
+	"balance":      func(v string) []string { return []string{hashOf + strings.TrimPrefix(afterColon(v), "$http_")} },
+}
+
+var (
+	numberAndUnit = lazily(`^([0-9]+(?:[.,][0-9]+)?)\s*([a-zA-Zµ]*)$`)
+	notInName     = lazily(`[^A-Za-z0-9]+`)
+	anyDigit      = lazily(`^([45])(?:xx|XX|\*\*|\.\.)$`)
+	statusPrefix  = lazily(`(?i)^(?:http|status|code)[_ -]?([0-9]{3})$`)
+	statusRange   = lazily(`^([0-9]{3})\s*(?:\.\.|:|to|~)\s*([0-9]{3})$`)
+	ratePeriod    = lazily(`(?i)^([0-9]+)\s*(?:requests?|reqs?|r|q|tokens?|t)?\s*(?:/|per|p)?\s*(?:1\s*|60\s*)?(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)$`)
+	doubledPort   = lazily(`^([0-9]+):[0-9]+$`)
+)
+
+// durationUnits are the units that people write, with the one of Go.
+var durationUnits = map[string]string{
+	"": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s", "s": "s",
+	"min": "m", "mins": "m", "minute": "m", "minutes": "m", "m": "m",
+	"hr": "h", "hrs": "h", "hour": "h", "hours": "h", "h": "h",
+	"msec": "ms", "msecs": "ms", "milli": "ms", "millis": "ms", "millisecond": "ms", "milliseconds": "ms", "ms": "ms",
+	"usec": "us", "microseconds": "us", "us": "us",
+}
+
+func durations(v string) []string {
+	v = strings.ToLower(v)
+	joined := strings.ReplaceAll(strings.TrimPrefix(v, "pt"), " ", "") // PT30S of ISO 8601, 1h 30m
+	match := numberAndUnit().FindStringSubmatch(v)
+	if match == nil {
+		return []string{joined}
+	}
+	number := strings.Replace(match[1], ",", ".", 1)
+	switch unit := match[2]; unit {
+	case "d", "day", "days":
+		days, _ := strconv.ParseFloat(number, 64) // the pattern matches only numbers
+		return []string{DurationText(time.Duration(days * 24 * float64(time.Hour)))}
+	default:
+		return []string{number + durationUnits[unit]}
+	}
+}
+
+func sizes(v string) []string {
+	match := numberAndUnit().FindStringSubmatch(v)
+	if match == nil {
+		return nil
+	}
+	number, _ := strconv.ParseFloat(strings.Replace(match[1], ",", ".", 1), 64)
+	unit := strings.ToLower(strings.TrimRight(match[2], "iIbB"))
+	factor := map[string]float64{"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[unit]
+	return []string{Size(number * factor).String()}
+}
+
+func counts(v string) []string {
+	v = strings.TrimSuffix(strings.NewReplacer("_", "", " ", "", ",", "").Replace(v), ".0")
+	thousands, is := strings.CutSuffix(strings.ToLower(v), "k")
+	if is {
+		return []string{thousands + "000"}
+	}
+	return []string{v, strings.TrimRight(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")}
+}
+
+func ratios(v string) []string {
+	v = strings.Replace(v, ",", ".", 1)
+	if over, under, is := strings.Cut(v, "/"); is {
+		a, errA := strconv.ParseFloat(strings.TrimSpace(over), 64)
+		b, errB := strconv.ParseFloat(strings.TrimSpace(under), 64)
+		if errA == nil && errB == nil && b > 0 {
+			return []string{strconv.FormatFloat(a/b, 'g', 3, 64)}
+		}
+	}
+	return []string{v, v + "%", strings.TrimRight(v, "percnt ") + "%"}
+}
+
+func rates(v string) []string {
+	if match := ratePeriod().FindStringSubmatch(v); match != nil {
+		return []string{match[1] + "/" + strings.ToLower(match[2][:1])}
+	}
+	return nil
+}
+
+// afterScheme returns what follows the scheme of a URL, or v.
+func afterScheme(v string) string {
+	if _, after, is := strings.Cut(v, "://"); is {
+		return after
+	}
+	return strings.TrimPrefix(v, "//")
+}
+
+// pathOf returns the path of a URL, or v.
+func pathOf(v string) string {
+	if !strings.Contains(v, "://") {
+		return v
+	}
+	_, path, _ := strings.Cut(afterScheme(v), "/")
+	return "/" + path
+}
+
+func afterColon(v string) string {
+	if _, after, is := strings.Cut(v, ":"); is {
+		return after
+	}
+	return v
+}
+
+func addresses(v string) []string {
+	if strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "//") {
+		return []string{"unix:" + v}
+	}
+	host, _, _ := strings.Cut(afterScheme(v), "/")
+	if published := doubledPort().FindStringSubmatch(host); published != nil {
+		host = published[1]
+	}
+	return []string{":" + strings.TrimPrefix(strings.TrimPrefix(host, "*"), ":"), host, host + ":8080"}
+}
+
+func upstreams(v string) []string {
+	if strings.HasPrefix(v, routeEntry) {
+		return nil
+	}
+	if strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "//") {
+		return []string{"unix:" + v}
+	}
+	scheme, rest, found := strings.Cut(v, "://")
+	if !found {
+		rest = strings.TrimPrefix(v, "//")
+		for _, half := range []string{"https:/", "https//", "https:", "http:/", "http//", "http:", "unix:"} { // a colon or slash is missing
+			if after, is := strings.CutPrefix(v, half); is {
+				scheme, rest = strings.TrimRight(half, ":/"), after
+				break
+			}
+		}
+	}
+	if scheme == "unix" {
+		return []string{"unix:/" + strings.TrimLeft(rest, "/")}
+	}
+	if _, err := strconv.ParseUint(rest, 10, 16); err == nil {
+		rest = ":" + rest
+	}
+	if strings.HasPrefix(rest, ":") {
+		rest = "localhost" + rest
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	rest, _, _ = strings.Cut(rest, "#")
+	meant := map[string]string{"grpc": "h2c", "grpcs": "h2", "http2": "h2c", "https2": "h2", "wss": "https", "ssl": "https", "tls": "https"}[strings.ToLower(scheme)]
+	if meant == "" {
+		meant = "http"
+		if near := Nearest(strings.ToLower(scheme), slices.Values([]string{"http", "https"})); near != "" {
+			meant = near
+		}
+	}
+	return []string{scheme + "://" + rest, meant + "://" + rest, meant + "://" + strings.TrimRight(rest, ":/")}
+}
+
+func engines(v string) []string {
+	rest := strings.TrimPrefix(v, "redis:")
+	scheme := "redis"
+	if secure, _, is := strings.Cut(v, "://"); is {
+		rest = afterScheme(v)
+		if strings.HasSuffix(secure, "ss") || strings.HasSuffix(secure, "ys") || strings.HasSuffix(secure, "+tls") {
+			scheme = "rediss"
+		}
+	}
+	if strings.HasPrefix(rest, "/") {
+		return []string{"unix:" + rest}
+	}
+	return []string{scheme + "://" + rest}
+}
+
+func hosts(v string) []string {
+	host, _, _ := strings.Cut(afterScheme(v), "/")
+	if after, is := strings.CutPrefix(host, "."); is { // nginx: the domain and all names below it
+		return []string{after + ",*." + after, "*." + after}
+	}
+	return []string{host}
+}
+
+func headerMatches(v string) []string {
+	at := strings.IndexAny(v, ":=")
+	if at < 0 {
+		return nil
+	}
+	return []string{strings.TrimSpace(v[:at]) + "=" + strings.Trim(v[at:], ":=~ ")}
+}
+
+// pathParameter matches a segment that stands for any name in other routers: {id}, :id, <id>, **, (.*).
+var pathParameter = lazily(`^(?:\{[^}]*\}|:\w+|<[^>]*>|\(\?:?.*\)|\[[^\]]*\][*+]?|\.[*+]|\(\.[*+]\)|\*\*)$`)
+
+func paths(v string) []string {
+	v = strings.TrimSpace(strings.TrimLeft(pathOf(v), "=~* "))
+	v = strings.TrimSuffix(strings.TrimPrefix(v, "^"), "$")
+	v, _, _ = strings.Cut(v, "?")
+	v = strings.TrimSuffix(v, "(/.*)")
+	segments := strings.Split(strings.TrimLeft(v, "/"), "/")
+	for i, segment := range segments {
+		if pathParameter().MatchString(segment) {
+			segments[i] = "*"
+		}
+	}
+	whole := "/" + strings.Join(segments, "/")
+	trimmed := strings.TrimRight(strings.TrimRight(whole, "*"), ".")
+	return []string{whole, strings.TrimSuffix(trimmed, "/") + "/*"}
+}
+
+func prefixes(v string) []string {
+	address, mask, _ := strings.Cut(v, "/")
+	if ip := net.ParseIP(mask).To4(); ip != nil {
+		ones, _ := net.IPMask(ip).Size()
+		return []string{fmt.Sprintf("%s/%d", address, ones)}
+	}
+	if parsed, err := netip.ParsePrefix(v); err == nil {
+		return []string{parsed.Masked().String()}
+	}
+	if host, _, err := net.SplitHostPort(v); err == nil {
+		return []string{host}
+	}
+	octets := strings.Split(strings.TrimRight(strings.TrimRight(v, "*"), "."), ".") // 10.*
+	for bits := 8 * len(octets); len(octets) < 4; {
+		octets = append(octets, "0")
+		if len(octets) == 4 {
+			return []string{fmt.Sprintf("%s/%d", strings.Join(octets, "."), bits)}
+		}
+	}
+	return nil
+}
+
+func statuses(v string) []string {
+	v = strings.TrimPrefix(v, "^")
+	if match := statusPrefix().FindStringSubmatch(v); match != nil {
+		return []string{match[1]}
+	}
+	if match := statusRange().FindStringSubmatch(v); match != nil {
+		return []string{match[1] + "-" + match[2]}
+	}
+	if after, is := strings.CutPrefix(v, "-"); is {
+		return []string{"!" + after}
+	}
+	if header, is := strings.CutPrefix(v, "retriable-headers:"); is {
+		return []string{"retriable-header:" + header}
+	}
+	return []string{"grpc-" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(strings.ToLower(v), "grpc")), "_", "-")}
+}
+
+func sharingKeys(v string) []string {
+	return []string{headerKey + strings.TrimPrefix(strings.TrimPrefix(afterColon(v), "$http_"), " "), strings.ToLower(v)}
+}
