@@ -79,9 +79,12 @@ func (c *Conn) ReadNow(p []byte) (int, error) {
 	return c.once.n, nil
 }
 
-// HasUnread reports whether bytes of the client wait in its socket. It returns false if that cannot be
-// known.
+// HasUnread reports whether bytes of the client wait in its socket, or in its stream. It returns false if
+// that cannot be known.
 func (c *Conn) HasUnread() (has bool) {
+	if c.Stream != nil {
+		return c.Stream.HasUnread()
+	}
 	if c.Raw == nil {
 		return false
 	}

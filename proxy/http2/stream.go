@@ -237,6 +237,13 @@ func (s *Stream) BodyBroken() bool {
 	return s.bodyBroken
 }
 
+// HasUnread reports whether bytes of the body came that were not read yet.
+func (s *Stream) HasUnread() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.r < len(s.in)
+}
+
 // HasBody reports whether the request has a body, be it an empty one.
 func (s *Stream) HasBody() bool { return !s.framed.Empty() || s.tunnel }
 
