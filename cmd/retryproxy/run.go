@@ -121,25 +121,6 @@ func dispatch(ctx context.Context, o *outside) error {
 	return c.run(ctx, &call{outside: o, command: c, args: args, all: commands()})
 }
 
-// unknown reports a command that there is not.
-func (o *outside) unknown(name string) error {
-	var names []string
-	for _, c := range commands() {
-		names = append(names, c.name)
-	}
-	hint := "see retryproxy help"
-	if slices.Contains(atADesk, name) {
-		hint = "it is a command of retryproxyctl"
-	} else if meant := config.Nearest(name, slices.Values(names)); meant != "" {
-		hint = "did you mean " + meant + "?"
-	}
-	fmt.Fprintf(o.stderr, "retryproxy: unknown command %q; %s\n", name, hint)
-	return errUsage
-}
-
-// atADesk are the commands of retryproxyctl that people look for here.
-var atADesk = []string{"plan", "simulate", "plot", "advise", "inject", "webhook", "convert"}
-
 func isHelp(arg string) bool {
 	return arg == "help" || arg == "-h" || arg == "-help" || arg == "--help"
 }
@@ -197,7 +178,7 @@ func (c *call) parse(f *flag.FlagSet, max int) (rest []string, err error) {
 	args := c.args
 	for {
 		if err := f.Parse(args); err != nil {
-			return nil, c.usage(f, twoDashes(withUnit(f, err)))
+			return nil, c.usage(f, c.explained(args, twoDashes(withUnit(f, err))))
 		}
 		if f.NArg() == 0 {
 			break
@@ -205,9 +186,22 @@ func (c *call) parse(f *flag.FlagSet, max int) (rest []string, err error) {
 		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
 	}
 	if len(rest) > max {
-		return nil, c.usage(f, fmt.Errorf("unexpected argument %q", rest[max]))
+		err := fmt.Errorf("unexpected argument %q", config.Mask(rest[max]))
+		if meant := meantByArgument(rest[max], c.command.name); meant != "" {
+			err = fmt.Errorf("%w; %s", err, meant)
+		}
+		return nil, c.usage(f, err)
 	}
 	return rest, nil
+}
+
+// explained adds to an error about a flag that the command does not have what may have been meant.
+func (c *call) explained(args []string, err error) error {
+	_, flag, unknown := strings.Cut(err.Error(), "not defined: ")
+	if !unknown {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, meantByFlag(args, flag, c.command.name))
 }
 
 // withUnit adds to an error of a duration, such as 10, what was expected.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -120,6 +121,41 @@ func hasRoute(routes RouteNames, upper string) bool {
 		}
 	}
 	return false
+}
+
+// AsVariable returns the assignment that sets the setting of that name, which may be misspelled or that of
+// another program, or a hint about it; both "" if nothing is near. The value may be "".
+func AsVariable(key, value string) (assignment, hint string) {
+	meant := nearestKey(key, globalKeys())
+	if hint := hintFor(key); hint != "" && globalKeys()[key] == nil {
+		named := settingInHint.FindAllString(hint, -1)
+		if len(named) != 1 || !strings.HasPrefix(hint, "did you mean ") || value == "" {
+			return "", hint
+		}
+		meant = strings.TrimPrefix(named[0], Prefix)
+	}
+	if meant == "" {
+		return "", ""
+	}
+	s := globalKeys()[meant]
+	if fixed := Suggest(meant, value); fixed != "" {
+		value = fixed
+	}
+	if value == "" {
+		value = cmp.Or(s.Example, s.Default, "...")
+	}
+	return Prefix + meant + "=" + value, ""
+}
+
+// Suggest returns a value of the setting, or the valid one that may have been meant by it; "" if nothing
+// is near.
+func Suggest(key, value string) string {
+	s := globalKeys()[key]
+	if s.allows(value) {
+		return value
+	}
+	fixed, _ := s.meant(value)
+	return fixed
 }
 
 // nearestKey returns the name that may have been meant by key: the nearest one, or else the longest one

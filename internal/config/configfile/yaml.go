@@ -36,7 +36,7 @@ func (p *pairs) addYAML(content []byte) {
 	case errors.Is(err, io.EOF):
 		return // only comments
 	case err != nil:
-		p.errs = append(p.errs, syntaxError(err))
+		p.errs = append(p.errs, syntaxError(err, content))
 		return
 	}
 	if !errors.Is(decoder.Decode(&more), io.EOF) {
@@ -71,11 +71,46 @@ var begun = map[string]bool{
 	"while parsing a flow mapping":   true,
 }
 
+// opened matches a line whose value or list entry begins with a quote; the value follows.
+var opened = regexp.MustCompile(`^(?:[^"'#]*:\s+|\s*-\s+)(["'].*)$`)
+
+// unclosedQuote returns the first line, up to last, whose value begins with a quote that does not end in it;
+// 0 if there is none. The library notices such a quote only at the next one.
+func unclosedQuote(content []byte, last int) int {
+	number := 0
+	for line := range strings.Lines(string(content)) {
+		number++
+		if match := opened.FindStringSubmatch(strings.TrimSpace(line)); match != nil && !isClosed(match[1]) {
+			return number
+		}
+		if number == last {
+			break
+		}
+	}
+	return 0
+}
+
+// isClosed reports whether the quote at the start of s ends in s.
+func isClosed(s string) bool {
+	for i := 1; i < len(s); i++ {
+		switch {
+		case s[0] == '"' && s[i] == '\\':
+			i++
+		case s[i] == s[0]:
+			return true
+		}
+	}
+	return false
+}
+
 // syntaxError returns the library's error with its line, without quotes from the file.
-func syntaxError(err error) error {
+func syntaxError(err error, content []byte) error {
 	var syntax *yaml.LoadError
 	if !errors.As(err, &syntax) {
 		return err
+	}
+	if line := unclosedQuote(content, syntax.Mark.Line); line > 0 {
+		return &LineError{line, errors.New("the closing quote is missing")}
 	}
 	text, line := advice.Replace(syntax.Message), syntax.Mark.Line
 	if begun[syntax.ContextMsg] {
