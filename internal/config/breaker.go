@@ -71,7 +71,7 @@ func (b BreakerOn) failures() breaker.Failures {
 		cause policy.Cause
 		kinds []breaker.EndKind
 	}{
-		{policy.CauseDial, []breaker.EndKind{breaker.Refused, breaker.DialFailed}},
+		{policy.CauseDial, []breaker.EndKind{breaker.Refused, breaker.DialFailed, breaker.Dropped}},
 		{policy.CauseReset, []breaker.EndKind{breaker.Reset}},
 		{policy.CauseAttemptTimeout, []breaker.EndKind{breaker.TimedOut, breaker.Abandoned}},
 	} {

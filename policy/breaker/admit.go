@@ -183,6 +183,8 @@ func (g *core) nextEvent(now time.Duration) time.Duration {
 	w := &g.window
 	at := backoff.Forever
 	switch {
+	case g.connections.check == checkDue:
+		return 0
 	case w.phase == shut:
 		if g.probesSeparately() && g.pace.due() {
 			return 0

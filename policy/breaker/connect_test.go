@@ -10,7 +10,7 @@ import (
 func TestRefusedConnectionsBesideAcceptedOnesCloseNothing(t *testing.T) {
 	for _, kind := range []EndKind{Refused, DialFailed} {
 		for name, alive := range map[string]func(d *guardHarness){
-			"accepted": func(d *guardHarness) { d.handleSignal(d.g.Accepted(d.now)) },
+			"accepted": func(d *guardHarness) { d.g.Accepted(d.now) },
 			"answered": func(d *guardHarness) { d.acquire(); d.end(len(d.out)-1, AttemptEnd{Status: 200}) },
 		} {
 			d := newGuardHarness(t, Options{})
@@ -55,7 +55,7 @@ func TestRefusedConnectionsAreJudgedByShareBesideFewAcceptedOnes(t *testing.T) {
 	for range many {
 		d.acquire()
 		d.now += time.Millisecond
-		d.handleSignal(d.g.Accepted(d.now))
+		d.g.Accepted(d.now)
 		d.now += time.Millisecond
 		d.end(0, AttemptEnd{Kind: Refused})
 	}
@@ -90,7 +90,7 @@ func TestRecoveryDoesNotWaitAsLongAsOneResponseTakes(t *testing.T) {
 		for len(d.dial) == 0 {
 			d.advance(time.Millisecond)
 		}
-		d.handleSignal(d.g.Accepted(d.now))
+		d.endDial(Connected)
 		d.advance(5 * blindEvery) // 1 doubles five times
 		if len(d.out) != 20 {
 			t.Errorf("%s: %d of 20 sent, %d wait", name, len(d.out), d.line)
@@ -169,31 +169,115 @@ func TestTheLastEvidenceIsWhatClosesTheBreaker(t *testing.T) {
 	d.want(SlowStart, OpenedByRefused)
 }
 
-// An accepted connection ends an outage of failed connections only, and only where a probe is to connect.
-func TestWhereAnAcceptedConnectionSaysNothing(t *testing.T) {
-	for name, tc := range map[string]struct {
-		options Options
-		end     AttemptEnd
-		after   time.Duration
-		want    State
-	}{
-		"failing":         {Options{}, AttemptEnd{Status: 503}, 0, Open},
-		"an active probe": {Options{ActiveProbe: true}, AttemptEnd{Kind: Refused}, 0, Open},
-		"closed again":    {Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 5}, AttemptEnd{Kind: Refused}, time.Minute, Closed},
-	} {
-		d := newGuardHarness(t, tc.options)
+// A connection that is accepted may be closed at once. It ends no outage before its probe reports that the
+// upstream keeps it.
+func TestAnAcceptedConnectionAloneEndsNoOutage(t *testing.T) {
+	for _, end := range []AttemptEnd{{Status: 503}, {Kind: Refused}} {
+		d := newGuardHarness(t, Options{})
 		for d.g.State().Breaker == Closed {
 			d.acquire()
-			d.end(0, tc.end)
+			d.end(0, end)
 		}
-		for end := d.now + tc.after; d.now < end; d.advance(time.Second) {
-			for len(d.dial) > 0 {
-				d.endDial(Connected)
-			}
-		}
-		d.handleSignal(d.g.Accepted(d.now))
-		if s := d.g.State(); s.Breaker != tc.want {
-			t.Errorf("%s: %v", name, s.Breaker)
+		d.g.Accepted(d.now)
+		if s := d.g.State(); s.Breaker != Open {
+			t.Errorf("%+v: %v", end, s.Breaker)
 		}
 	}
+}
+
+// After a lost connection, new ones end too although nothing is sent on them. That is an outage like refused
+// connections, unless the upstream holds another connection or responds, or the settings say otherwise.
+func TestWhatAcceptsAndClosesIsDown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		options   Options
+		check     EndKind
+		before    func(d *guardHarness) // after requests were sent, before the first is lost
+		meanwhile func(d *guardHarness)
+		want      State
+		noCheck   bool
+	}{
+		"closed at once":       {check: Dropped, want: Open},
+		"refused":              {check: Refused, want: Open},
+		"accepted meanwhile":   {check: Dropped, meanwhile: func(d *guardHarness) { d.g.Accepted(d.now) }, want: Open},
+		"refused and accepted": {check: Refused, meanwhile: func(d *guardHarness) { d.g.Accepted(d.now) }, want: Closed},
+		"kept":                 {check: Connected, want: Closed},
+		"an older one lives":   {check: Dropped, before: func(d *guardHarness) { d.acquire() }, want: Closed},
+		"a younger one lives":  {check: Dropped, meanwhile: func(d *guardHarness) { d.acquire() }, want: Open},
+		"another is answered": {check: Dropped, before: func(d *guardHarness) { d.acquire() }, meanwhile: func(d *guardHarness) {
+			d.end(0, AttemptEnd{Status: 200})
+		}, want: Closed},
+		"no breaker":      {options: Options{NoBreaker: true}, noCheck: true},
+		"failures in row": {options: Options{After: 5}, noCheck: true},
+		"not evidence":    {options: Options{On: NewFailures([]EndKind{Reset}, 503)}, noCheck: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newGuardHarness(t, tc.options)
+			d.serve(5*time.Second, 50, 10*time.Millisecond)
+			d.acquire()
+			if tc.before != nil {
+				tc.before(d)
+			}
+			d.end(0, AttemptEnd{Kind: Reset})
+			d.advance(0)
+			if tc.noCheck {
+				if len(d.dial) > 0 {
+					t.Fatal("a check")
+				}
+				return
+			}
+			if len(d.dial) != 1 || !d.dial[0].Check() {
+				t.Fatalf("%d checks", len(d.dial))
+			}
+			d.advance(time.Millisecond)
+			if tc.meanwhile != nil {
+				tc.meanwhile(d)
+			}
+			d.advance(time.Millisecond)
+			inFlight := d.g.State().InFlight
+			d.endDial(tc.check)
+			if s := d.g.State(); s.Breaker != tc.want || s.InFlight != inFlight || s.Probes != 0 {
+				t.Fatalf("%+v", s)
+			}
+			if tc.want == Open {
+				d.want(Open, OpenedByRefused)
+				d.advance(rhythms[OpenedByRefused].failMax)
+				d.endDial(Dropped)
+				d.want(Open, OpenedByRefused)
+				d.advance(rhythms[OpenedByRefused].failMax)
+				d.endDial(Connected)
+				d.want(SlowStart, OpenedByRefused)
+			}
+		})
+	}
+}
+
+// One check at a time is made. After it, another lost connection has another.
+func TestOneCheckAtATime(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(5*time.Second, 50, 10*time.Millisecond)
+	for range 4 {
+		d.acquire()
+	}
+	d.end(0, AttemptEnd{Kind: Reset})
+	d.end(0, AttemptEnd{Kind: Reset})
+	d.advance(0)
+	d.end(0, AttemptEnd{Kind: Reset})
+	d.advance(0)
+	if len(d.dial) != 1 {
+		t.Fatalf("%d checks", len(d.dial))
+	}
+	d.endDial(Connected)
+	d.end(0, AttemptEnd{Kind: Reset})
+	d.advance(0)
+	if len(d.dial) != 1 {
+		t.Fatalf("%d checks after the first", len(d.dial))
+	}
+	for d.g.State().Breaker == Closed { // the breaker opens by other evidence
+		d.acquire()
+		d.advance(20 * time.Millisecond)
+		d.end(0, AttemptEnd{Status: 503})
+	}
+	d.want(Open, OpenedByFailing)
+	d.endDial(Dropped)
+	d.want(Open, OpenedByFailing)
 }

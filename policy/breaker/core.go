@@ -52,6 +52,10 @@ func (g *core) state() State {
 // end records the end of an attempt. It returns SignalDown if it failed while the upstream is
 // known to be down.
 func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
+	if p.kind == permitCheck {
+		g.checked(p, now, e)
+		return 0
+	}
 	if e.CutShort {
 		e.Kind = Unsent
 	}
@@ -150,6 +154,9 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 		return
 	}
 	dial := e.Kind == Refused || e.Kind == DialFailed
+	if e.Kind == Reset {
+		g.lost()
+	}
 	if g.options.After > 0 && g.evidence.row == 0 {
 		g.refresh(now) // counts the good responses before it
 	}
@@ -227,7 +234,7 @@ func (g *core) unproven(p Permit, e AttemptEnd) bool {
 // again.
 func (g *core) reason(e AttemptEnd) OpenedBy {
 	switch {
-	case e.Kind == Refused:
+	case e.Kind == Refused || e.Kind == Dropped:
 		return OpenedByRefused
 	case e.Kind == DialFailed:
 		return OpenedByDial
@@ -245,6 +252,9 @@ func (g *core) shut(now time.Duration, why OpenedBy) {
 			g.bind(now, g.counters.awaiting())
 		}
 		return
+	}
+	if g.connections.check == checkDue {
+		g.connections.check = noCheck
 	}
 	if g.window.unproven { // it never came back
 		g.pace.failed++
@@ -339,9 +349,37 @@ func (g *core) abandon(p Permit, now time.Duration, e AttemptEnd) (down Signal) 
 	return down
 }
 
+// lost makes a check due after a lost connection.
+func (g *core) lost() {
+	c := &g.connections
+	if c.check == noCheck && !g.options.NoBreaker && g.options.After == 0 && g.options.On.Has(AttemptEnd{Kind: Dropped}) {
+		c.check = checkDue
+	}
+}
+
+// takeCheck returns the permit of the check that is due.
+func (g *core) takeCheck(now time.Duration) Permit {
+	g.connections.check, g.connections.checkSent = checking, g.counters.sent()
+	return Permit{at: now, kind: permitCheck}
+}
+
+// checked records the end of a check.
+func (g *core) checked(p Permit, now time.Duration, e AttemptEnd) {
+	g.connections.check = noCheck
+	if g.window.phase == shut || !g.options.On.Has(e) || g.contradicted(p.at, now, e) {
+		return
+	}
+	g.shut(now, g.reason(e))
+}
+
 // contradicted reports whether the upstream accepts connections although the attempt's
 // connection failed.
 func (g *core) contradicted(sent, now time.Duration, e AttemptEnd) bool {
+	if e.Kind == Dropped {
+		g.refresh(now)
+		older := g.counters.awaiting() - (g.counters.sent() - g.connections.checkSent)
+		return g.silence.lastAt > sent || older > 0
+	}
 	if g.connections.contradicted(sent) {
 		return true
 	}

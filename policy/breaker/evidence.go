@@ -223,10 +223,25 @@ func urlHash(key uint32) uint32 { return key / 2 % 64 } // the lowest bit is alw
 //
 // Responses to requests sent earlier do not count: an application that shuts down refuses
 // connections while it finishes its work.
+//
+// Something in front of an upstream that is down may still accept connections, and close them. So
+// after a lost connection the proxy opens another one and sends nothing on it (see Guard.Probe). If
+// that ends too, no response came meanwhile, and no older attempt is still in flight, nothing is
+// behind it. A server that closes what exceeds its own limit of connections responds on the others.
 type connections struct {
 	acceptedAt atomic.Int64  // when the upstream last accepted a connection
 	servedAt   time.Duration // when the latest request with a good response was sent
+	check      checkState    // of the connection after a lost one
+	checkSent  int64         // requests sent when the check began
 }
+
+type checkState uint8
+
+const (
+	noCheck checkState = iota
+	checkDue
+	checking
+)
 
 // contradicted reports whether a connection was accepted after at, or a request sent after at
 // got a good response.

@@ -282,24 +282,8 @@ func (g *Guard) DialRetried(now time.Duration) {
 	g.core.publish(now)
 }
 
-// Accepted records that the upstream accepted a connection, TLS handshake included. If
-// failed connections opened the breaker, a trickle begins at once, however long a response
-// takes.
-func (g *Guard) Accepted(now time.Duration) Signal {
-	g.core.connections.acceptedAt.Store(int64(now))
-	if g.counters.mode.Load()&modeSlow == 0 {
-		return 0
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c := &g.core
-	if c.window.phase != shut || g.options.ActiveProbe || !c.pace.why.connecting() {
-		return 0
-	}
-	before := c.eventAt
-	c.start(now, false)
-	return c.finish(now, before)
-}
+// Accepted records that the upstream accepted a connection, TLS handshake included.
+func (g *Guard) Accepted(now time.Duration) { g.core.connections.acceptedAt.Store(int64(now)) }
 
 // tick refreshes the state if that is due, unless another goroutine holds the lock.
 func (g *Guard) tick(now time.Duration) {

@@ -91,7 +91,11 @@ func TestALateLossOfABurstDoesNotOpenTheBreakerAgain(t *testing.T) {
 		g.Release(p, now, AttemptEnd{Kind: Reset, Key: 1})
 	}
 	g.Expire(now)
-	g.Accepted(now)
+	probe, due := g.Probe(now)
+	if !due {
+		t.Fatal("no probe is due")
+	}
+	g.Release(probe, now, AttemptEnd{Kind: Connected})
 	if s := g.State(); s.Breaker != SlowStart || s.OpenedBy != OpenedByLost || s.SlowStarts != 1 {
 		t.Fatalf("%+v", s)
 	}

@@ -39,6 +39,7 @@ const (
 	permitTaken
 	permitAbandoned
 	permitSending // its request is not sent completely, see Guard.Sending
+	permitCheck   // of no attempt: see connections.check
 )
 
 // Taken reports whether p is a permit at all.
@@ -46,6 +47,9 @@ func (p Permit) Taken() bool { return p.kind != permitNone }
 
 // Probe reports whether p belongs to a probe.
 func (p Permit) Probe() bool { return p.probe != 0 }
+
+// Check reports whether p belongs to a check of the upstream after a lost connection.
+func (p Permit) Check() bool { return p.kind == permitCheck }
 
 // EndKind is how an attempt ended, as evidence about the upstream.
 type EndKind uint8
@@ -57,6 +61,7 @@ const (
 	Connected                 // a probe got its connection, and nothing is sent on it
 	Refused                   // no address of the upstream accepted a connection, after all tries
 	DialFailed                // no connection to any address for another reason: time, route, name, TLS
+	Dropped                   // a connection of a probe was accepted, and ended although nothing was sent on it
 	Reset                     // the connection ended after the request was sent, or the bytes received were no response
 	TimedOut                  // the attempt timeout passed; see Guard.Abandon
 	Abandoned                 // the client left; see Guard.Abandon

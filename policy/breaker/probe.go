@@ -60,12 +60,19 @@ func ClassifyProbe(e AttemptEnd) (ProbeResult, AttemptEnd) {
 
 // Probe takes the permit of a probe that is no attempt: with Options.ActiveProbe, and after
 // failed connections, where the caller probes by connecting (Release with Connected,
-// Refused or DialFailed). It returns false if no such probe is due.
+// Refused, DialFailed or Dropped). After a lost connection it takes the permit of a check, which
+// is done by connecting several times in any case; see Permit.Check. It returns false if no such
+// probe is due.
 func (g *Guard) Probe(now time.Duration) (Permit, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := &g.core
 	c.expire(now)
+	if c.connections.check == checkDue {
+		p := c.takeCheck(now)
+		c.publish(now)
+		return p, true
+	}
 	if !c.probesSeparately() || !c.pace.due() {
 		return Permit{}, false
 	}

@@ -27,7 +27,9 @@ func (d *guardHarness) outage(after func(i int) time.Duration) (most int) {
 	due := map[Permit]time.Duration{}
 	for end, i := d.now+3*time.Second, 0; d.now < end; d.advance(5 * time.Millisecond) {
 		if d.g.State().Breaker == HalfOpen {
-			d.handleSignal(d.g.Accepted(d.now))
+			for len(d.dial) > 0 {
+				d.endDial(Connected)
+			}
 		}
 		for _, p := range d.out {
 			if due[p] == 0 {

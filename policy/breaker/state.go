@@ -24,7 +24,7 @@ type OpenedBy uint8
 // The evidence, a closed set.
 const (
 	OpenedByNothing OpenedBy = iota
-	OpenedByRefused          // no address accepts connections
+	OpenedByRefused          // no address accepts connections, or keeps them
 	OpenedByDial             // no connection for another reason
 	OpenedByFailing          // nearly all attempts fail
 	OpenedByStall            // no response for far longer than usual
@@ -47,7 +47,7 @@ var breakerStateTexts = [numBreakerStates]labels.Text{
 
 var openedByTexts = [numOpenedBy]labels.Text{
 	OpenedByNothing: {Label: "none", Explain: "The breaker was never opened."},
-	OpenedByRefused: {Label: "refused", Explain: "No address of the upstream took connections."},
+	OpenedByRefused: {Label: "refused", Explain: "No address of the upstream took connections, or kept them."},
 	OpenedByDial:    {Label: "dial", Explain: "No connection to the upstream could be made."},
 	OpenedByFailing: {Label: "failing", Explain: "Nearly all attempts failed: resets, timeouts, clients who left late, 502, 503 or 504."},
 	OpenedByStall:   {Label: "stall", Explain: "No response came for far longer than usual."},

@@ -36,7 +36,7 @@ func (q *Queue) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn
 func (q *Queue) dialOnce(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
 	up, err := q.pool.Get(ctx, o)
 	if err == nil && !up.Reused {
-		q.HandleSignal(q.Guard.Accepted(q.elapsed()))
+		q.Guard.Accepted(q.elapsed())
 	}
 	return up, err
 }

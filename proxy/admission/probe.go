@@ -11,6 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -51,13 +52,15 @@ func (q *Queue) HasProbe() bool { return q.byRequest.Path != "" }
 // probe sends the probe that is due: by GET if there is a path, or by connecting if dials failed.
 // Otherwise a queued request is the probe.
 func (q *Queue) probe() {
+	permit, due := q.Guard.Probe(q.elapsed())
+	if !due {
+		return
+	}
 	by := q.probeByConnecting
-	if q.HasProbe() {
+	if q.HasProbe() && !permit.Check() {
 		by = q.probeByRequest
 	}
-	if permit, due := q.Guard.Probe(q.elapsed()); due {
-		q.startProbe(func() { by(permit) }) // if the queue is over, nobody needs the result
-	}
+	q.startProbe(func() { by(permit) }) // if the queue is over, nobody needs the result
 }
 
 // startProbe runs do on a goroutine that the queue waits for in the end. It reports false if the
@@ -72,13 +75,62 @@ func (q *Queue) startProbe(do func()) bool {
 	return true
 }
 
-// probeByConnecting opens a connection and puts it into the pool.
+// probeByConnecting opens a connection on which nothing is sent. For a check it opens one after the
+// other until the upstream keeps one: an address may stand for several servers, see redialWaits.
 func (q *Queue) probeByConnecting(permit breaker.Permit) {
-	up, err := q.dialOnce(q.probeCtx, upstream.GetOptions{Fresh: true, ForceLookup: true})
-	if err == nil {
-		up.Release(0)
+	kind, addr := q.tryConnection("")
+	for n := 0; permit.Check() && kind != breaker.Connected && n < len(redialWaits) && sleep(q.probeCtx, q.redialWait(kind, n)); n++ {
+		kind, addr = q.tryConnection(addr)
 	}
-	q.HandleSignal(q.Guard.Release(permit, q.elapsed(), breaker.AttemptEnd{Kind: probeDialEnd(err)}))
+	q.HandleSignal(q.Guard.Release(permit, q.elapsed(), breaker.AttemptEnd{Kind: kind}))
+}
+
+// redialWait returns the wait before the connection after n others of a check.
+func (q *Queue) redialWait(last breaker.EndKind, n int) time.Duration {
+	if last == breaker.Dropped {
+		return 0 // requests are lost meanwhile
+	}
+	return redialWaits[n]
+}
+
+// keptFor is how long a new connection lives that the upstream keeps. What accepts for an upstream that
+// is down closes it as soon as its own connection to the upstream is refused.
+const keptFor = 25 * time.Millisecond
+
+// tryConnection opens a connection, to another address than avoid if there is one, and waits whether the
+// upstream keeps it. It puts it into the pool then. A connection of the pool that is still open counts too:
+// the upstream may allow no further one.
+func (q *Queue) tryConnection(avoid string) (kind breaker.EndKind, addr string) {
+	up, err := q.pool.Get(q.probeCtx, upstream.GetOptions{Fresh: true, ForceLookup: true, Avoid: avoid})
+	if err != nil {
+		return probeDialEnd(err), avoid
+	}
+	addr = up.Addr
+	if kept, silent := isKept(up); silent {
+		q.Guard.Accepted(q.elapsed())
+		up.Release(0)
+		return breaker.Connected, addr
+	} else if up.Abort(); kept {
+		return breaker.Connected, addr
+	}
+	if idle := q.pool.TryPooled(&upstream.GetOptions{}); idle != nil {
+		idle.Release(0)
+		return breaker.Connected, addr
+	}
+	return breaker.Dropped, addr
+}
+
+// isKept reports whether the upstream keeps a connection on which nothing is sent, and whether it sends
+// nothing on it. The first stream of an HTTP/2 connection shows that it is kept.
+func isKept(up *upstream.Conn) (kept, silent bool) {
+	if up.Stream() {
+		return true, true
+	}
+	var b [1]byte
+	_ = up.SetReadDeadline(time.Now().Add(keptFor))
+	n, err := up.Read(b[:])
+	silent = rawsocket.IsTimeout(err)
+	return silent || n > 0, silent
 }
 
 // probeDialEnd returns what the dial of a probe shows about the upstream. If the certificate cannot
