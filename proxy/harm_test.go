@@ -90,23 +90,32 @@ func TestAnOutageBehindSomethingThatAcceptsLosesNothing(t *testing.T) {
 			c.say(ok200)
 		}
 	}
-	for _, lasts := range []time.Duration{1500 * time.Millisecond, 5 * time.Second} {
-		t.Run(lasts.String(), func(t *testing.T) {
+	for _, tc := range []struct {
+		lasts, wait, pause time.Duration // wait is the backoff, pause is that of a client
+		clients            int
+	}{
+		{lasts: 1500 * time.Millisecond, wait: 50 * time.Millisecond, pause: 20 * time.Millisecond, clients: 8},
+		{lasts: 5 * time.Second, wait: 50 * time.Millisecond, pause: 20 * time.Millisecond, clients: 8},
+		{lasts: 5 * time.Second, wait: 5 * time.Millisecond, pause: 20 * time.Millisecond, clients: 8},
+		{lasts: 5 * time.Second, wait: time.Millisecond, pause: time.Second, clients: 1},
+	} {
+		lasts := tc.lasts
+		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
 			down.Store(false)
 			inMemory(t, handle, func(c *Config) {
 				withBreaker(c)
 				c.Default.QueueTimeout = 20 * time.Second
-				c.Default.Policy.Backoff = fixedWait(t, 50*time.Millisecond)
+				c.Default.Policy.Backoff = fixedWait(t, tc.wait)
 			}, func(t *testing.T, m *memory) {
 				over := time.Now().Add(3*time.Second + lasts)
 				var asking sync.WaitGroup
-				for range 8 {
+				for range tc.clients {
 					asking.Go(func() {
 						for time.Now().Before(over) {
 							c := m.client()
 							c.send(get("/x")).want(200, "ok")
 							c.Close()
-							time.Sleep(20 * time.Millisecond)
+							time.Sleep(tc.pause)
 						}
 					})
 				}
@@ -118,6 +127,33 @@ func TestAnOutageBehindSomethingThatAcceptsLosesNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The upstream reads a request and closes its connection without a response, as if the request killed it. It
+// gets the request once more than there are retries at most, however many times its breaker probes it.
+func TestARequestThatIsLostAgainAndAgainIsGivenUp(t *testing.T) {
+	var sent atomic.Int32
+	handle := func(c *upConn) {
+		if c.head() != "" {
+			sent.Add(1)
+		}
+	}
+	inMemory(t, handle, func(c *Config) {
+		withBreaker(c)
+		c.Default.QueueTimeout, c.Default.RequestTimeout = time.Minute, 0
+		c.Default.Policy.Backoff = fixedWait(t, 5*time.Millisecond)
+	}, func(t *testing.T, m *memory) {
+		for range 10 { // the breaker opens meanwhile
+			sent.Store(0)
+			m.client().send(get("/x")).want(502, "*")
+			if n := sent.Load(); n < 4 || n > 5 {
+				t.Errorf("sent %d times", n)
+			}
+		}
+		if m.settings.Load().DefaultRoute.UpstreamState.Admission.Guard.State().Breaker == breaker.Closed {
+			t.Error("the breaker is closed")
+		}
+	})
 }
 
 // All responses suddenly take 12 s. Clients who wait for 30 s are served, whoever left before.

@@ -11,7 +11,7 @@ import (
 
 func TestTheSettingsOfTheBreakerAreThoseOfItsGuard(t *testing.T) {
 	var (
-		connect = []breaker.EndKind{breaker.Refused, breaker.DialFailed}
+		connect = []breaker.EndKind{breaker.Refused, breaker.DialFailed, breaker.Dropped}
 		timeout = []breaker.EndKind{breaker.TimedOut, breaker.Abandoned}
 		all     = append(append([]breaker.EndKind{breaker.Reset}, connect...), timeout...)
 	)

@@ -43,7 +43,7 @@ var rhythms = [numOpenedBy]rhythm{
 	OpenedByRefused: {25 * time.Millisecond, 150 * time.Millisecond, 250 * time.Millisecond, 5 * time.Second},
 	OpenedByLost:    {25 * time.Millisecond, 150 * time.Millisecond, 250 * time.Millisecond, 5 * time.Second},
 	OpenedByDial:    {100 * time.Millisecond, 500 * time.Millisecond, 250 * time.Millisecond, 30 * time.Second},
-	OpenedByFailing: {100 * time.Millisecond, 500 * time.Millisecond, 250 * time.Millisecond, 30 * time.Second},
+	OpenedByFailing: {100 * time.Millisecond, 250 * time.Millisecond, 250 * time.Millisecond, 30 * time.Second},
 	OpenedByStall:   {500 * time.Millisecond, 5 * time.Second, 60 * time.Second, 60 * time.Second},
 }
 

@@ -42,7 +42,7 @@ func TestAnActiveProbeIsLeftToTheUser(t *testing.T) {
 		most   time.Duration
 	}{
 		{AttemptEnd{Kind: Refused}, rhythms[OpenedByRefused].failMax},
-		{AttemptEnd{Kind: DialFailed}, rhythms[OpenedByFailing].failMax},
+		{AttemptEnd{Kind: DialFailed}, rhythms[OpenedByDial].failMax},
 	} {
 		d := newGuardHarness(t, Options{ActiveProbe: true})
 		d.acquire()

@@ -47,7 +47,8 @@ type state struct {
 	queueUntil     clock.Instant             // end of all waiting at a breaker; zero: no wait began
 	RetryAfter     int32                     // when the client may retry, in seconds; 0: unknown
 	NoAttempt      Result                    // what ended the wait of an attempt for a descriptor; Admitted: it was made
-	SeenDown       bool                      // the last attempt failed while its upstream was known to be down
+	SeenDown       bool                      // the last attempt failed while its upstream was known to be down, and uses up no retry
+	lostFree       bool                      // such an attempt was lost or unanswered before
 	HasBudgetToken bool                      // a budget token is taken for a retry that is not sent yet
 	rejection      *Rejection                // if the result was Rejected
 }
@@ -123,14 +124,20 @@ func (ad *Admitter) Release(a *attempt.Attempt, res *policy.Result) {
 		e.Key = ad.r.UrlKey()
 	}
 	signal := q.Guard.Release(permit, t, e)
-	ad.SeenDown = seenDown(signal, ad.r.Dest)
+	ad.SeenDown = ad.isFree(signal, res.Cause == policy.CauseStatus || res.Cause.Sure())
 	q.HandleSignal(signal)
 }
 
-// seenDown reports whether an attempt failed while its upstream was known to be down, and its retry
-// may wait for the breaker.
-func seenDown(s breaker.Signal, dest *settings.RouteState) bool {
-	return s&breaker.SignalDown != 0 && dest.Breaker == settings.BreakerQueue
+// isFree reports whether an attempt failed while its upstream was known to be down, and its retry
+// may wait for the breaker: it uses up no retry. If it is not certain what the upstream did with the
+// attempt, that holds once, so that a request that kills its upstream does not come again and again.
+func (ad *Admitter) isFree(s breaker.Signal, certain bool) bool {
+	if s&breaker.SignalDown == 0 || ad.r.Dest.Breaker != settings.BreakerQueue {
+		return false
+	}
+	free := certain || !ad.lostFree
+	ad.lostFree = ad.lostFree || !certain
+	return free
 }
 
 // AwaitsLateResponse reports whether the connection of the attempt with the permit is still read
@@ -164,7 +171,7 @@ func (ad *Admitter) Abandon(a *attempt.Attempt, kind breaker.EndKind) {
 	if listens {
 		q.AwaitLateResponse(a.Take(), late)
 	}
-	ad.SeenDown = seenDown(signal, ad.r.Dest)
+	ad.SeenDown = ad.isFree(signal, false)
 	q.HandleSignal(signal)
 }
 
