@@ -22,6 +22,7 @@ func (s *Settings) check(problems *Problems) {
 	for _, r := range s.All() {
 		c.r = r
 		c.loops()
+		c.scheme()
 		c.tls()
 		c.headers()
 		c.times()
@@ -223,6 +224,23 @@ func (c *checker) loops() {
 		if c.r.Upstream.reaches(listen) {
 			c.errorf("UPSTREAM", c.r.Upstream.String(), "is retryproxy's own listener %s", listen)
 			return
+		}
+	}
+}
+
+// scheme warns about the port of https in a URL without TLS, and the other way round.
+func (c *checker) scheme() {
+	if !c.own("UPSTREAM") {
+		return
+	}
+	for _, t := range append([]upstream.Target{c.r.Upstream.target}, c.r.Upstream.target.MoreTargets...) {
+		host, port, err := net.SplitHostPort(t.Address)
+		switch {
+		case err != nil || t.SRV:
+		case port == "443" && t.TLS == nil:
+			c.warnf("UPSTREAM", c.r.Upstream.String(), "port 443 is that of https; did you mean https://%s?", host)
+		case port == "80" && t.TLS != nil:
+			c.warnf("UPSTREAM", c.r.Upstream.String(), "port 80 is that of http; did you mean http://%s?", host)
 		}
 	}
 }

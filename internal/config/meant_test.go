@@ -257,3 +257,8 @@ func TestUsualWordsGetNoWarning(t *testing.T) {
 		wantLines(t, slices.DeleteFunc(problemsOf(append(environ, minimal)...), func(line string) bool { return strings.Contains(line, "after it was sent") }))
 	}
 }
+
+func TestThePortOfTheOtherSchemeIsNoticed(t *testing.T) {
+	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://api.example.com:443"), "warning: RETRYPROXY_UPSTREAM=\"http://api.example.com:443\": port 443 is that of https; did you mean https://api.example.com?")
+	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=https://api.example.com:80"), "port 80 is that of http; did you mean http://api.example.com?")
+}

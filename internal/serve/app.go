@@ -170,7 +170,7 @@ func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) e
 		background.Go(func() { adminEnded <- a.admin.Serve() })
 		background.Go(func() { a.page.Run(working) })
 	}
-	background.Go(func() { a.logUntrusted(working, a.inForce.Load().config) })
+	background.Go(func() { a.checkUpstreams(working, a.inForce.Load().settings, a.inForce.Load().config) })
 	background.Go(func() { a.files.Run(working, func() { notify(a.changed) }) })
 	if a.fleet != nil {
 		background.Go(func() { a.fleet.run(working, a.proxy) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"go.uber.org/zap"
@@ -38,31 +37,7 @@ func (a *app) open(memory int64) error {
 	a.metrics.ConfigLoaded(true, time.Now())
 	a.log.Info("started", fields...)
 	logConfig(a.log, now.settings, now.problems)
-	a.logUnreachable(now.settings)
 	return nil
-}
-
-// startDial is the timeout of the check of the application at start.
-const startDial = 200 * time.Millisecond
-
-// logUnreachable logs at start if an application on this machine does not accept
-// connections yet, and what happens to requests.
-func (a *app) logUnreachable(s *config.Settings) {
-	r := &s.Default
-	if !r.Upstream.Loopback() || r.Breaker != "queue" {
-		return
-	}
-	target := r.Upstream.Target()
-	if len(target.MoreTargets) > 0 || target.SRV {
-		return // another address may accept them
-	}
-	c, err := net.DialTimeout(target.Network, target.Address, startDial)
-	if err == nil {
-		_ = c.Close()
-		return
-	}
-	a.log.Info("the upstream does not accept connections yet; requests are queued until it does",
-		zap.String("upstream", r.Upstream.String()), zap.Duration("queue_timeout_seconds", r.QueueTimeout), zap.Error(err))
 }
 
 // logListenErrors logs each listener that could not be opened, with the variable to change,
