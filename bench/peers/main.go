@@ -69,19 +69,24 @@ func parse(args []string, stderr io.Writer) (*stage, error) {
 		if len(s.cases)+len(s.growth) == 0 {
 			s.cases = slices.DeleteFunc(names(cases, func(c testCase) string { return c.name }), func(n string) bool { return n == instructions })
 		}
-		needed := []string{"wrk"}
-		switch others := slices.ContainsFunc(s.cases, func(n string) bool { return n != instructions }); {
-		case others:
-			needed = append(needed, s.peers...)
-		case len(s.growth) > 0:
-			needed = append(needed, haproxy)
-		}
-		if slices.Contains(s.cases, instructions) {
-			needed = append(needed, "valgrind")
-		}
-		c.Installed(needed...)
 	})
 	return s, f.Parse(args)
+}
+
+// installed checks that the programs that s measures with are installed.
+func (s *stage) installed() error {
+	var c rig.Check
+	c.Installed("wrk")
+	switch others := slices.ContainsFunc(s.cases, func(n string) bool { return n != instructions }); {
+	case others:
+		c.Installed(s.peers...)
+	case len(s.growth) > 0:
+		c.Installed(haproxy)
+	}
+	if slices.Contains(s.cases, instructions) {
+		c.Installed("valgrind")
+	}
+	return rig.Wrong(c.Err())
 }
 
 func names[T any](all []T, name func(T) string) (list []string) {
@@ -97,6 +102,9 @@ func (s *stage) proxies() []string { return append(slices.Clone(s.peers), ours) 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s, err := parse(args, stderr)
 	if err != nil {
+		return err
+	}
+	if err := s.installed(); err != nil {
 		return err
 	}
 	var b rig.Bed

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -288,7 +289,7 @@ func ascending(n int) string {
 	return b.String()
 }
 
-// hostile bodies are the slowest that we could think of.
+// hostile bodies are the slowest that we could think of, none shorter than MaxBytes.
 var hostile = map[string]string{
 	"phrases":       `{"message":"` + strings.Repeat("try again in 1d1h1m1s1ms1us1ns", 300),
 	"near phrases":  `{"message":"` + strings.Repeat("try again i", 800),
@@ -298,9 +299,9 @@ var hostile = map[string]string{
 	"open quote":    `{"` + strings.Repeat(`\"`, 5_000),
 	"numbers":       `{"retry_after":` + strings.Repeat("1", 9_000),
 	"durations":     `{"message":"` + ascending(2000),
-	"times":         "limit " + strings.Repeat("2026-01-01 at x y ", 400),
-	"words for one": "limit " + strings.Repeat("a ", 3000),
-	"wait keys":     "{" + strings.Repeat(`"next_retry_after_time_in":"1772366430x",`, 200),
+	"times":         "limit " + strings.Repeat("2026-01-01 at x y ", 600),
+	"words for one": "limit " + strings.Repeat("a ", 5000),
+	"wait keys":     "{" + strings.Repeat(`"next_retry_after_time_in":"1772366430x",`, 300),
 	"short strings": "[" + strings.Repeat(`""`, 5_000),
 }
 
@@ -315,18 +316,35 @@ func BenchmarkHostile(b *testing.B) {
 	}
 }
 
-// A hostile body takes no longer than a few passes over it.
-func TestReadIsQuick(t *testing.T) {
-	for name, body := range hostile {
-		b := []byte(body)
-		best := time.Hour
-		for range 20 {
-			began := time.Now()
-			read(Usual(), b)
-			best = min(best, time.Since(began))
+// reading returns the CPU time of reading body times times.
+func reading(t *testing.T, body string, times int) time.Duration {
+	t.Helper()
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
 		}
-		if best > 20*time.Millisecond {
-			t.Errorf("%s: %v", name, best)
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	b, began := []byte(body), used()
+	for range times {
+		read(Usual(), b)
+	}
+	return used() - began
+}
+
+// A hostile body that is four times as long takes four times the work, not sixteen times.
+func TestTheWorkOfReadIsInProportion(t *testing.T) {
+	const enough = 20 * time.Millisecond // more than the steps in which CPU time is counted
+	for name, body := range hostile {
+		quarter, times := body[:MaxBytes/4], 1
+		took := reading(t, quarter, times)
+		for took < enough {
+			times *= 2
+			took = reading(t, quarter, times)
+		}
+		if ratio := float64(reading(t, body[:MaxBytes], times)) / float64(took); ratio > 8 {
+			t.Errorf("%s: %.1f times the work of a quarter of it", name, ratio)
 		}
 	}
 }
