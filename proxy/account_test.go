@@ -45,7 +45,14 @@ func TestAUsedUpAccountFallsBack(t *testing.T) {
 		"a key of the client's":          {rawBody(401, revoked, asJSON), model, false, false},
 		"another 400":                    {rawBody(400, `{"error":{"type":"invalid_request_error","message":"max_tokens is missing"}}`, asJSON), ownKey, false, false},
 		"a 404":                          {rawResponse(404), ownKey, false, false},
-		"signs in what is no error text": {rawBody(400, credit, "Content-Type: text/html"), nil, false, false},
+		"a 401 for a permission":         {rawBody(401, `{"error":{"message":"You have insufficient permissions for this operation."}}`, asJSON), ownKey, true, false},
+		"a 401 without a body":           {rawResponse(401), ownKey, true, true},
+		"a 401 of no known kind":         {rawBody(401, `{"message":"Unauthorized. Access token is missing."}`, asJSON), ownKey, true, true},
+		"in words of no known kind":      {rawBody(412, `{"error":{"message":"Account a is suspended, possibly due to reaching the monthly spending limit."}}`, asJSON), nil, true, true},
+		"such words beside a wait":       {rawBody(403, `{"error":{"message":"The balance is exhausted."}}`, asJSON, "Retry-After: 5"), nil, false, false},
+		"JSON by its bytes":              {rawBody(400, credit, "Content-Type: text/html"), nil, true, true},
+		"signs in what is no error text": {rawBody(400, credit, "Content-Type: application/pdf"), nil, false, false},
+		"signs in markup":                {rawBody(400, "<p>"+credit, "Content-Type: text/html"), nil, false, false},
 		"signs in a success":             {rawBody(200, credit, asJSON), nil, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,12 +91,14 @@ func TestAUsedUpAccountFallsBack(t *testing.T) {
 func TestAUsedUpAccountIsTriedAfterItsReset(t *testing.T) {
 	spent := rawBody(429, vendorBody(t, "openai_insufficient_quota"), asJSON)
 	withReset := rawBody(400, vendorBody(t, "anthropic_credit_balance"), asJSON, "Retry-After: 7200")
+	inWords := rawBody(403, `{"statusCode":403,"message":"Out of call volume quota. Quota will be replenished in 02:00:00."}`, asJSON)
 	for name, tc := range map[string]struct {
 		response string
 		out      time.Duration
 	}{
-		"without a reset": {spent, time.Minute},
-		"with one":        {withReset, 2 * time.Hour},
+		"without a reset":   {spent, time.Minute},
+		"with one":          {withReset, 2 * time.Hour},
+		"with one in words": {inWords, 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemoryWithFallback(t, script(tc.response, ok200), script(fallbackOK), nil, func(t *testing.T, m *memory, s *fallbackServer) {

@@ -50,7 +50,12 @@ func TestAWaitInAnErrorBodyIsObeyed(t *testing.T) {
 		"beyond what is read":         {rawBody(429, `{"a":"`+strings.Repeat("x", apierror.MaxBytes)+`","detail":"try again in 5s"}`, asJSON), time.Millisecond},
 		"a text":                      {rawBody(429, "Too many requests. Retry after 5 seconds.", "Content-Type: text/plain; charset=utf-8"), 5 * time.Second},
 		"JSON as a text":              {rawBody(429, `{"detail":"try again in 5s"}`, "Content-Type: text/plain"), 5 * time.Second},
-		"no JSON by its type":         {rawBody(429, `{"detail":"try again in 5s"}`, "Content-Type: text/html"), time.Millisecond},
+		"JSON as HTML":                {rawBody(429, `{"detail":"try again in 5s"}`, "Content-Type: text/html"), 5 * time.Second},
+		"HTML":                        {rawBody(429, `<p>{"detail":"try again in 5s"}`, "Content-Type: text/html"), time.Millisecond},
+		"no JSON by its type":         {rawBody(429, `{"detail":"try again in 5s"}`, "Content-Type: application/pdf"), time.Millisecond},
+		"an event":                    {rawBody(429, "event: error\ndata: {\"error\":{\"retryDelay\":\"5s\"}}\n\n", "Content-Type: text/event-stream"), 5 * time.Second},
+		"with a byte order mark":      {rawBody(429, "\ufeff{\"retry_after\":5}", asJSON), 5 * time.Second},
+		"protobuf in a text":          {rawBody(429, `{"detail":"429 exhausted. [retry_delay {\n  seconds: 5\n}\n]"}`, asJSON), 5 * time.Second},
 		"a form that is not known":    {rawBody(429, `{"detail":"The quota is renewed in 5s"}`, asJSON), 5 * time.Second},
 		"the same beside a header":    {rawBody(429, `{"detail":"The quota is renewed in 5s"}`, asJSON, "Retry-After: 2"), 2 * time.Second},
 		"the same of a 502":           {rawBody(502, `{"detail":"The quota is renewed in 5s"}`, asJSON), time.Millisecond},
@@ -126,7 +131,7 @@ func TestASpentAccountEndsRetries(t *testing.T) {
 		"code that a setting takes out": {rawBody(429, quota, asJSON), beans, true},
 		"other code":                    {rawBody(429, `{"code":"out_of_beans"}`, asJSON), nil, true},
 		"compressed, as it says":        {rawBody(429, quota, asJSON, "Content-Encoding: br"), nil, true},
-		"no JSON":                       {rawBody(429, quota, "Content-Type: text/html"), nil, true},
+		"no JSON":                       {rawBody(429, quota, "Content-Type: application/pdf"), nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			up := startUpstream(t, script(tc.response, ok200))

@@ -12,8 +12,10 @@
 package apierror
 
 import (
+	"bytes"
 	"time"
 
+	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/retryafter"
 )
 
@@ -33,7 +35,8 @@ type Verdict struct {
 	HasWait bool
 
 	// Guessed means that Wait is not in a form of WaitForms: it is a duration beside words that are
-	// about a limit or a retry. It counts only if nothing else is known about the wait.
+	// about a limit or a retry. Or that Exhausted follows from words, and not from a sign of the list.
+	// Either counts only if nothing else is known about the wait.
 	Guessed bool
 
 	// Exhausted means that an account is used up. It is false if the body asks for a wait in a form of
@@ -44,15 +47,20 @@ type Verdict struct {
 	// renewed.
 	UsedUp bool
 
+	// Renewed is how long it is until an account that is Exhausted is renewed; 0: unknown.
+	Renewed time.Duration
+
 	// TooLarge means that the request exceeds a limit by itself, so that no retry can succeed.
 	TooLarge bool
 }
 
-// Read scans the first MaxBytes of body: JSON, or a text that is no markup. A time is relative to date,
+// Read scans the first MaxBytes of body: JSON, an event with JSON, or a text that is no markup. A time is relative to date,
 // the Date header of the response, or else to now. Read takes time in proportion to what it reads.
 func (l *List) Read(body, date []byte, now time.Time) Verdict {
 	s := scanner{list: l, rest: body[:min(len(body), MaxBytes)], messages: maxMessages, parses: maxParses, date: date, now: now}
+	s.rest = bytes.TrimPrefix(s.rest, []byte("\ufeff"))
 	s.skipSpace()
+	s.skipToData()
 	if len(s.rest) == 0 {
 		return Verdict{}
 	}
@@ -67,6 +75,20 @@ func (l *List) Read(body, date []byte, now time.Time) Verdict {
 		s.message(s.rest, len(body) <= MaxBytes)
 	}
 	return s.verdict()
+}
+
+// skipToData skips what precedes the data of an event: a stream that failed may still be one.
+func (s *scanner) skipToData() {
+	for _, field := range [...]string{"data:", "event:", "id:", "retry:", ":"} {
+		if !bytes.HasPrefix(s.rest, []byte(field)) {
+			continue
+		}
+		if at := bytes.Index(s.rest, []byte("data:")); at == 0 || at > 0 && (s.rest[at-1] == '\n' || s.rest[at-1] == '\r') {
+			s.rest = s.rest[at+len("data:"):]
+			s.skipSpace()
+		}
+		return
+	}
 }
 
 // Roles of the members of an error object, at any depth of the body.
@@ -99,26 +121,56 @@ type scanner struct {
 	date  []byte
 	now   time.Time
 	found Verdict // Wait in a known form
-	guess Verdict // Wait in another form
+	guess guess   // wait in another form
 
-	role uint8   // of the next value; 0 without a key of interest
-	wait waitKey // of the next value
+	role  uint8         // of the next value; 0 without a key of interest
+	wait  waitKey       // of the next value
+	key   []byte        // of the next value
+	outer []byte        // the key of the object that the next key is in; nil: unknown
+	part  time.Duration // the last wait in that object
+
+	renewed time.Duration // when an account or a limit is renewed
+	spent   bool          // by saysSpent
 
 	messages int // bytes that may still be searched
 	parses   int // numbers and times that may still be parsed
+
+	text2k [maxMessages]byte // see unescape
+
+	nearAt [64]uint16 // see findNear
+	nearN  int        // below 0: not searched yet
+}
+
+// guess is the wait that is guessed.
+type guess struct {
+	Verdict
+	isTime bool // it is until a time that the body states
 }
 
 // verdict combines what was found.
 func (s *scanner) verdict() Verdict {
 	v := s.found
-	v.UsedUp = v.Exhausted
-	switch {
-	case v.TooLarge:
+	if v.TooLarge {
 		return Verdict{TooLarge: true}
+	}
+	if !v.Exhausted && s.renewed > 0 { // of a rate limit
+		v.add(s.renewed)
+	}
+	switch {
+	case v.Exhausted:
+		v.UsedUp, v.Exhausted = true, !v.HasWait
+		switch {
+		case v.HasWait:
+		case s.renewed == 0 && s.guess.isTime:
+			v.Renewed = s.guess.Wait
+		default:
+			v.Renewed = s.renewed
+		}
 	case v.HasWait:
-		v.Exhausted = false
-	case s.guess.HasWait && !v.Exhausted:
+	case s.guess.HasWait:
 		v.Wait, v.HasWait, v.Guessed = s.guess.Wait, true, true
+	case s.spent:
+		v.Exhausted, v.UsedUp, v.Guessed = true, true, true
 	}
 	return v
 }
@@ -132,12 +184,25 @@ func (s *scanner) token() {
 		s.literal()
 	case c == ' ' || c == '\t' || c == '\n' || c == '\r':
 		s.rest = s.rest[1:]
-	case c == '[': // its first text may be a message
-		s.rest, s.role, s.wait = s.rest[1:], s.role&holdsMessage, waitKey{}
-	default: // a bracket, a comma, or something that is not JSON
-		s.rest, s.role, s.wait = s.rest[1:], 0, waitKey{}
+	case c == '[': // its first text may be a message, or a wait
+		s.rest, s.role = s.rest[1:], s.role&holdsMessage
+		if !s.wait.known {
+			s.wait = waitKey{}
+		}
+	default: // a brace, a comma, or something that is not JSON
+		switch c {
+		case '{':
+			s.outer, s.part = s.key, 0
+		case '}':
+			s.outer = nil
+		}
+		s.rest = s.rest[1:]
+		s.endValue()
 	}
 }
+
+// endValue forgets the key of the value that was read.
+func (s *scanner) endValue() { s.role, s.wait, s.key = 0, waitKey{}, nil }
 
 // text reads a string: a key if a colon follows, otherwise a value.
 func (s *scanner) text() {
@@ -157,7 +222,7 @@ func (s *scanner) text() {
 	s.rest = b[end+1:]
 	s.skipSpace()
 	if len(s.rest) > 0 && s.rest[0] == ':' {
-		s.rest, s.role, s.wait = s.rest[1:], roles(b[:end]), keyOfWait(b[:end])
+		s.rest, s.role, s.wait, s.key = s.rest[1:], roles(b[:end]), keyOfWait(s.outer, b[:end]), b[:end]
 		return
 	}
 	s.value(b[:end], true)
@@ -172,7 +237,8 @@ func (s *scanner) literal() {
 	if end < len(s.rest) {
 		s.number(s.rest[:end])
 	}
-	s.rest, s.role, s.wait = s.rest[end:], 0, waitKey{}
+	s.rest = s.rest[end:]
+	s.endValue()
 }
 
 func (s *scanner) skipSpace() {
@@ -188,9 +254,9 @@ func (s *scanner) value(v []byte, whole bool) {
 		s.waits(v)
 	}
 	if s.role&holdsMessage != 0 {
-		s.message(v, whole)
+		s.message(s.unescape(v, whole))
 	}
-	s.role, s.wait = 0, waitKey{}
+	s.endValue()
 }
 
 // number processes a number.
@@ -210,16 +276,18 @@ func (s *scanner) code(v []byte) {
 
 // waits processes a value that may be a wait.
 func (s *scanner) waits(v []byte) {
-	if s.wait.unit == 0 || !s.mayParse() {
+	if s.wait.unit == 0 || !s.wait.takes(v) || !s.mayParse() {
 		return
 	}
-	if d, ok := retryafter.ParseReset(v, s.wait.unit, s.date, s.now); ok {
-		if s.wait.known {
-			s.found.add(d)
-		} else {
-			s.guess.add(d)
-		}
+	d, ok := retryafter.ParseReset(v, s.wait.unit, s.date, s.now)
+	if !ok {
+		return
 	}
+	if s.wait.unit == time.Nanosecond { // beside the seconds
+		d += min(s.part, backoff.Forever-d)
+	}
+	s.part = d
+	s.addKeyed(s.wait, d)
 }
 
 // mayParse reports whether another number or time may be parsed, and counts it.

@@ -129,23 +129,32 @@ func TestEachEntryIsFound(t *testing.T) {
 func TestMessages(t *testing.T) {
 	const s = time.Second
 	for message, want := range map[string]time.Duration{
-		"Please try again in 6.1s.":                                       6100 * time.Millisecond,
-		"try again in 88ms":                                               88 * time.Millisecond,
-		"TRY AGAIN IN 1M30S":                                              90 * s,
-		"Please retry after 6 seconds. Please go here: x":                 6 * s,
-		"Please retry in 1 hour and 5 minutes, 3 seconds":                 time.Hour + 5*time.Minute + 3*s,
-		"try again in 2 minutes 5 seconds":                                125 * s,
-		"try again after 1d2h":                                            26 * time.Hour,
-		"Please retry in 853.02µs":                                        853020,
-		"try again in 5s, or try again in 9s, or retry in 7s":             9 * s,
-		"try again in 1,000 seconds":                                      1000 * s,
-		"try again in  6s":                                                6 * s,
-		"try again in 0s":                                                 0,
-		"try again in 20s. 5 minutes are long":                            20 * s,
-		"try again in 20s, 5 requests are left":                           20 * s,
-		"try again in 5 seconds 3 minutes":                                5 * s, // growing units are two statements
-		"try again in 99999999999999999999 days":                          backoff.Forever,
-		"try again in 106751 days and 99999999999999999999 milliseconds.": backoff.Forever,
+		"Please try again in 6.1s.":                           6100 * time.Millisecond,
+		"try again in 88ms":                                   88 * time.Millisecond,
+		"TRY AGAIN IN 1M30S":                                  90 * s,
+		"Please retry after 6 seconds. Please go here: x":     6 * s,
+		"Please retry in 1 hour and 5 minutes, 3 seconds":     time.Hour + 5*time.Minute + 3*s,
+		"try again in 2 minutes 5 seconds":                    125 * s,
+		"try again after 1d2h":                                26 * time.Hour,
+		"Please retry in 853.02µs":                            853020,
+		"try again in 5s, or try again in 9s, or retry in 7s": 9 * s,
+		"try again in 1,000 seconds":                          1000 * s,
+		"try again in  6s":                                    6 * s,
+		"try again in 0s":                                     0,
+		"try again in five seconds":                           5 * s,
+		"try again in a few minutes":                          2 * 60 * s,
+		"try again in 2-3 minutes":                            3 * 60 * s,
+		"try again in 20 to 30 seconds":                       30 * s,
+		"try again in PT1M30S":                                90 * s,
+		"try again in ~7s":                                    7 * s,
+		"Retry after 2026-03-01T12:01:02.123Z (Mail sending)": 62123 * time.Millisecond,
+		"Try again at Sun, 01 Mar 2026 12:00:30 GMT":          30 * s,
+		"Resets at Sun Mar 01 2026 13:00:30 GMT+0100 (Central European Standard Time)": 30 * s,
+		"try again in 20s. 5 minutes are long":                                         20 * s,
+		"try again in 20s, 5 requests are left":                                        20 * s,
+		"try again in 5 seconds 3 minutes":                                             5 * s, // growing units are two statements
+		"try again in 99999999999999999999 days":                                       backoff.Forever,
+		"try again in 106751 days and 99999999999999999999 milliseconds.":              backoff.Forever,
 	} {
 		body, err := json.Marshal(map[string]any{"error": map[string]any{"message": message}})
 		if err != nil {
@@ -155,8 +164,8 @@ func TestMessages(t *testing.T) {
 			t.Errorf("%s: %+v, want %v", message, got, want)
 		}
 	}
-	for _, message := range []string{"", "Please try again later.", "try again in", "try again in ", "try again in 5", "try again in 5.", "try again in five seconds", "try again in 3 months", "try again in 5 apples",
-		"try again in -5s", "try again in .5s", "try again in 5 seconds1", "in 6s", "try again in 6  s", "try again in " + strings.Repeat("1", 100) + "s"} {
+	for _, message := range []string{"", "Please try again later.", "try again in", "try again in ", "try again in 3 months", "try again in 5 apples",
+		"try again in -5s", "try again in .5s", "try again in 5 seconds1", "in 6s", "try again in " + strings.Repeat("1", 100) + "s"} {
 		body, err := json.Marshal(map[string]any{"error": map[string]any{"message": message}})
 		if err != nil {
 			t.Fatal(err)
@@ -448,6 +457,6 @@ func sameVerdict(a, b Verdict) bool {
 	if a.Exhausted && !a.UsedUp {
 		return false
 	}
-	a.UsedUp, b.UsedUp = false, false
+	a.UsedUp, b.UsedUp, a.Renewed, b.Renewed = false, false, 0, 0
 	return a == b
 }

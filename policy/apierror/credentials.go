@@ -10,6 +10,8 @@ var credentials = [...]Entry{
 	{"organization has been restricted", "Groq", "one-api issue 271 (400)"},
 	{"API_KEY_INVALID", "Google", "`google.api.ErrorReason` (400)"},
 	{"CONSUMER_SUSPENDED", "Google", "`google.api.ErrorReason` (403)"},
+	{"api key expired", "Google", "continue issue 11336 (400)"},
+	{"has been suspended", "Google", "`google.api.ErrorReason` CONSUMER_SUSPENDED (403)"},
 	{"api key was reported as leaked", "Google", "continue issue 10513 (403)"},
 	{"no auth credentials found", "OpenRouter", "Roo-Code issue 2445 (401)"},
 	{"user not found", "OpenRouter", "openhuman issue 4074: a key that was revoked (401)"},
@@ -27,6 +29,12 @@ var smaller = [...]Entry{
 	{"fewer max_tokens", "OpenRouter", "OpenRouter: \"requires more credits, or fewer max_tokens\" (402)"},
 }
 
+// permission are the signs that a credential is accepted, but may not do what one request asks for.
+var permission = &List{texts: []string{"permission", "scope", "have access to", "not allowed to"}, ignoresSize: true, ignoresRule: true}
+
+// Permission returns a list whose Verdict is UsedUp if the credential may serve other requests.
+func Permission() *List { return permission }
+
 // The lists of credentials and smaller. UsedUp of their verdicts means that a sign was found.
 var (
 	credentialList = listOf(credentials[:])
@@ -40,7 +48,7 @@ func Credentials() *List { return credentialList }
 func Smaller() *List { return smallerList }
 
 func listOf(entries []Entry) *List {
-	l := &List{ignoresSize: true}
+	l := &List{ignoresSize: true, ignoresRule: true}
 	for i := range entries {
 		l.add(lower(entries[i].Sign))
 	}

@@ -62,6 +62,13 @@ var entries = [...]Entry{
 	{"credits have been used up", "Infron", "freebuff issue 934"},
 	{"no credits remaining", "Continue", "continue issue 10098 (402)"},
 	{"terminal_quota_exhausted", "LiteLLM", "hermes-agent pull request 106427 (429)"},
+	{"over budget. spend=", "LiteLLM", "litellm `auth_checks.py` (400)"},
+	{"SPEND_LIMIT_EXCEEDED", "Cline", "cline pull request 10207 (429)"},
+	{"reached your session usage limit", "Ollama", "continue issue 11444 (429)"},
+	{"reached your hourly usage limit", "Ollama", "continue issue 9233 (429)"},
+	{"reached your weekly usage limit", "Ollama", "OmniRoute issue 3709 (429)"},
+	{"api calls / month", "Cohere", "Cohere, \"Rate limits\": a trial key (429)"},
+	{"requires billing to be enabled", "Google", "`google.api.ErrorReason` BILLING_DISABLED (403)"},
 }
 
 // tooLarge are the signs of a request that exceeds a limit by itself. Some of these errors are a 429, as
@@ -103,6 +110,8 @@ func Entries() []Entry { return append([]Entry(nil), entries[:]...) }
 type List struct {
 	codes, texts []string // in lower case
 	ignoresSize  bool     // of requests: tooLarge does not count
+	ignoresRule  bool     // saysSpent does not count
+	leftOut      []string // texts for which it does not count either
 }
 
 // usual is the list of Entries.
@@ -130,7 +139,7 @@ func ParseList(s string) (*List, error) {
 	case "":
 		return usual, nil
 	case "none":
-		return &List{ignoresSize: true}, nil
+		return &List{ignoresSize: true, ignoresRule: true}, nil
 	}
 	items := strings.Split(s, ",")
 	if len(items) > maxExtra {
@@ -149,6 +158,8 @@ func ParseList(s string) (*List, error) {
 			errs = append(errs, fmt.Errorf("%q is not UTF-8, or has a quote, backslash or control character", sign))
 		case leaveOut && !l.remove(sign):
 			errs = append(errs, fmt.Errorf("%q is not on the list, so it cannot be left out", sign))
+		case leaveOut:
+			l.leftOut = append(l.leftOut, sign)
 		case !leaveOut:
 			l.add(sign)
 		}

@@ -59,14 +59,22 @@ func parseOneOrder(value []byte, unit time.Duration, date []byte, now time.Time)
 	return parseReset(value, date, now)
 }
 
-// otherTimes are formats of times that neither HTTP nor RFC 3339 has: an offset in a date (RFC 5322), an
-// offset without a colon (Chutes), and UTC as a word.
+// otherTimes are formats of times that neither HTTP nor RFC 3339 has: an offset in a date, or no day of the
+// week (RFC 5322), an offset without a colon (Chutes), UTC as a word, and Date.toString of JavaScript
+// (lemlist, "Rate limits"), whose name of the zone is cut off.
 var otherTimes = [...]string{
 	"Mon, 02 Jan 2006 15:04:05 -0700", "Mon, 02 Jan 2006 15:04:05 UTC",
+	"2 Jan 2006 15:04:05 GMT", "2 Jan 2006 15:04:05 UTC", "2 Jan 2006 15:04:05 -0700", "Mon Jan _2 2006 15:04:05 GMT-0700",
 	"2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04:05 UTC", "2006-01-02 15:04 UTC", "2006-01-02 at 15:04 UTC",
 }
 
 func parseOtherTime(value []byte) (time.Time, bool) {
+	if !StartsDate(value) {
+		return time.Time{}, false
+	}
+	if zone := bytes.Index(value, []byte(" (")); zone > 0 {
+		value = value[:zone]
+	}
 	for _, format := range otherTimes {
 		if t, err := time.Parse(format, string(value)); err == nil {
 			return t, true

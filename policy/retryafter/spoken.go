@@ -14,9 +14,10 @@ const maxNumber = 62
 const minUncut = 128
 
 // CutDuration parses the duration at the start of a text for humans: 6.1s, 1m30s, 88ms, "6 seconds",
-// "1 minute and 30 seconds", "1,000 seconds", "an hour", 30秒, and 1:02:03 as a time span. Each unit is
-// a separate word and smaller than the one before. It returns what follows. If whole is false, b was
-// cut off, so a duration at its end may be incomplete and does not count.
+// "1 minute and 30 seconds", "1,000 seconds", "an hour", "5-hour", 30秒, PT30S, and 1:02:03 as a time span.
+// Of "2-3 minutes" it returns the longer. Each unit is a separate word and smaller than the one before. It
+// returns what follows. If whole is false, b was cut off, so a duration at its end may be incomplete and
+// does not count.
 func CutDuration(b []byte, whole bool) (sum time.Duration, rest []byte, ok bool) {
 	last, rest := backoff.Forever, b
 	for next := b; ; next = cutJoint(rest) {
@@ -26,11 +27,17 @@ func CutDuration(b []byte, whole bool) (sum time.Duration, rest []byte, ok bool)
 		if d, after, span := cutSpan(next); span && !ok {
 			return d, after, true
 		}
+		if d, after, iso := cutISODuration(next); iso && !ok {
+			return d, after, true
+		}
 		n, after, found := cutQuantity(next)
 		if !found {
 			return sum, rest, ok
 		}
-		length, after := cutWord(bytes.TrimPrefix(after, []byte(" ")))
+		if len(after) > 1 && (after[0] == ' ' || after[0] == '-' && isLetter(after[1])) {
+			after = after[1:]
+		}
+		length, after := cutWord(after)
 		if length == 0 || length >= last {
 			return sum, rest, ok
 		}
@@ -48,13 +55,76 @@ func cutJoint(b []byte) []byte {
 	return b
 }
 
-// cutQuantity parses the number, or the word for 1, at the start of b. Digits may be in groups of three.
-func cutQuantity(b []byte) (n decimal, after []byte, ok bool) {
-	for _, one := range [...]string{"a ", "an ", "one "} {
-		if len(b) >= len(one) && equalName(b[:len(one)], []byte(one)) {
-			return decimal{whole: 1}, b[len(one)-1:], true
+// cutISODuration parses the duration of ISO 8601 at the start of b, with a time: PT1M30S.
+func cutISODuration(b []byte) (d time.Duration, after []byte, ok bool) {
+	if len(b) < 4 || b[0] != 'P' {
+		return 0, b, false
+	}
+	n := 1
+	for n < len(b) && (isDigit(b[n]) || b[n] == 'T' || b[n] == '.' && n+1 < len(b) && isDigit(b[n+1]) || isoUnit(b[n], false)+isoUnit(b[n], true) > 0) {
+		n++
+	}
+	if n < len(b) && isLetter(b[n]) {
+		return 0, b, false
+	}
+	d, ok = parseISODuration(b[:n])
+	return d, b[n:], ok
+}
+
+// numbers are the words for numbers, and the least that they mean.
+var numbers = [...]struct {
+	word string // in lower case
+	n    int64
+}{
+	{"a few ", 2}, {"a couple of ", 2}, {"few ", 2}, {"several ", 2}, {"a ", 1}, {"an ", 1}, {"one ", 1}, {"two ", 2}, {"three ", 3}, {"four ", 4}, {"five ", 5}, {"six ", 6},
+	{"seven ", 7}, {"eight ", 8}, {"nine ", 9}, {"ten ", 10}, {"twelve ", 12}, {"fifteen ", 15}, {"twenty ", 20}, {"thirty ", 30}, {"forty ", 40}, {"forty-five ", 45}, {"fifty ", 50}, {"sixty ", 60}, {"ninety ", 90},
+}
+
+// StartsNumber reports whether b starts with a word for a number.
+func StartsNumber(b []byte) bool {
+	_, _, ok := cutNumberWord(b)
+	return ok
+}
+
+// cutNumberWord parses the word for a number at the start of b, and leaves the space after it.
+func cutNumberWord(b []byte) (n int64, after []byte, ok bool) {
+	if len(b) == 0 || !isLetter(b[0]) {
+		return 0, b, false
+	}
+	for i := range numbers {
+		if w := numbers[i].word; len(b) >= len(w) && b[0]|0x20 == w[0] && equalName(b[:len(w)], []byte(w)) {
+			return numbers[i].n, b[len(w)-1:], true
 		}
 	}
+	return 0, b, false
+}
+
+// ranges are what separates the two numbers of a range.
+var ranges = [...]string{"-", "–", "—", " - ", " to ", "~"}
+
+// cutQuantity parses the number at the start of b: digits, a word, or a range, of which the last counts.
+func cutQuantity(b []byte) (n decimal, after []byte, ok bool) {
+	if word, after, found := cutNumberWord(b); found {
+		n, b = decimal{whole: word}, after
+		return n, b, true
+	}
+	if n, after, ok = cutDigitsGrouped(b); !ok {
+		return n, after, false
+	}
+	for _, between := range ranges {
+		rest, found := bytes.CutPrefix(after, []byte(between))
+		if !found || len(rest) == 0 || !isDigit(rest[0]) {
+			continue
+		}
+		if last, end, valid := cutDigitsGrouped(rest); valid {
+			return last, end, true
+		}
+	}
+	return n, after, true
+}
+
+// cutDigitsGrouped parses the number at the start of b. Digits may be in groups of three.
+func cutDigitsGrouped(b []byte) (n decimal, after []byte, ok bool) {
 	var digits [maxNumber]byte
 	size, at := 0, 0
 	for at < len(b) && size < maxNumber {

@@ -37,20 +37,27 @@ func (c account) isUsedUp(res *policy.Result) bool {
 		return false
 	}
 	v := c.verdict(errorList(to))
-	if v.HasWait && !v.Guessed && (!res.HasRetryAfter || v.Wait > res.RetryAfter) {
+	isUsedUp := v.UsedUp && !(v.Guessed && res.HasRetryAfter)
+	switch {
+	case v.HasWait && !v.Guessed && (!res.HasRetryAfter || v.Wait > res.RetryAfter):
 		res.RetryAfter, res.HasRetryAfter = v.Wait, true
+	case v.Renewed > 0 && !res.HasRetryAfter:
+		res.RetryAfter, res.HasRetryAfter = v.Renewed, true
 	}
 	switch {
-	case v.UsedUp:
+	case isUsedUp:
 	case to.OwnsAccount() && isRefusal(res.Status) && c.verdict(apierror.Credentials()).UsedUp:
 		// The client's own credential says nothing about the account of others.
 	case to.ModelAPI && res.Status == 402: // RFC 9110 section 15.5.3 leaves it open; these APIs mean this
 		if c.verdict(apierror.Smaller()).UsedUp {
 			return true
 		}
+	case to.ModelAPI && to.OwnsAccount() && res.Status == 401:
+		if c.verdict(apierror.Permission()).UsedUp { // it is about what one client asked for
+			return true
+		}
 	default:
-		// Without a sign, a 401 may be about what one client asked for.
-		return to.ModelAPI && to.OwnsAccount() && res.Status == 401
+		return false
 	}
 	r.AccountUsedUp(res)
 	return true

@@ -174,7 +174,7 @@ func (h *bufferedResponse) readError(res *policy.Result, began *heldStream) poli
 	switch {
 	case v.TooLarge:
 		return policy.ReasonRequestTooLarge
-	case v.Exhausted:
+	case v.Exhausted && !(v.Guessed && res.HasRetryAfter):
 		return policy.ReasonQuotaExhausted
 	case !v.HasWait || res.HasRetryAfter && (v.Guessed || res.RetryAfter >= v.Wait),
 		v.Guessed && !retryafter.MeansRateLimit(res.Status): // the time limit of a 504 is no wait
@@ -226,11 +226,12 @@ func readVerdict(list *apierror.List, r *http1.Response, text []byte) apierror.V
 	return list.Read(text, r.Get(http1.Date), time.Now())
 }
 
-// isErrorText reports whether the body of a response is JSON or plain text, by its type. Without a type
-// it may be.
+// isErrorText reports whether the body of a response may be JSON or a text, by its type. Some servers call
+// either of them text/html or text/event-stream. Package apierror ignores what is markup.
 func isErrorText(r *http1.Response) bool {
+	const text = "text/"
 	name := mediaType(r)
-	return len(name) == 0 || http1.EqualFold(name, "text/plain") || isJSON(name)
+	return len(name) == 0 || len(name) > len(text) && http1.EqualFold(name[:len(text)], text) || isJSON(name) || http1.EqualFold(name, "application/x-ndjson")
 }
 
 // isPlainJSON reports whether a response has a JSON body that is not compressed.
