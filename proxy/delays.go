@@ -168,10 +168,21 @@ func (c *conn) endSlow(d delay) {
 		h.endSlow()
 	case d != delayReading:
 		c.wakeEvicted()
-	case c.client.Stream != nil:
-		_ = c.client.NC.SetWriteDeadline(downstream.Past)
+	case c.parent != nil:
+		c.endStalledStream()
 	default:
 		c.client.Abort()
+	}
+}
+
+// endStalledStream ends the stream whose client reads nothing. If it has ended meanwhile, the next request
+// of the conn is left alone.
+func (c *conn) endStalledStream() {
+	h := c.parent.http2.Load()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.evicted.Load() {
+		_ = c.client.NC.SetWriteDeadline(downstream.Past)
 	}
 }
 

@@ -169,7 +169,7 @@ func (h *http2Conn) serveStream(stream *http2.Stream) {
 	began := time.Now()
 	c := h.begin(stream)
 	c.serve()
-	h.end(c)
+	h.end(c, stream)
 	h.prematureEnds.Ended(time.Since(began), c.x.EndedByClient())
 	if stream.ResponseComplete() {
 		h.watch.Credit(1)
@@ -199,16 +199,27 @@ func (h *http2Conn) count(n int64) {
 	}
 }
 
-// begin makes a conn for the stream.
+// begin returns the conn of the stream. A stream that has served a request before has one.
 func (h *http2Conn) begin(stream *http2.Stream) *conn {
-	c := newStreamConn(h.c, stream)
+	c, _ := stream.Kept.(*conn)
+	if c == nil {
+		c = newStreamConn(h.c, stream)
+		stream.Kept = c
+	}
+	c.turnedAway, c.begun = false, false
+	c.client.BeginStream()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	c.evicted.Store(false) // with mu, so that what evicts a stream does not reach the next request
 	h.streams[c] = struct{}{}
 	return c
 }
 
-func (h *http2Conn) end(c *conn) {
+// end ends the conn's request. After a fault, or a tunnel, nothing of it is used again.
+func (h *http2Conn) end(c *conn, stream *http2.Stream) {
+	if c.mustReset || c.x.WasTunnel() {
+		stream.Discard()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.streams, c)

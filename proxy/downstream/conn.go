@@ -127,6 +127,15 @@ func (c *Conn) InitStream(parent *Conn, stream *http2.Stream, spans spanHolder) 
 	c.clock, c.NC, c.Wire, c.Stream, c.Listener, c.spans = parent.clock, stream, stream, stream, parent.Listener, spans
 }
 
+// BeginStream prepares c for another request, whose deadlines are not set.
+func (c *Conn) BeginStream() {
+	c.ForgetDeadlines()
+	c.r, c.w = 0, 0
+	c.turnedAway.Store(false)
+	c.EndWrite()
+	c.Enter(PhaseBusy)
+}
+
 // Identify sets who the client is, as the settings see it.
 func (c *Conn) Identify(peer forward.Peer) { c.peer = peer }
 

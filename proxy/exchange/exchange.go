@@ -168,6 +168,9 @@ func (x *Exchange) MustReset() bool { return x.w.Resets() }
 // EndedByClient reports whether the request reached an upstream and was then ended by its client.
 func (x *Exchange) EndedByClient() bool { return x.r.EndedByClient() }
 
+// WasTunnel reports whether the request became a tunnel, which others may still have.
+func (x *Exchange) WasTunnel() bool { return x.relay.tunneled }
+
 // EndTunnel ends the tunnel of the request in order, if the request is one. It is safe for
 // concurrent use.
 func (x *Exchange) EndTunnel() { x.relay.upgraded.Load().end() }

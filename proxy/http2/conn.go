@@ -54,13 +54,14 @@ type Conn struct {
 	// All below is guarded by mu.
 	ready     []*Stream // begun by what was read last
 	queued    []*Stream // wait for a worker
-	last      uint32    // the highest stream that the client opened
-	running   int       // workers, and streams in ready
-	open      int       // streams that neither side has reset
-	begun     bool      // our SETTINGS were sent
-	leaving   bool      // GOAWAY was sent
-	resets    []uint32  // streams that we reset lately; a ring
-	nextReset int       // in resets, once it is full
+	free      freeStreams
+	last      uint32   // the highest stream that the client opened
+	running   int      // workers, and streams in ready
+	open      int      // streams that neither side has reset
+	begun     bool     // our SETTINGS were sent
+	leaving   bool     // GOAWAY was sent
+	resets    []uint32 // streams that we reset lately; a ring
+	nextReset int      // in resets, once it is full
 }
 
 // NewConn returns the connection nc, on which the preface is still unread.
@@ -86,6 +87,7 @@ func (c *Conn) Run() {
 	buffer.Put(c.in)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.free.streams = nil
 	if !c.out.writing {
 		c.releaseOut()
 	}

@@ -11,19 +11,28 @@ import (
 // written, each within its window and its deadline. All of it is guarded by the connection's mu.
 type flow struct {
 	c    *link
-	id   uint32
 	self stream
 
-	cond    sync.Cond
-	waiting int
-	err     error // why the stream ended
-	closed  bool  // RST_STREAM was sent or received, or the connection ended
+	cond     sync.Cond
+	waiting  int
+	in       []byte      // of the body, in HTTP/1.1: in[r:] is not read yet
+	blocked  bool        // it is in out.blocked, maybe since the message before
+	readTime *time.Timer // they only wake
+	wriTime  *time.Timer
+
+	flowState
+}
+
+// flowState is what a flow forgets when it serves another request.
+type flowState struct {
+	id     uint32
+	err    error // why the stream ended
+	closed bool  // RST_STREAM was sent or received, or the connection ended
 
 	head        []byte // HTTP/1.1 headers, not read yet
-	in          []byte // of the body, in HTTP/1.1: in[r:] is not read yet
-	r           int
-	inEnd       error // after the last byte of in
-	tunnel      bool  // bytes pass unchanged
+	r           int    // in flow.in
+	inEnd       error  // after the last byte of in
+	tunnel      bool   // bytes pass unchanged
 	framed      http1.Framing
 	left        int64 // of a body with a length
 	owed        int   // bytes of the body that were not credited
@@ -35,10 +44,8 @@ type flow struct {
 
 	window   int64 // what may be sent
 	complete bool  // our message was written whole
-	blocked  bool  // it is in out.blocked
 
-	readBy, writeBy   time.Time
-	readTime, wriTime *time.Timer
+	readBy, writeBy time.Time
 }
 
 // stream is a Stream or an UpstreamStream. All methods are called with mu held.
@@ -53,10 +60,16 @@ type stream interface {
 	completed()
 }
 
-// init makes s a stream that was just opened. It is called with mu held.
-func (s *flow) init(c *link, id uint32, self stream) {
-	s.c, s.id, s.self, s.window, s.grant = c, id, self, c.streamWindow, c.perStream
+// init prepares s for its first request.
+func (s *flow) init(c *link, self stream) {
+	s.c, s.self = c, self
 	s.cond.L = &c.mu
+}
+
+// open makes s a stream that was just opened. It is called with mu held.
+func (s *flow) open(id uint32) {
+	s.in = s.in[:0]
+	s.flowState = flowState{id: id, window: s.c.streamWindow, grant: s.c.perStream}
 }
 
 // wake wakes all who wait for the stream. It is called with mu held.

@@ -53,6 +53,7 @@ func (c *Conn) headersCame() error {
 	}
 	s := c.newStream(id)
 	if why := s.begin(&c.fields, ends); why != NoError {
+		c.keep(s)
 		c.sendReset(id, why)
 		return nil
 	}
@@ -60,7 +61,7 @@ func (c *Conn) headersCame() error {
 	c.open++
 	c.idleSince = noTime
 	if s.mustEnd {
-		s.vain = time.AfterFunc(emptyWithin, s.endInVain)
+		s.vain = time.AfterFunc(emptyWithin, func() { c.endInVain(id) })
 		return nil
 	}
 	c.start(s)

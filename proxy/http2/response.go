@@ -38,7 +38,7 @@ const (
 )
 
 func (r *response) begin(method string, websocket bool) {
-	r.websocket = websocket
+	r.websocket, r.state, r.pending = websocket, atHeaders, r.pending[:0]
 	if websocket {
 		method = "GET"
 	}

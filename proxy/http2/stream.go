@@ -14,15 +14,24 @@ import (
 // response was written whole (io.EOF) or the client left. The response is written to it in HTTP/1.1;
 // header sections and bodies may come in any pieces.
 //
-// One goroutine, the worker's, writes. Any goroutine may read, set deadlines and call Close. Nothing of it
-// may be used after Options.Serve has returned.
+// One goroutine, the worker's, writes. Any goroutine may read, set deadlines and call Close. After
+// Options.Serve has returned, it may serve another request of its connection.
 type Stream struct {
 	flow
 	conn *Conn
 
-	response response // used by the worker
+	// Kept is what Options.Serve keeps for the next request that uses the stream. It is of the same
+	// connection.
+	Kept any
 
-	// All below is guarded by mu of the connection.
+	response  response // used by the worker
+	discarded bool     // likewise
+
+	streamState // guarded by mu of the connection
+}
+
+// streamState is what a Stream forgets when it serves another request.
+type streamState struct {
 	grpc          bool        // a gRPC call
 	resetByClient bool        // the client has reset it
 	vain          *time.Timer // with mustEnd
@@ -33,13 +42,6 @@ type Stream struct {
 	bodyDone      chan struct{}
 }
 
-// newStream returns a stream that was just opened. It is called with mu held.
-func (c *Conn) newStream(id uint32) *Stream {
-	s := &Stream{conn: c}
-	s.init(&c.link, id, s)
-	return s
-}
-
 // begin takes the request's headers. It is called with mu held.
 func (s *Stream) begin(f *fields, ends bool) Code {
 	var q request
@@ -47,7 +49,6 @@ func (s *Stream) begin(f *fields, ends bool) Code {
 		return ProtocolError
 	}
 	q.contradicts = q.contradicts || ends && q.length > 0
-	s.framed = http1.Framing{}
 	switch {
 	case q.opensWebSocket():
 		if s.tunnel, s.left = true, -1; ends {
@@ -123,13 +124,13 @@ func (s *Stream) peerEnded() {
 const emptyWithin = 10 * time.Second
 
 // endInVain ends a stream whose body was declared to be empty and did not end.
-func (s *Stream) endInVain() {
-	s.c.mu.Lock()
-	if s.mustEnd {
+func (c *Conn) endInVain(id uint32) {
+	c.mu.Lock()
+	if s := c.streams[id]; s != nil && of(s).mustEnd {
 		s.fault(ProtocolError)
 	}
-	s.c.mu.Unlock()
-	s.c.flushElsewhere()
+	c.mu.Unlock()
+	c.flushElsewhere()
 }
 
 // Write takes the response. An error means that the client has left, that it reads nothing, or that p is
@@ -170,20 +171,6 @@ func (c *Conn) finished(s *Stream) {
 		stop()
 	}
 	c.flush()
-}
-
-// forget forgets a stream that has ended and is not served. It is called with mu held.
-func (c *Conn) forget(s *Stream) {
-	if s.head != nil {
-		buffer.Put(s.head[:0])
-		s.head = nil
-	}
-	if delete(c.streams, s.id); len(c.streams) == 0 {
-		c.idleSince = time.Now()
-		if c.isOver() {
-			c.endReading()
-		}
-	}
 }
 
 // ID returns the stream's number.

@@ -82,8 +82,7 @@ func (w *Workers) trim() {
 	for _, next := range w.idle[:w.least] { // the first ones are idle longest
 		close(next)
 	}
-	w.idle = w.idle[:copy(w.idle, w.idle[w.least:])]
-	clear(w.idle[len(w.idle):cap(w.idle)])
+	w.idle = dropFirst(w.idle, w.least)
 	if w.least = len(w.idle); w.least == 0 {
 		w.trimming, w.idle = false, nil
 		return
