@@ -90,7 +90,7 @@ func (t *clients) seat() {
 			continue
 		}
 		if t.slots.ShortOfMemory(n.cost) {
-			if t.evict((*victim).isNewcomer) {
+			if t.evict((*victim).isNewcomer) || t.slots.Reject(slots.Connection) {
 				continue
 			}
 		} else {
@@ -116,25 +116,29 @@ func (t *clients) seatAll() {
 }
 
 // makeRoom evicts others until there is room for a client to be charged cost, and waits if nobody can be
-// evicted yet. It reports false if there is none in time. When accepting ends, there always is.
-func (t *clients) makeRoom(slot *slots.Slot, cost int64, within time.Duration) bool {
-	if t.slots.TryCharge(slot, cost) {
+// evicted yet. It reports false if there is none in time, or if newcomers need what it holds. When accepting
+// ends, there always is.
+func (t *clients) makeRoom(slot *slots.Slot, cost int64, rank slots.Rank, within time.Duration) bool {
+	if t.slots.TryCharge(slot, cost, rank) {
 		return true
 	}
-	wait := evictEvery
-	for until := t.clock.Now().Add(within); !t.slots.TryCharge(slot, cost); wait = min(2*wait, mostRoomWait) {
-		if t.evictForMemory() {
-			continue
+	w := t.slots.Wait(slot, cost, rank)
+	late := time.NewTimer(within)
+	defer late.Stop()
+	for wait := evictEvery; ; wait = min(2*wait, mostRoomWait) {
+		for !w.IsOver() && t.evictForMemory() {
 		}
 		select {
+		case <-w.Over():
+			return w.Charged()
+		case <-late.C:
+			return t.slots.GiveUp(w)
 		case <-time.After(wait):
 		case <-t.closing:
-			t.slots.Charge(slot, cost)
+			if !t.slots.GiveUp(w) {
+				t.slots.Charge(slot, cost)
+			}
 			return true
 		}
-		if !t.clock.Now().Before(until) {
-			return t.slots.TryCharge(slot, cost)
-		}
 	}
-	return true
 }

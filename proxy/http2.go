@@ -15,6 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
 // pingAfter is how long a client may be silent before it gets a ping. A vanished client would
@@ -56,7 +57,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 	}
 	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
 	h.emptyFrom.Store(int64(c.server.process.Clock.Now()))
-	if t := &c.server.clients; !t.makeRoom(c.slot, t.costs.servingHTTP2(c.isSecure, false), http2RoomWithin) {
+	if t := &c.server.clients; !t.makeRoom(c.slot, t.costs.servingHTTP2(c.isSecure, false), slots.Connection, http2RoomWithin) {
 		c.refuseHTTP2()
 		return true
 	}

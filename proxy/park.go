@@ -74,8 +74,12 @@ func (p *parked) Wake(why idlepoller.Reason) {
 		s.connected.goroutines.Go(func() { s.run(c) })
 		return
 	}
+	rank := slots.Newcomer // what it sends may be anything
+	if p.used {
+		rank = slots.Request
+	}
 	s.connected.goroutines.Go(func() {
-		if !s.clients.makeRoom(p.slot, s.clients.costs.newcomer, roomWithin) {
+		if !s.clients.makeRoom(p.slot, s.clients.costs.newcomer, rank, roomWithin) {
 			s.turnAway(acceptedConn{nc: p.nc, tls: p.tls != nil})
 			s.gone(p.slot)
 			return

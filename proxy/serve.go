@@ -10,6 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
 // serve handles a client's connection until it ends: one request after the other, each responded
@@ -44,16 +45,16 @@ func (c *conn) serveRequest() bool {
 		if !c.admitBody() {
 			return c.turnAway()
 		}
-	} else if !c.makeRoom() {
+	} else if !c.makeRoom(slots.Request) {
 		return c.turnAway()
 	}
 	return c.x.Serve()
 }
 
 // makeRoom reports whether there is memory to serve the request. It waits for it.
-func (c *conn) makeRoom() bool {
+func (c *conn) makeRoom(rank slots.Rank) bool {
 	t := &c.server.clients
-	return c.parent != nil || t.makeRoom(c.slot, t.costs.serving(c.isSecure), roomWithin)
+	return c.parent != nil || t.makeRoom(c.slot, t.costs.serving(c.isSecure), rank, roomWithin)
 }
 
 // admitBody reports whether there is room for a request whose body is to come.
@@ -63,7 +64,7 @@ func (c *conn) admitBody() bool {
 		return false
 	}
 	defer t.uploads.coming.Add(-1)
-	if !c.makeRoom() {
+	if !c.makeRoom(slots.Upload) {
 		return false
 	}
 	c.x.Upload().Await(c.server.process.Clock.Now())

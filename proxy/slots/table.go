@@ -22,6 +22,7 @@ type Table struct {
 	clients   atomic.Int64
 	served    atomic.Int64 // bytes of those that are served or parked
 	newcomers atomic.Int64 // bytes of those that were not charged again since Take
+	waiting   [ranks][]*Waiter
 }
 
 // newcomersPart is the divisor of the memory that gives the memory for newcomers, in addition to it.
@@ -143,25 +144,32 @@ func (t *Table) Charge(s *Slot, cost int64) {
 	}
 }
 
-// TryCharge is like Charge, but changes nothing if there is no room. It reports whether there was: to
-// be charged less is always possible, and so is everything for the only client.
-func (t *Table) TryCharge(s *Slot, cost int64) bool {
+// TryCharge is like Charge, but changes nothing if there is no room, or if clients of a lower rank wait for
+// it. It reports whether there was: to be charged less is always possible, and so is everything for the
+// only client.
+func (t *Table) TryCharge(s *Slot, cost int64, rank Rank) bool {
 	if s.Served() && cost <= s.Cost() {
 		return true
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.waitsBefore(rank) || !t.fits(s, cost) {
+		return false
+	}
+	newcomer := !s.Served()
+	if t.charge(s, cost); newcomer {
+		t.signal()
+	}
+	return true
+}
+
+// fits reports whether there is room to charge the owner of s cost. It is called with mu held.
+func (t *Table) fits(s *Slot, cost int64) bool {
 	has := int64(0)
 	if s.Served() {
 		has = s.Cost()
 	}
-	if t.memory > 0 && t.clients.Load() > 1 && t.served.Load()+cost-has > t.memory {
-		return false
-	}
-	if t.charge(s, cost); has == 0 {
-		t.signal()
-	}
-	return true
+	return t.memory <= 0 || t.clients.Load() <= 1 || t.served.Load()+cost-has <= t.memory
 }
 
 // ShortOfMemory reports whether memory, not the number of clients, rejects a newcomer of the given
@@ -201,7 +209,9 @@ func (t *Table) MostUploads(cost int64) int {
 	return int(n)
 }
 
+// signal says that something may have become free. It is called with mu held.
 func (t *Table) signal() {
+	t.grant()
 	select {
 	case t.freed <- struct{}{}:
 	default:

@@ -14,7 +14,7 @@ func TestTheFirstClientAlwaysHasRoom(t *testing.T) {
 	if table.Take(1) != nil {
 		t.Error("a second newcomer did")
 	}
-	if !table.TryCharge(one, 200) {
+	if !table.TryCharge(one, 200, Request) {
 		t.Error("the only client cannot be charged more")
 	}
 	table.Release(one)
@@ -40,7 +40,7 @@ func TestClientsAreChargedByStage(t *testing.T) {
 		t.Fatalf("%d newcomers", len(first))
 	}
 	for _, s := range first {
-		if !table.TryCharge(s, 40) {
+		if !table.TryCharge(s, 40, Request) {
 			t.Error("newcomers took the room of those that are served")
 		}
 	}
@@ -51,14 +51,14 @@ func TestClientsAreChargedByStage(t *testing.T) {
 	for len(table.Freed()) > 0 {
 		<-table.Freed()
 	}
-	if table.TryCharge(second[0], 30) {
+	if table.TryCharge(second[0], 30, Request) {
 		t.Error("charged beyond the memory")
 	}
 	table.Charge(first[0], 2) // parked
 	if len(table.Freed()) == 0 {
 		t.Error("nobody is woken for the memory of a parked client")
 	}
-	if !table.TryCharge(second[0], 38) || table.TryCharge(first[0], 3) || !table.TryCharge(first[1], 40) {
+	if !table.TryCharge(second[0], 38, Request) || table.TryCharge(first[0], 3, Request) || !table.TryCharge(first[1], 40, Request) {
 		t.Error("freed memory is not used, or twice")
 	}
 }
@@ -138,13 +138,13 @@ func TestWhoLeavesMakesRoomAtOnce(t *testing.T) {
 	table := New(0, 100)
 	old, young := table.Take(10), table.Take(10)
 	table.Charge(old, 80)
-	if table.TryCharge(young, 30) {
+	if table.TryCharge(young, 30, Request) {
 		t.Fatal("charged beyond the memory")
 	}
-	if got := table.Leave(old); got != 80 || !table.TryCharge(young, 30) {
+	if got := table.Leave(old); got != 80 || !table.TryCharge(young, 30, Request) {
 		t.Errorf("%d bytes were freed", got)
 	}
-	if !table.TryCharge(old, 70) || table.TryCharge(young, 31) {
+	if !table.TryCharge(old, 70, Request) || table.TryCharge(young, 31, Request) {
 		t.Error("one that stays after all is not charged again")
 	}
 	table.Release(old)

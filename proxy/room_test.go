@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"testing"
+
+	"github.com/retryproxy/retryproxy/proxy/slots"
+)
+
+// waiting has a client wait for memory, and returns what it came to.
+func waiting(p *testProxy, rank slots.Rank) (room <-chan bool) {
+	slot, got := p.clients.slots.Force(newcomerCost), make(chan bool, 1)
+	began := make(chan struct{})
+	go func() {
+		close(began)
+		got <- p.clients.makeRoom(slot, plainCost, rank, patience)
+	}()
+	<-began
+	return got
+}
+
+// fullOfRequests returns a proxy whose memory is taken by a request that does not end before the upstream is
+// released.
+func fullOfRequests(t *testing.T, newcomers int) (p *testProxy, request *client) {
+	u := stuckUpstream(t)
+	p = startProxy(t, u, func(c *Config) {
+		speakHTTP2(c)
+		c.MaxConnections, c.ClientMemory = 0, int64(max(plainCost, 2*newcomers*newcomerCost))*100/55+1
+	})
+	request = p.dial().send(get("/hang"))
+	soon(t, "a request in flight", func() bool { return u.sends() == 1 })
+	slot := p.clients.slots.Force(0)
+	p.clients.slots.Charge(slot, max(plainCost, int64(2*newcomers*newcomerCost))-plainCost)
+	return p, request
+}
+
+// A request does not wait until new connections have what becomes free.
+func TestARequestGetsMemoryBeforeNewConnections(t *testing.T) {
+	p, first := fullOfRequests(t, 1)
+	var connections []<-chan bool
+	for range 3 {
+		connections = append(connections, waiting(p, slots.Connection))
+	}
+	request := waiting(p, slots.Request)
+	connections = append(connections, waiting(p, slots.Connection))
+	soon(t, "all to wait", func() bool { return p.clients.slots.Waiting() == 5 })
+	_ = first.Close()
+	if !within(t, "the request's memory", request) {
+		t.Error("the request was rejected")
+	}
+	for i, c := range connections {
+		select {
+		case got := <-c:
+			t.Errorf("connection %d: %v", i, got)
+		default:
+		}
+	}
+}
+
+// HTTP/2 connections that wait for memory do not keep other clients out.
+func TestConnectionsThatWaitMakeWayForNewcomers(t *testing.T) {
+	p, _ := fullOfRequests(t, 2)
+	first := waiting(p, slots.Connection)
+	soon(t, "it to wait", func() bool { return p.clients.slots.Waiting() == 1 })
+	second := waiting(p, slots.Connection)
+	soon(t, "both to wait", func() bool { return p.clients.slots.Waiting() == 2 })
+	p.dial().send("GET / HTTP/1.1\r\n") // its headers are not complete: it needs no more than a newcomer has
+	if within(t, "the end of its wait", first) {
+		t.Error("there was memory")
+	}
+	select {
+	case <-second:
+		t.Error("both were rejected for one newcomer")
+	default:
+	}
+}
