@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/retryproxy/retryproxy/internal/needs"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -21,6 +22,7 @@ import (
 // An upstream's machine vanishes between two requests and acknowledges nothing. The request on the
 // pooled connection counts as lost long before its timeout, and is retried if it may be.
 func TestAVanishedUpstreamIsNoticedBeforeTheTimeout(t *testing.T) {
+	needs.NetAdmin(t)
 	for name, tc := range map[string]struct {
 		request string
 		status  int
@@ -60,6 +62,7 @@ func TestAVanishedUpstreamIsNoticedBeforeTheTimeout(t *testing.T) {
 // An upstream's machine vanishes during an upload. The client learns it about as soon as that of a
 // request without a body, not when the write deadline passes after one to two minutes.
 func TestAnUploadToAVanishedUpstreamEnds(t *testing.T) {
+	needs.NetAdmin(t)
 	const size = 4 << 20 // may fit into the buffers on the way, so the body has another byte
 	withLength := requestText("POST / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size+1))
 	chunked := requestText("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size+1)
@@ -112,6 +115,7 @@ func TestAnUploadToAVanishedUpstreamEnds(t *testing.T) {
 // The body fits into the buffers that are written before a second goroutine is started, but not
 // into the socket's.
 func TestASmallUploadToAVanishedUpstreamEnds(t *testing.T) {
+	needs.NetAdmin(t)
 	t.Parallel()
 	u := startUpstream(t, func(c *upConn) {
 		c.head()

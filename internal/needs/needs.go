@@ -7,6 +7,8 @@ package needs
 import (
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -24,6 +26,24 @@ func Root(t testing.TB) {
 	if os.Geteuid() != 0 {
 		Missing(t, "it has to run as root")
 	}
+}
+
+// NetAdmin skips the test if it may not change how sockets and interfaces behave, as root may.
+func NetAdmin(t testing.TB) {
+	t.Helper()
+	if !netAdmin("/proc/self/status") {
+		Missing(t, "it has to run as root, or with CAP_NET_ADMIN")
+	}
+}
+
+// netAdmin reports whether CAP_NET_ADMIN is in effect, from a file like /proc/self/status.
+func netAdmin(status string) bool {
+	const capability = 12          // linux/capability.h
+	text, _ := os.ReadFile(status) // only Linux has it
+	_, after, _ := strings.Cut(string(text), "\nCapEff:\t")
+	line, _, _ := strings.Cut(after, "\n")
+	effective, _ := strconv.ParseUint(line, 16, 64)
+	return effective&(1<<capability) != 0
 }
 
 // Missing skips the test for the reason.

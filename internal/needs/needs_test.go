@@ -1,6 +1,8 @@
 package needs
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -27,5 +29,26 @@ func TestWhatIsMissingIsSkippedUnlessRequired(t *testing.T) {
 		if text := missing.skipped + missing.failed; (missing.failed != "") != (required == "1") || !strings.Contains(text, "apt-get install none-such") {
 			t.Errorf("required %q: %+v", required, missing)
 		}
+	}
+}
+
+func TestNetAdminReadsWhatIsInEffect(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Name:\tgo\nCapPrm:\t000001ffffffffff\nCapEff:\t000001ffffffffff\n": true,
+		"CapPrm:\t000001ffffffffff\nCapEff:\t0000000000001000\nCapBnd:\t0":  true,
+		"CapPrm:\t000001ffffffffff\nCapEff:\t0000000000000000\n":            false,
+		"CapPrm:\t000001ffffffffff\nCapEff:\t00000000a80425fb\n":            false, // root in a container
+		"": false,
+	} {
+		file := filepath.Join(t.TempDir(), "status")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := netAdmin(file); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	if netAdmin("/nowhere") {
+		t.Error("without the file")
 	}
 }

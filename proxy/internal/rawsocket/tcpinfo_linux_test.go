@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/retryproxy/retryproxy/internal/needs"
 )
 
 func TestIsTCPClosed(t *testing.T) {
@@ -44,6 +46,7 @@ func TestIsTCPClosed(t *testing.T) {
 }
 
 func TestUnacknowledged(t *testing.T) {
+	needs.NetAdmin(t)
 	c, theirs := pair(t, "tcp")
 	send := func() { _, _ = c.Write([]byte("x")) }
 	send()
