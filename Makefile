@@ -53,6 +53,7 @@ test: compiler lint race vuln ## all tests with the race detector and the fuzz s
 	@missing=; for program in curl ip iptables redis-server prometheus; do \
 		command -v $$program >/dev/null || missing+=" $$program"; done; \
 		[ -z "$$missing" ] || echo "Not installed, so the tests that need them were skipped:$$missing"
+	@[ "$$(id -u)" = 0 ] || echo "Not root, so the tests that change networks were skipped"
 
 # Asked first, since the race detector would miss it only after minutes.
 .PHONY: compiler
