@@ -278,6 +278,6 @@ func TestOneCheckAtATime(t *testing.T) {
 		d.end(0, AttemptEnd{Status: 503})
 	}
 	d.want(Open, OpenedByFailing)
-	d.endDial(Dropped)
+	d.endDial(Refused)
 	d.want(Open, OpenedByFailing)
 }
