@@ -123,7 +123,9 @@ func (w *fuzzed) act(act byte, i int) {
 		}
 	case 11:
 		state := w.g.State().Breaker
-		if p, ok := w.g.Probe(w.now); ok {
+		if p, ok := w.g.Probe(w.now); ok && p.Check() {
+			w.handleSignal(w.g.Release(p, w.now, AttemptEnd{Kind: [...]EndKind{Connected, Refused, DialFailed, Dropped}[act/16%4]}))
+		} else if ok {
 			w.taken(p, VerdictProbe, state)
 		} else if act&128 != 0 && w.probe.Taken() {
 			s := w.g.ReplaceProbe(w.probe, w.now)
