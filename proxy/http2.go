@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
@@ -158,19 +157,19 @@ func (h *http2Conn) serveStream(stream *http2.Stream) {
 	defer s.clients.streams.endStream(h)
 	h.count(1)
 	defer h.count(-1)
-	slot := h.awaitSlot(stream)
-	if slot == nil {
+	c := h.connOf(stream)
+	if !h.awaitSlot(c, stream) {
 		h.refuseStream(stream)
 		return
 	}
-	defer s.clients.streams.give(slot)
+	defer s.clients.streams.give(&c.slot)
 	if !h.prematureEnds.Hold(stream) {
 		return
 	}
 	began := time.Now()
-	c := h.begin(stream)
+	h.begin(&c.conn)
 	c.serve()
-	h.end(c, stream)
+	h.end(&c.conn, stream)
 	h.prematureEnds.Ended(time.Since(began), c.x.EndedByClient())
 	if stream.ResponseComplete() {
 		h.watch.Credit(1)
@@ -178,15 +177,14 @@ func (h *http2Conn) serveStream(stream *http2.Stream) {
 	}
 }
 
-// awaitSlot takes a slot for a stream. It returns nil if there was none in time. Until then nobody reads
-// the body.
-func (h *http2Conn) awaitSlot(stream *http2.Stream) *streamSlot {
+// awaitSlot takes the slot of c for its stream. It reports false if there was none in time. Until then
+// nobody reads the body.
+func (h *http2Conn) awaitSlot(c *streamConn, stream *http2.Stream) bool {
 	s := h.c.server
-	end := func() { stream.Reset(http2.Cancel) }
 	if stream.HasBody() && s.clients.streams.full() {
-		defer s.ahead.Backlog.Wait(int64(s.ahead.Window), func() bool { end(); return true })()
+		defer s.ahead.Backlog.Wait(int64(s.ahead.Window), func() bool { stream.Reset(http2.Cancel); return true })()
 	}
-	return s.clients.streamSlot(stream, h, end)
+	return s.clients.streamSlot(&c.slot)
 }
 
 // count changes the number of streams by n, and records since when there are none.
@@ -200,20 +198,32 @@ func (h *http2Conn) count(n int64) {
 	}
 }
 
-// begin returns the conn of the stream. A stream that has served a request before has one.
-func (h *http2Conn) begin(stream *http2.Stream) *conn {
-	c, _ := stream.Kept.(*conn)
+// streamConn is the conn of a stream, with the slot of the request that it serves.
+type streamConn struct {
+	conn
+	slot streamSlot
+}
+
+// connOf returns the conn of the stream. A stream that has served a request before has one.
+func (h *http2Conn) connOf(stream *http2.Stream) *streamConn {
+	c, _ := stream.Kept.(*streamConn)
 	if c == nil {
-		c = newStreamConn(h.c, stream)
+		c = &streamConn{conn: conn{server: h.c.server, isSecure: h.c.isSecure, parent: h.c}, slot: streamSlot{h: h, stream: stream}}
+		c.client.InitStream(&h.c.client, stream, &c.x)
+		c.x.Init(&c.client, &h.c.server.process)
 		stream.Kept = c
 	}
+	return c
+}
+
+// begin prepares c for the request of its stream.
+func (h *http2Conn) begin(c *conn) {
 	c.turnedAway, c.begun = false, false
 	c.client.BeginStream()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.evicted.Store(false) // with mu, so that what evicts a stream does not reach the next request
 	h.streams[c] = struct{}{}
-	return c
 }
 
 // end ends the conn's request. After a fault, or a tunnel, nothing of it is used again.
@@ -226,20 +236,12 @@ func (h *http2Conn) end(c *conn, stream *http2.Stream) {
 	delete(h.streams, c)
 }
 
-func newStreamConn(parent *conn, stream *http2.Stream) *conn {
-	c := &conn{server: parent.server, isSecure: parent.isSecure, parent: parent}
-	c.client.InitStream(&parent.client, stream, &c.x)
-	c.x.Init(&c.client, &parent.server.process)
-	return c
-}
-
 // refuseStream responds with 503 and no body: a client that does not read a body would hold its
-// memory.
+// memory. A gRPC call is refused, so that its client repeats it, whatever the method.
 func (h *http2Conn) refuseStream(stream *http2.Stream) {
 	h.c.server.countRefusal(http1.RefusalNoStreamSlot)
 	if stream.IsGRPC() {
-		_, _ = fmt.Fprintf(stream, "HTTP/1.1 200 OK\r\nRetry-After: 1\r\nContent-Type: application/grpc\r\nGrpc-Status: %d\r\nGrpc-Message: %s\r\nContent-Length: 0\r\n\r\n",
-			policy.GRPCUnavailable, http1.RefusalNoStreamSlot)
+		stream.Reset(http2.RefusedStream)
 		return
 	}
 	_, _ = fmt.Fprintf(stream, "HTTP/1.1 %d \r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n", http1.RefusalNoStreamSlot.Status())

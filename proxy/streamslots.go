@@ -45,30 +45,21 @@ type streamShare struct {
 	slots    []*streamSlot // oldest first
 }
 
-// streamSlot is a slot that a stream holds.
+// streamSlot is a slot that a stream holds. It belongs to a conn, whose requests hold it one after
+// another. Its fields are guarded by the lock of the slots.
 type streamSlot struct {
-	h     *http2Conn
-	since time.Time
-	taken bool // preempted: the stream is ending
-
-	mu     sync.Mutex // guards cancel
-	cancel func()     // ends the stream; nil once it gives the slot back, since the stream is invalid soon after
+	h      *http2Conn
+	stream slotHolder
+	since  time.Time
+	taken  bool // preempted: the stream is ending
 }
 
-// end ends the stream, unless it has ended.
-func (s *streamSlot) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cancel != nil {
-		s.cancel()
-	}
-}
-
-// over makes end do nothing from now on.
-func (s *streamSlot) over() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cancel = nil
+// slotHolder is a stream that has a slot or waits for one.
+type slotHolder interface {
+	// Done returns a channel that is closed when the client has left.
+	Done() <-chan struct{}
+	// Reset ends the stream. It does not wait.
+	Reset(code http2.Code)
 }
 
 // slotWaiter is a stream that waits for a slot.
@@ -82,13 +73,13 @@ func newStreamSlots(most int) *streamSlots {
 	return &streamSlots{most: most, holders: map[*http2Conn]struct{}{}}
 }
 
-// ofOne returns how many streams a client may begin on one connection, of the n that are allowed:
-// more than its share would only wait.
+// ofOne returns how many streams a client may begin on one connection, of the n that are allowed: as
+// many as may have a slot if no others have one. More would only wait.
 func (l *streamSlots) ofOne(n int) int {
 	if l.most <= 0 {
 		return n
 	}
-	return min(n, max(1, (l.most+1)/2))
+	return min(n, max(1, (l.most-l.most/newcomersShare+1)/2))
 }
 
 // beginStream counts a stream that has begun. It reports false if there are so many that the
@@ -131,24 +122,20 @@ func (l *streamSlots) endStream(h *http2Conn) {
 	h.share.handlers--
 }
 
-// take waits for a slot for a stream of h; cancel ends the stream. It returns nil if there was
-// none in time or if the client left.
-func (l *streamSlots) take(gone <-chan struct{}, h *http2Conn, cancel func()) *streamSlot {
-	slot := &streamSlot{h: h, cancel: cancel}
+// take waits for a slot for a stream. It reports false if there was none in time or if the client left.
+func (l *streamSlots) take(slot *streamSlot) bool {
 	l.mu.Lock()
-	if l.free(h) {
+	if l.free(slot.h) {
 		l.occupy(slot)
 		l.mu.Unlock()
-		return slot
+		return true
 	}
 	w := &slotWaiter{slot: slot, ready: make(chan struct{})}
 	l.waiting = append(l.waiting, w)
 	l.mu.Unlock()
-	got := w.wait(gone, preemptAfter) || l.preempt(h) && w.wait(gone, slotWait-preemptAfter) || l.abandon(w)
-	if !got || w.refused {
-		return nil
-	}
-	return slot
+	gone := slot.stream.Done()
+	got := w.wait(gone, preemptAfter) || l.preempt(slot.h) && w.wait(gone, slotWait-preemptAfter) || l.abandon(w)
+	return got && !w.refused
 }
 
 // wait reports whether the slot came in time.
@@ -179,15 +166,16 @@ func (l *streamSlots) abandon(w *slotWaiter) bool {
 // that connection has at least two and keeps them long. It always returns true: the wait
 // continues.
 func (l *streamSlots) preempt(h *http2Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if victim := l.victim(h); victim != nil {
-		victim.end()
+		victim.stream.Reset(http2.Cancel) // with mu, since the slot may serve another stream later
 	}
 	return true
 }
 
+// victim is called with mu held.
 func (l *streamSlots) victim(h *http2Conn) *streamSlot {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if len(h.share.slots) > 0 || l.most <= 0 {
 		return nil
 	}
@@ -222,14 +210,13 @@ func (l *streamSlots) free(h *http2Conn) bool {
 // occupy gives a slot to its stream. It is called with mu held.
 func (l *streamSlots) occupy(slot *streamSlot) {
 	l.used++
-	slot.since = time.Now()
+	slot.since, slot.taken = time.Now(), false
 	slot.h.share.slots = append(slot.h.share.slots, slot)
 	l.holders[slot.h] = struct{}{}
 }
 
 // give returns a slot, and passes it to a waiting stream of the connection that has the fewest.
 func (l *streamSlots) give(slot *streamSlot) {
-	slot.over()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.used--
@@ -258,11 +245,10 @@ func (l *streamSlots) full() bool {
 	return l.most > 0 && l.used >= l.most
 }
 
-// streamSlot takes a slot for a stream of h. If none is left, it ends streams whose clients read
-// nothing.
-func (t *clients) streamSlot(stream *http2.Stream, h *http2Conn, cancel func()) *streamSlot {
+// streamSlot takes a slot for a stream. If none is left, it ends streams whose clients read nothing.
+func (t *clients) streamSlot(slot *streamSlot) bool {
 	if t.streams.full() {
 		t.evict((*victim).isStream)
 	}
-	return t.streams.take(stream.Done(), h, cancel)
+	return t.streams.take(slot)
 }

@@ -85,10 +85,10 @@ const (
 	perStream = 2 * 256 * kib
 	// perWindow is for request bodies that the upstream does not read.
 	perWindow = 2 * mib
-	atOnce    = 128 // maxConcurrentStreams in internal/config/constants.go
+	atOnce    = 1000 // maxConcurrentStreams in internal/config/constants.go
 
 	streams4    = baseMemory + 4*atOnce*perStream
-	streams4Why = "4 connections with 128 requests each"
+	streams4Why = "4 connections with 1000 requests each"
 	queues4     = baseMemory + 4*(perConn+perQueue)
 	queues4Why  = "4 connections with 256 KiB of unread answers"
 	heads4      = baseMemory + 4*(perConn+perHead)
@@ -115,7 +115,7 @@ var http2Attacks = []attack{
 	{name: "PING, answers unread", conns: 4, ends: true, bound: queues4, why: queues4Why, connection: script{deaf: true, again: ping}.run},
 	{name: "PRIORITY", conns: 4, ends: true, bound: baseMemory + 4*perConn, why: "4 connections", connection: script{again: func(f *frames) { _ = f.WritePriority(3, http2.PriorityParam{Weight: 9}) }}.run},
 	{name: "frames of an unknown kind", conns: 4, ends: true, bound: baseMemory + 4*perConn, why: "4 connections", connection: script{again: func(f *frames) { _ = f.WriteRawFrame(0x77, 0, 1, make([]byte, 1024)) }}.run},
-	{name: "HPACK bomb", conns: 4, ends: true, bound: baseMemory + 4*(perConn+atOnce*perHead/4), why: "4 connections with 128 heads of 64 KiB", connection: bomb},
+	{name: "HPACK bomb", conns: 4, ends: true, bound: baseMemory + 4*(perConn+atOnce*perHead/4), why: "4 connections with 1000 heads of 64 KiB", connection: bomb},
 	{name: "windows of zero", conns: 4, bound: streams4, why: streams4Why, connection: script{settings: window(0), sends: atOnce, begin: func(f *frames) { f.fill("/medium") }}.run},
 	{name: "windows that open by a byte", conns: 4, bound: streams4, why: streams4Why,
 		connection: script{settings: window(1), begin: func(f *frames) { f.fill("/medium") }, again: func(f *frames) {
@@ -124,7 +124,7 @@ var http2Attacks = []attack{
 	{name: "streams beyond the most at once", conns: 4, ends: true, bound: streams4, why: streams4Why, connection: script{again: upload}.run},
 	{name: "DATA without content", conns: 4, ends: true, bound: baseMemory + 4*(perConn+perStream), why: "4 requests",
 		connection: script{begin: upload, again: func(f *frames) { _ = f.WriteData(1, false, nil) }}.run},
-	{name: "bodies that nobody reads", conns: 4, bound: baseMemory + 4*(perWindow+atOnce*perStream), why: "4 connections' windows of 1 MiB and 128 requests each", connection: script{sends: atOnce, begin: unreadBodies}.run},
+	{name: "bodies that nobody reads", conns: 4, bound: baseMemory + 4*(perWindow+atOnce*perStream), why: "4 connections' windows of 1 MiB and 1000 requests each", connection: script{sends: atOnce, begin: unreadBodies}.run},
 }
 
 func ping(f *frames) { _ = f.WritePing(false, [8]byte{}) }
@@ -239,7 +239,7 @@ const workTime = time.Second
 
 // premature counts the requests that reach the upstream. end ends a request as soon as it has begun.
 func premature(name string, upload bool, end func(f *frames, id uint32)) attack {
-	return attack{name: name, conns: 1, bound: baseMemory + perConn + atOnce*perStream, why: "a connection with 128 requests", prepare: func(st *stage) error {
+	return attack{name: name, conns: 1, bound: baseMemory + perConn + atOnce*perStream, why: "a connection with 1000 requests", prepare: func(st *stage) error {
 		var since time.Time
 		st.begin = func(*rig.Proxy) error { since = time.Now(); return nil }
 		st.connection = script{again: func(f *frames) {

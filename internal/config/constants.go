@@ -17,8 +17,8 @@ const (
 	maxHeaders = 100
 
 	// maxConcurrentStreams is the maximum number of concurrent requests on one HTTP/2 client connection.
-	// RFC 9113 section 6.5.2 recommends at least 100.
-	maxConcurrentStreams = 128
+	// A gRPC client keeps one connection, and silently holds back what is beyond: 200 watches are usual.
+	maxConcurrentStreams = 1000
 
 	// readHeaderTimeout is the time to receive the headers of a request, from the first byte to the
 	// last. A client whose network loses a packet five times in a row still makes it. It is the value

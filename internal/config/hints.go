@@ -27,7 +27,7 @@ var hints = []struct{ names, hint string }{
 	{"MAX_HEADERS", "a request or response has at most 100 header lines"},
 	{"MAX_BODY_SIZE MAX_BODY_BYTES CLIENT_MAX_BODY_SIZE BODY_LIMIT MAX_REQUEST_SIZE", "bodies stream, so their size costs nothing here; the application limits it"},
 	{"MAX_CONNECTIONS MAXCONN WORKER_CONNECTIONS MAX_CONNS", "the number of connections follows from the descriptor limit (ulimit -n) and the memory limit"},
-	{"MAX_CONCURRENT_STREAMS", "an HTTP/2 client may have 128 requests in flight on a connection"},
+	{"MAX_CONCURRENT_STREAMS", "an HTTP/2 client may have 1000 requests in flight on a connection"},
 	{"RETRIES NUM_RETRIES RETRY_COUNT RETRY MAX_RETRY RETRY_MAX RETRY_LIMIT MAX_RETRY_COUNT RETRIES_MAX", "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt)?"},
 	{"MAX_ATTEMPTS ATTEMPTS RETRY_ATTEMPTS MAX_TRIES TRIES PROXY_NEXT_UPSTREAM_TRIES", "did you mean RETRYPROXY_MAX_RETRIES (retries after the first attempt, so one less)?"},
 	{"RETRY_STATUS RETRY_CODES RETRY_STATUSES RETRY_STATUS_CODES RETRIABLE_STATUS_CODES RETRYABLE_STATUS_CODES STATUS_CODES PROXY_NEXT_UPSTREAM RETRY_POLICY RETRY_ON_STATUS", "did you mean RETRYPROXY_RETRY_ON=5xx,429,connect-failure,reset?"},

@@ -173,7 +173,7 @@ func TestUnknownNames(t *testing.T) {
 		"RETRYPROXY_SHARED_CERT=/c":                  "RETRYPROXY_SHARED=rediss://host?cert=FILE",
 		"RETRYPROXY_RETRY_PERCENT=50":                "unknown name; POST /retry-percent of the admin listener changes it",
 		"RETRYPROXY_MAX_HEADERS=50":                  "unknown name; a request or response has at most 100",
-		"RETRYPROXY_MAX_CONCURRENT_STREAMS=9":        "unknown name; an HTTP/2 client may have 128",
+		"RETRYPROXY_MAX_CONCURRENT_STREAMS=9":        "unknown name; an HTTP/2 client may have 1000",
 		"RETRYPROXY_ROUTE_SEARCH_EJECT_AFTER=9":      "RETRYPROXY_ROUTE_SEARCH_BREAKER=off turns ejection off",
 		"RETRYPROXY_TUNNEL_IDLE_TIMEOUT=1m":          "may be silent for 1h",
 		"RETRYPROXY_RETRY_UNSAFE=true":               "RETRYPROXY_RETRY_METHODS=any",

@@ -169,7 +169,7 @@ func (x *Exchange) MustReset() bool { return x.w.Resets() }
 func (x *Exchange) EndedByClient() bool { return x.r.EndedByClient() }
 
 // WasTunnel reports whether the request became a tunnel, which others may still have.
-func (x *Exchange) WasTunnel() bool { return x.relay.tunneled }
+func (x *Exchange) WasTunnel() bool { return x.w.Upgraded() }
 
 // EndTunnel ends the tunnel of the request in order, if the request is one. It is safe for
 // concurrent use.

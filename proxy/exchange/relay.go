@@ -17,7 +17,6 @@ import (
 type relay struct {
 	at       *attempts              // its running attempt has the response
 	upgraded atomic.Pointer[tunnel] // the tunnel after an upgrade
-	tunneled bool                   // there was one
 }
 
 // response sends the response of the attempt that just ended to the client as it arrives. It returns

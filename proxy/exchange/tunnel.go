@@ -25,7 +25,6 @@ func (re *relay) tunnel() (int, policy.Outcome) {
 	t := &tunnel{idle: re.at.r.Settings.TunnelIdleTimeout, c: re.at.r.Conn, client: re.at.r.Conn.NC, up: re.at.s.att.Take()}
 	re.at.r.Conn.Buffers.Release()
 	defer func() { _ = t.up.Close() }() // also after a fault
-	re.tunneled = true
 	re.upgraded.Store(t)
 	t.run()
 	re.upgraded.Store(nil)

@@ -20,11 +20,13 @@ type link struct {
 	side side
 	limits
 
-	in      []byte // what was read and not yet used: in[r:w]; nil while nothing is
+	first   [smallRead]byte // of what an idle connection reads
+	in      []byte          // what was read and not yet used: in[r:w]; nil while nothing is
 	r, w    int
 	busy    bool // the last read was larger than a first one
 	decoder *hpack.Decoder
 	block   []byte // of a header block that has not ended
+	current frame  // is being handled
 	opening frame  // HEADERS, while their block has not ended
 	fields  fields
 	writeBy time.Time // write deadline; used by the goroutine that writes
@@ -120,7 +122,8 @@ const connectionWindow = 1 << 30
 // frames handles the whole frames that were read.
 func (c *link) frames() error {
 	for c.w-c.r >= frameHeader {
-		f := parseFrame(c.in[c.r:])
+		c.current = parseFrame(c.in[c.r:])
+		f := &c.current
 		if f.length > frameSize {
 			return refuse(FrameSizeError, "a frame larger than allowed")
 		}
@@ -129,7 +132,7 @@ func (c *link) frames() error {
 		}
 		payload := c.in[c.r+frameHeader : c.r+frameHeader+f.length]
 		c.r += frameHeader + f.length
-		if err := c.handle(&f, payload); err != nil {
+		if err := c.handle(f, payload); err != nil {
 			return err
 		}
 		if c.block == nil {
@@ -167,12 +170,11 @@ func (c *link) fill() error {
 // readMore reads once behind what is there.
 func (c *link) readMore() error {
 	if c.in == nil {
-		var first [smallRead]byte
-		n, err := c.nc.Read(first[:])
+		n, err := c.nc.Read(c.first[:])
 		if n > 0 {
 			c.busy = n == smallRead
 			c.in = buffer.Get(buffer.Medium)
-			c.w = copy(c.in, first[:n])
+			c.w = copy(c.in, c.first[:n])
 			return nil
 		}
 		return noProgress(err)

@@ -32,6 +32,7 @@ type Writer struct {
 	started    bool     // bytes of the final response went to the client
 	mustClose  bool     // the client's connection cannot serve another request
 	mustReset  bool     // the client's connection must end with a reset
+	upgraded   bool     // the connection became a tunnel
 }
 
 // Fallback is what responded in the upstream's place.
@@ -55,7 +56,7 @@ func (w *Writer) Init(r *request.Request, p *report.Report) { w.r, w.report = r,
 // Begin prepares for another request. closes means that its client wants the connection closed.
 func (w *Writer) Begin(closes bool) {
 	w.fallback, w.retryAfter, w.sent = NoFallback, 0, 0
-	w.started, w.mustClose, w.mustReset = false, closes, false
+	w.started, w.mustClose, w.mustReset, w.upgraded = false, closes, false, false
 }
 
 // Close makes the client's connection end after the response.
@@ -66,6 +67,9 @@ func (w *Writer) Reset() { w.mustReset = true }
 
 // Resets reports whether the client's connection must end with a reset.
 func (w *Writer) Resets() bool { return w.mustReset }
+
+// Upgraded reports whether the client's connection became a tunnel.
+func (w *Writer) Upgraded() bool { return w.upgraded }
 
 // KeepsConnection reports whether the client's connection can serve another request.
 func (w *Writer) KeepsConnection() bool { return !w.mustClose && !w.mustReset }
@@ -274,7 +278,7 @@ func (w *Writer) Headers(resp *http1.Response, f http1.Framing, received clock.I
 
 // Upgrade sends the response to an accepted upgrade, then rest, the bytes that followed it.
 func (w *Writer) Upgrade(resp *http1.Response, rest []byte) error {
-	w.mustClose, w.started = true, true
+	w.mustClose, w.started, w.upgraded = true, true, true
 	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Attempts: w.r.Attempts, Changes: w.r.Route.ResponseChanges.Hidden()}
 	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &o)
 	w.buf = append(w.buf, rest...)
