@@ -71,8 +71,8 @@ func (r *Reader) ReadEnd(stream []byte) Verdict {
 	stream = stream[:min(len(stream), maxRead)]
 	rest := stream[r.event:]
 	e := parse(rest)
-	if text := bytes.TrimSpace(rest); len(e.data) == 0 && len(text) > 0 && text[0] == '{' {
-		e.data, e.start = text, bytes.IndexByte(rest, '{')
+	if text := bytes.TrimSpace(rest); len(e.data) == 0 && len(text) > 0 && (text[0] == '{' || text[0] == '[') {
+		e.data, e.start = text, bytes.IndexByte(rest, text[0])
 		e.end = e.start + len(text)
 	}
 	if r.judge(e, r.event) == Failed {

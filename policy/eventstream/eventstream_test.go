@@ -99,6 +99,28 @@ var errorForms = map[string]struct {
 	"Zhipu":                      {`{"error":{"code":"1302","message":"x"}}`, 429},
 	"members of other types":     {`{"type":5,"response":"x","error":{"type":"overloaded_error"}}`, 529},
 	"Gemini inside Code Assist":  {`{"response":{"error":{"code":429}}}`, 429},
+	"Gemini, an array":           {`[{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}]`, 503},
+	"Alibaba":                    {`{"code":"Throttling.RateQuota","message":"x","request_id":"y"}`, 429},
+	"Dify":                       {`{"event":"error","status":429,"code":"x","message":"y"}`, 429},
+	"Amazon Bedrock":             {`{"throttlingException":{"message":"Too many requests"}}`, 429},
+	"Bedrock is not there":       {`{"serviceUnavailableException":{"message":"x"}}`, 503},
+	"FastAPI":                    {`{"detail":"Rate limit exceeded"}`, 429},
+	"DeepInfra":                  {`{"choices":null,"error_message":"Model busy, retry later"}`, 503},
+	"a code and a message":       {`{"code":429,"message":"slow"}`, 429},
+	"a status and a message":     {`{"status":"503","message":"x"}`, 503},
+	"a status in camel case":     {`{"statusCode":429,"message":"x"}`, 429},
+	"AI SDK":                     {`{"type":"error","errorText":"rate limit"}`, 429},
+	"Anthropic, in the message":  {`{"type":"error","error":{"type":"api_error","message":"Overloaded"}}`, 529},
+	"Groq":                       {`{"error":{"message":"llama is currently over capacity. Please try again.","type":"internal_server_error"}}`, 503},
+	"OpenAI, in the message":     {`{"error":{"message":"That model is currently overloaded with other requests.","type":"server_error","code":null}}`, 529},
+	"Mistral's agents":           {`{"type":"conversation.response.error","message":"x","code":429}`, 429},
+	"watsonx":                    {`{"errors":[{"code":"x","message":"y"}],"status_code":429}`, 429},
+	"Cohere, version 2":          {`{"type":"message-end","delta":{"error":"rate limit exceeded","finish_reason":"ERROR"}}`, 429},
+	"Cohere gives no reason":     {`{"type":"message-end","delta":{"finish_reason":"ERROR","usage":{}}}`, 500},
+	"an end that is an error":    {`{"choices":[{"delta":{"content":""},"finish_reason":"error"}]}`, 500},
+	"DeepSeek has no resources":  {`{"object":"chat.completion.chunk","choices":[{"delta":{"content":""},"finish_reason":"insufficient_system_resource"}]}`, 503},
+	"Text Generation Inference":  {`{"error":"Model is overloaded","error_type":"overloaded"}`, 529},
+	"a status for HTTP":          {`{"error":{"message":"x","http_status_code":429}}`, 429},
 }
 
 func TestErrorForms(t *testing.T) {
@@ -112,9 +134,13 @@ func TestErrorForms(t *testing.T) {
 	if r.Read([]byte("id:1\nevent:error\n:HTTP_STATUS/429\ndata:{\"code\":\"Throttling.RateQuota\",\"message\":\"x\"}\n\n")) != Failed || r.Status() != 429 {
 		t.Errorf("Alibaba: status %d", r.Status())
 	}
-	r = Reader{}
-	if r.Read([]byte("event: error\ndata: Rate limit exceeded\n\n")) != Failed || r.Status() != 429 {
-		t.Errorf("a text: status %d", r.Status())
+	for event, want := range map[string]int{
+		"event: error\ndata: Rate limit exceeded": 429, "event: throttlingException\ndata: {\"message\":\"x\"}": 429, "event: error\ndata: {\"detail\":\"Model is overloaded\"}": 529, "event: response.error\ndata: busy": 503,
+	} {
+		r = Reader{}
+		if r.Read([]byte(event+"\n\n")) != Failed || r.Status() != want {
+			t.Errorf("%s: status %d", event, r.Status())
+		}
 	}
 }
 
@@ -152,6 +178,9 @@ func TestEmptyChunks(t *testing.T) {
 	for _, data := range []string{
 		`{"type":"message-start","id":"x","delta":{"message":{"role":"assistant","content":[]}}}`, `{"type":"content-start","index":0,"delta":{"message":{"content":{"type":"text","text":""}}}}`,
 		`{"is_finished":false,"event_type":"stream-start","generation_id":"x"}`, `{"type":"response.reasoning_summary_part.added"}`, `{"type":"heartbeat"}`, `{"object":"chat.completion.chunk","choices":null}`,
+		`{}`, `[]`, `null`, `{"type":"response.mcp_list_tools.in_progress","item_id":"x"}`, `{"type":"conversation.response.started","conversation_id":"x"}`,
+		`{"output":{"choices":[{"message":{"content":"","role":"assistant"},"finish_reason":"null"}]},"request_id":"x"}`, `{"output":{"text":"","finish_reason":"null"}}`,
+		`{"model_id":"x","results":[{"generated_text":"","generated_token_count":0,"stop_reason":"NOT_FINISHED"}]}`, `{"event":{"event_type":"start","delta":{"text":"","type":"text"}}}`,
 	} {
 		var r Reader
 		if got := r.Read([]byte("data: " + data + "\n\n")); got != Pending {
@@ -160,7 +189,11 @@ func TestEmptyChunks(t *testing.T) {
 	}
 	for _, data := range []string{
 		`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{}}`, `{"type":"price.delta","delta":5}{`, `{"type":"delta"}`, `{"choices":"x"}`, `{"errors":[],"x":1}`, `{"error_code":0}`,
-		`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"x"}}]}}]}`, `{"candidates":[{"content":{},"finishReason":"STOP"}]}`, `{"candidates":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`,
+		`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"x"}}]}}]}`, `{"candidates":[{"content":{},"finishReason":"STOP"}]}`,
+		`{"output":{"text":"Hi","finish_reason":"null"}}`, `{"results":[{"generated_text":"","stop_reason":"eos_token"}]}`, `{"event":{"event_type":"progress","delta":{"text":"x"}}}`,
+		`{"code":200,"message":"x"}`, `{"code":"print(429)","message":"x"}`, `{"message":"Rate limits are a technique"}`, `{"detail":"All is well"}`, `{"detail":"Rate limit","text":"x"}`, `{"status":"in_progress"}`,
+		`{"type":"response.mcp_call.failed"}`, `{"choices":[{"delta":{"content":"Hi"},"finish_reason":"error"}]}`, `{"choices":[{"delta":{"content":"x"}}],"code":429}`, `[{"a":1}]`, `[{"error":{"code":429}},{"a":1}]`,
+		`{"candidates":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`,
 	} {
 		var r Reader
 		if got := r.Read([]byte("data: " + data + "\n\n")); got != Content {
@@ -176,6 +209,7 @@ func TestReadEnd(t *testing.T) {
 		anthropicPing + "data: {\"error\":{\"code\":429}}\r": 429,
 		"event: error\ndata: overloaded\n":                   529,
 		"{\"error\":{\"code\":429}}":                         429,
+		"\n[{\"error\":{\"code\":429}}]\n":                   429,
 		": c\n\n\n {\n\"error\": {\"code\": 429}\n}\n":       429,
 		"":                  0,
 		anthropicPing:       0,

@@ -12,6 +12,7 @@ type message struct {
 	EventType string          `json:"event_type"` // Cohere, version 1
 	Object    string          `json:"object"`     // OpenAI, Chat Completions, and compatible APIs
 	Delta     json.RawMessage `json:"delta"`      // Anthropic; OpenAI, Responses; Cohere, version 2
+	Event     json.RawMessage `json:"event"`      // Dify; Llama API
 	completion
 	failure
 
@@ -19,6 +20,10 @@ type message struct {
 		Error json.RawMessage `json:"error"`
 		completion
 	} `json:"response"`
+	Output struct { // Alibaba's own API
+		choice
+		completion
+	} `json:"output"`
 }
 
 // completion has the members of a chunk of an API whose chunks have no type.
@@ -28,6 +33,11 @@ type completion struct {
 	Candidates     []json.RawMessage `json:"candidates"` // Gemini
 	PromptFeedback json.RawMessage   `json:"promptFeedback"`
 	UsageMetadata  json.RawMessage   `json:"usageMetadata"`
+
+	Results []struct {
+		Text   string `json:"generated_text"`
+		Reason string `json:"stop_reason"`
+	} `json:"results"` // watsonx
 }
 
 type choice struct {
@@ -38,17 +48,6 @@ type choice struct {
 	Error        json.RawMessage `json:"error"` // OpenRouter, "Errors"
 }
 
-// failure has the members that describe an error. Each API has one of them.
-type failure struct {
-	Error    json.RawMessage   `json:"error"`
-	Errors   []json.RawMessage `json:"errors"`     // Cloudflare
-	Code     json.RawMessage   `json:"error_code"` // Baidu, "Error codes"
-	BaseResp struct {
-		StatusCode json.RawMessage `json:"status_code"`
-		StatusMsg  string          `json:"status_msg"`
-	} `json:"base_resp"` // MiniMax, "Error codes"
-}
-
 // preludes are the types of events that precede content.
 var preludes = map[string]bool{
 	// Anthropic, "Streaming Messages"
@@ -56,7 +55,10 @@ var preludes = map[string]bool{
 	// OpenAI, "Streaming API responses"; codex-rs `codex-api/src/sse/responses.rs`
 	"response.created": true, "response.queued": true, "response.in_progress": true,
 	"response.output_item.added": true, "response.content_part.added": true, "response.reasoning_summary_part.added": true,
+	"response.mcp_list_tools.in_progress": true, "response.mcp_list_tools.completed": true,
 	"codex.rate_limits": true, "response.metadata": true,
+	// Mistral, "Agents"; Gemini, "Interactions API"
+	"conversation.response.started": true, "interaction.start": true, "interaction.created": true, "content.start": true,
 	// Cohere, "Streaming Responses", versions 2 and 1
 	"message-start": true, "content-start": true, "stream-start": true,
 }
@@ -71,55 +73,41 @@ func (e *event) judge() (Verdict, int) {
 		return Pending, 0 // an event without data is not dispatched (section 9.2.6)
 	}
 	var m message
-	if !m.parse(e.data) {
-		if string(e.name) == "error" {
-			return Failed, statusOfText(string(e.data))
+	data, isObject := m.parse(e.data)
+	if !isObject {
+		switch {
+		case isErrorName(string(e.name)):
+			return Failed, statusOfText(string(e.name), string(e.data))
+		case !isSet(e.data):
+			return Pending, 0
 		}
 		return Content, 0
 	}
-	if status := m.failedWith(e.data, string(e.name)); status != 0 {
+	if status := m.failedWith(data, string(e.name)); status != 0 {
 		return Failed, status
 	}
-	if keepAlives[m.Type] || preludes[m.Type] || preludes[m.EventType] || m.isEmptyDelta() || m.isEmptyChunk() {
+	if !isSet(data) || keepAlives[m.Type] || preludes[m.Type] || preludes[m.EventType] || m.isEmptyDelta() || m.isEmptyChunk() {
 		return Pending, 0
 	}
 	return Content, 0
 }
 
-// parse reports whether data is a JSON object. A member of another type than the known APIs have is
-// left out.
-func (m *message) parse(data []byte) bool {
+// parse reports whether data is a JSON object, and returns it. Gemini puts an error into an array. A
+// member of another type than the known APIs have is left out.
+func (m *message) parse(data []byte) (object []byte, ok bool) {
+	if data[0] == '[' {
+		var elements []json.RawMessage
+		if json.Unmarshal(data, &elements) != nil || len(elements) != 1 || len(elements[0]) == 0 {
+			return nil, false
+		}
+		data = elements[0]
+	}
 	if data[0] != '{' {
-		return false
+		return nil, false
 	}
 	var otherType *json.UnmarshalTypeError
 	err := json.Unmarshal(data, m)
-	return err == nil || errors.As(err, &otherType)
-}
-
-// failedWith returns the status of the error that m describes, or 0 if it describes none. data is the
-// text of m, and name the name of its event.
-func (m *message) failedWith(data json.RawMessage, name string) int {
-	for _, member := range []json.RawMessage{m.Error, m.Response.Error} {
-		if isError(member) {
-			return statusOf(member)
-		}
-	}
-	for i := range m.Choices {
-		if isError(m.Choices[i].Error) {
-			return statusOf(m.Choices[i].Error)
-		}
-	}
-	switch {
-	case len(m.Errors) > 0:
-		return statusOf(m.Errors[0])
-	case isNumber(m.BaseResp.StatusCode):
-		return statusOfCode(string(m.BaseResp.StatusCode), m.BaseResp.StatusMsg)
-	case string(m.Error) == "true", isNumber(m.Code), m.Object == "error",
-		m.Type == "error", m.Type == "response.failed", name == "error":
-		return statusOf(data)
-	}
-	return 0
+	return data, err == nil || errors.As(err, &otherType)
 }
 
 // isEmptyDelta reports whether m adds nothing to the response, as the first delta of a block often
@@ -135,21 +123,30 @@ func (m *message) isEmptyChunk() bool {
 	case "chat.completion.chunk", "text_completion":
 		return m.completion.isEmpty()
 	case "":
-		return m.completion.isKnown() && m.completion.isEmpty() || m.Response.isKnown() && m.Response.isEmpty()
+		return m.completion.isKnown() && m.completion.isEmpty() || m.Response.isKnown() && m.Response.isEmpty() ||
+			m.Output.isKnown() && m.Output.completion.isEmpty() || len(m.Output.Text) > 0 && m.Output.choice.isEmpty() || m.isStart()
 	}
 	return false
 }
 
+// isStart reports whether m opens a response of the Llama API.
+func (m *message) isStart() bool {
+	var e struct {
+		Type  string          `json:"event_type"`
+		Delta json.RawMessage `json:"delta"`
+	}
+	return len(m.Event) > 0 && m.Event[0] == '{' && json.Unmarshal(m.Event, &e) == nil && e.Type == "start" && isBlank(e.Delta, 0)
+}
+
 // isKnown reports whether c is a chunk of an API that is known.
 func (c *completion) isKnown() bool {
-	return c.Choices != nil || c.Candidates != nil || len(c.UsageMetadata) > 0
+	return c.Choices != nil || c.Candidates != nil || len(c.UsageMetadata) > 0 || c.Results != nil
 }
 
 // isEmpty reports whether nothing in c comes from the model.
 func (c *completion) isEmpty() bool {
 	for i := range c.Choices {
-		h := &c.Choices[i]
-		if isSet(h.FinishReason) && string(h.FinishReason) != `"null"` || !isBlank(h.Delta, 0) || !isBlank(h.Message, 0) || !isBlank(h.Text, 0) {
+		if !c.Choices[i].isEmpty() {
 			return false
 		}
 	}
@@ -158,7 +155,17 @@ func (c *completion) isEmpty() bool {
 			return false
 		}
 	}
+	for i := range c.Results {
+		if h := &c.Results[i]; h.Text != "" || h.Reason != "" && !strings.EqualFold(h.Reason, "not_finished") {
+			return false
+		}
+	}
 	return !isSet(c.PromptFeedback)
+}
+
+// isEmpty reports whether nothing in h comes from the model.
+func (h *choice) isEmpty() bool {
+	return (!isSet(h.FinishReason) || string(h.FinishReason) == `"null"`) && isBlank(h.Delta, 0) && isBlank(h.Message, 0) && isBlank(h.Text, 0)
 }
 
 // maxDepth bounds how deep isBlank looks, since it parses each level anew. Gemini's text is at level 3.
@@ -217,15 +224,4 @@ func isSet(value json.RawMessage) bool {
 		return false
 	}
 	return true
-}
-
-// isError reports whether a member describes an error: an object or a text.
-func isError(value json.RawMessage) bool {
-	return isSet(value) && (value[0] == '{' || value[0] == '"')
-}
-
-// isNumber reports whether a member is a number other than 0. Both APIs with such codes use 0 for
-// success.
-func isNumber(value json.RawMessage) bool {
-	return len(value) > 0 && '1' <= value[0] && value[0] <= '9'
 }

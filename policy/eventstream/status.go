@@ -37,7 +37,7 @@ var words = [...]struct {
 }{
 	{"ratelimit", 429}, {"toomanyrequests", 429}, {"throttl", 429}, {"quotaexceeded", 429},
 	{"overload", 529},
-	{"unavailable", 503}, {"capacity", 503}, {"notready", 503},
+	{"unavailable", 503}, {"capacity", 503}, {"notready", 503}, {"busy", 503},
 	{"timeout", 504}, {"timedout", 504},
 }
 
@@ -45,34 +45,61 @@ var words = [...]struct {
 const maxText = 512
 
 // statusOf returns the status that an error object, or an error text, stands for. A number that is a
-// status counts first, then a known kind in a code, a status or a type, then a word in one of them,
-// and at last a word in the message.
-func statusOf(value json.RawMessage) int {
+// status counts first, then a known kind in a code, a status, a type or one of names, then a word in one
+// of them, and at last a word in the message. A kind that only says that the server failed is less than a
+// word in the message, such as overloaded.
+func statusOf(value json.RawMessage, names ...string) int {
 	var e struct {
-		Code, Status, Type, Message, Msg json.RawMessage
-		StatusCode                       json.RawMessage `json:"status_code"`
-		ErrorCode                        json.RawMessage `json:"error_code"`
-		ErrorMsg                         json.RawMessage `json:"error_msg"`
-		Error                            json.RawMessage
+		Code, Status, Type, Message, Msg, Detail, ErrorText json.RawMessage
+
+		StatusCode json.RawMessage `json:"status_code"`
+		HTTPStatus json.RawMessage `json:"http_status_code"`
+		ErrorCode  json.RawMessage `json:"error_code"`
+		ErrorType  json.RawMessage `json:"error_type"`
+		ErrorMsg   json.RawMessage `json:"error_msg"`
+		Error      json.RawMessage
 	}
 	if json.Unmarshal(value, &e) != nil {
-		return statusOfText(text(value))
+		return statusOfText(append(names, text(value))...)
 	}
-	kinds := []string{text(e.Code), text(e.StatusCode), text(e.ErrorCode), text(e.Status), text(e.Type)}
+	kinds := append([]string{text(e.Code), text(e.StatusCode), text(e.HTTPStatus), text(e.ErrorCode), text(e.Status), text(e.Type), text(e.ErrorType)}, names...)
 	for _, kind := range kinds {
-		if n, err := strconv.Atoi(kind); err == nil && n >= 400 && n <= 599 {
+		if n := statusNumber(kind); n != 0 {
 			return n
 		}
 	}
+	failed := false
 	for _, kind := range kinds {
-		if status, known := statuses[plain(kind)]; known {
+		switch status, known := statuses[plain(kind)]; {
+		case known && status != unknownError:
 			return status
+		case known:
+			failed = true
 		}
 	}
-	if isError(e.Error) {
+	if !failed && isError(e.Error) {
 		return statusOf(e.Error)
 	}
-	return statusOfText(append(kinds, text(e.Message), text(e.Msg), text(e.ErrorMsg))...)
+	return statusOfText(append(kinds, text(e.Message), text(e.Msg), text(e.ErrorMsg), text(e.Detail), text(e.ErrorText))...)
+}
+
+// statusNumber returns the status of an error that text is, or 0.
+func statusNumber(text string) int {
+	if n, err := strconv.Atoi(text); err == nil && n >= 400 && n <= 599 {
+		return n
+	}
+	return 0
+}
+
+// statusOfKind returns the status that a kind of error stands for, or 0 if it is not known.
+func statusOfKind(kind string) int {
+	if status, known := statuses[plain(kind)]; known {
+		return status
+	}
+	if status := statusOfText(kind); status != unknownError {
+		return status
+	}
+	return 0
 }
 
 // statusOfCode returns the status that a number stands for, or else a word in message.
