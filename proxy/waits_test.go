@@ -26,6 +26,8 @@ var examples = map[string]struct {
 	"*-Retry-After-Ms":                    {"llm_provider-retry-after-ms: 7250", 7250 * time.Millisecond},
 	"*-Retry-After":                       {"llm_provider-retry-after: 7", 7 * time.Second},
 	"Retry-After-Seconds":                 {"Retry-After-Seconds: 7", 7 * time.Second},
+	"X-RateLimit-TimeRemaining":           {"x-ratelimit-timeremaining: 7", 7 * time.Second},
+	"X-Codex-*-Reset-After-Seconds":       {"x-codex-primary-used-percent: 100\nx-codex-primary-reset-after-seconds: 7", 7 * time.Second},
 	"RateLimit":                           {`RateLimit: "a";r=0;t=7`, 7 * time.Second},
 	"RateLimit-Reset":                     {"RateLimit-Remaining: 0\nRateLimit-Reset: 7", 7 * time.Second},
 	"X-RateLimit-Reset":                   {"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366407", 7 * time.Second},

@@ -13,6 +13,7 @@ package apierror
 
 import (
 	"bytes"
+	"sync"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
@@ -57,7 +58,12 @@ type Verdict struct {
 // Read scans the first MaxBytes of body: JSON, an event with JSON, or a text that is no markup. A time is relative to date,
 // the Date header of the response, or else to now. Read takes time in proportion to what it reads.
 func (l *List) Read(body, date []byte, now time.Time) Verdict {
-	s := scanner{list: l, rest: body[:min(len(body), MaxBytes)], messages: maxMessages, parses: maxParses, date: date, now: now}
+	s := scanners.Get().(*scanner)
+	s.state = state{list: l, rest: body[:min(len(body), MaxBytes)], messages: maxMessages, parses: maxParses, date: date, now: now}
+	defer func() {
+		s.state = state{} // it refers to the body
+		scanners.Put(s)
+	}()
 	s.rest = bytes.TrimPrefix(s.rest, []byte("\ufeff"))
 	s.skipSpace()
 	s.skipToData()
@@ -116,6 +122,13 @@ func roles(key []byte) uint8 {
 // scanner scans the tokens of a body. It keeps no stack: the key alone determines the role of a
 // value.
 type scanner struct {
+	state
+	text2k [maxMessages]byte // see unescape
+	nearAt [64]uint16        // see findNear
+}
+
+// state is what a scanner knows of one body.
+type state struct {
 	list  *List
 	rest  []byte
 	date  []byte
@@ -135,10 +148,7 @@ type scanner struct {
 	messages int // bytes that may still be searched
 	parses   int // numbers and times that may still be parsed
 
-	text2k [maxMessages]byte // see unescape
-
-	nearAt [64]uint16 // see findNear
-	nearN  int        // below 0: not searched yet
+	nearN int // see findNear; below 0: not searched yet
 }
 
 // guess is the wait that is guessed.
@@ -146,6 +156,9 @@ type guess struct {
 	Verdict
 	isTime bool // it is until a time that the body states
 }
+
+// scanners keeps scanners, which are too large for the stack of a request that waits afterwards.
+var scanners = sync.Pool{New: func() any { return new(scanner) }}
 
 // verdict combines what was found.
 func (s *scanner) verdict() Verdict {

@@ -55,88 +55,18 @@ func keyOfWait(outer, key []byte) waitKey {
 	if unit, known := knownKeys[string(plain(b[:0], key))]; known {
 		return waitKey{unit: unit, known: true}
 	}
-	w := keyWords{unit: time.Second}
-	w.addAll(key)
-	if w.isUnit() && len(outer) > 0 {
-		unit := w.unit
+	w := retryafter.ReadName(key)
+	if w.IsUnit() && len(outer) > 0 {
 		if _, known := knownKeys[string(plain(b[:0], outer))]; known {
-			return waitKey{unit: unit, known: true}
+			return waitKey{unit: w.Unit, known: true}
 		}
-		w = keyWords{time: true}
-		w.addAll(outer)
-		w.unit = unit
+		w = retryafter.ReadName(outer).In(w.Unit)
 	}
 	switch {
-	case w.isWait():
-		return waitKey{unit: w.unit}
-	case w.event && !w.counts:
-		return waitKey{unit: w.unit, dated: true}
+	case w.IsWait():
+		return waitKey{unit: w.Unit}
+	case w.IsEvent():
+		return waitKey{unit: w.Unit, dated: true}
 	}
 	return waitKey{}
 }
-
-// wordLength returns the length of the first word of a key: quota, Reset, or the separator.
-func wordLength(key []byte) int {
-	n := 1
-	for n < len(key) && isLetter(key[n]) && isLetter(key[n-1]) && !(isUpper(key[n]) && !isUpper(key[n-1])) {
-		n++
-	}
-	return n
-}
-
-// keyWords is what the words of a key are about.
-type keyWords struct {
-	event  bool // a retry, a reset, or when something is allowed
-	time   bool
-	wait   bool // a time by itself, unless there are words about something else
-	counts bool // how many or how much, and not when
-	other  bool // something else
-	unit   time.Duration
-}
-
-// isWait reports whether the value of such a key is a wait.
-func (w *keyWords) isWait() bool {
-	return !w.counts && (w.event && w.time || w.wait && (w.time || !w.other))
-}
-
-// isUnit reports whether the key only says in what its value is counted, or when it is.
-func (w *keyWords) isUnit() bool { return w.time && !w.event && !w.wait && !w.counts && !w.other }
-
-func (w *keyWords) addAll(key []byte) {
-	for len(key) > 0 {
-		n := wordLength(key)
-		w.add(key[:n])
-		key = key[n:]
-	}
-}
-
-func (w *keyWords) add(word []byte) {
-	var b [maxKey]byte
-	switch string(plain(b[:0], word)) {
-	case "":
-	case "reset", "resets":
-		w.event, w.time = true, true
-	case "wait", "cooldown", "backoff", "retryafter", "eta":
-		w.wait = true
-	case "retry", "again", "replenish", "replenished", "renew", "renewal", "renews", "available", "next", "allowed",
-		"block", "blocked", "unblock", "unblocked", "ban", "banned", "lock", "locked", "lockout", "unlock", "unlocks", "unlocked",
-		"limited", "throttle", "throttled", "suspended", "penalty", "estimated", "cool":
-		w.event = true
-	case "after", "in", "at", "on", "for", "until", "delay", "time", "timestamp", "date", "duration", "sec", "secs", "second", "seconds", "s":
-		w.time = true
-	case "ms", "msec", "millis", "millisecond", "milliseconds":
-		w.time, w.unit = true, time.Millisecond
-	case "nanos", "ns":
-		w.time, w.unit = true, time.Nanosecond
-	case "min", "mins", "minute", "minutes":
-		w.time, w.unit = true, time.Minute
-	case "hour", "hours":
-		w.time, w.unit = true, time.Hour
-	case "max", "count", "attempt", "attempts", "policy", "url", "percent", "window", "limits", "factor", "multiplier", "initial", "base", "per":
-		w.counts = true
-	default:
-		w.other = true
-	}
-}
-
-func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }

@@ -29,18 +29,21 @@ type Headers struct {
 	structured structuredHeaders
 	pairs      [maxPairs]pair
 	n          int
+
+	guessed    time.Duration // the longest wait in a header that no row has
+	hasGuessed bool
 }
 
 const (
 	maxPairs = 16
 	maxName  = 64   // bytes of a name
-	maxValue = 64   // bytes of the value of a single header; dates have about 30
+	maxValue = 80   // bytes of the value of a single header; dates have about 30, those of JavaScript up to 76
 	maxList  = 1024 // bytes of all lines of a list header together
 )
 
 // pair is the remaining count of a rate limit and the time at which it is replenished.
 type pair struct {
-	row              int
+	row              int    // or unknownRow
 	what             []byte // what the * of the row stands for
 	remaining, reset singleHeader
 }
@@ -77,10 +80,13 @@ func (h *Headers) Add(name, value []byte) {
 	if len(name) > len(forwarded) && equalName(name[:len(forwarded)], forwarded) {
 		name = name[len(forwarded):]
 	}
-	if !mayMatter(name) && !ordersRetry(name) {
-		return
+	if !mayMatter(name) && !ordersRetry(name) || !h.addRows(name, value) {
+		h.addUnknown(name, value)
 	}
-	ordered := false
+}
+
+// addRows records a header that is in rows. It reports whether it is an order to wait.
+func (h *Headers) addRows(name, value []byte) (ordered bool) {
 	for i := range rows {
 		p := &patterns[i]
 		if rows[i].Form == FormStructured {
@@ -105,6 +111,7 @@ func (h *Headers) Add(name, value []byte) {
 		h.yes = h.yes || bytes.EqualFold(trimSpace(value), []byte("true"))
 		h.no = h.no || bytes.EqualFold(trimSpace(value), []byte("false"))
 	}
+	return ordered
 }
 
 var shouldRetry = newPattern("X-Should-Retry")
@@ -136,7 +143,7 @@ func (h *Headers) addOrder(f Form, value []byte) {
 	if f == FormMilliseconds {
 		unit = time.Millisecond
 	}
-	if d, ok := parseOrder(value, unit, h.Date, h.Now); ok {
+	if d, ok := parseLoosely(value, unit, h.Date, h.Now); ok {
 		h.asked, h.hasAsked = max(h.asked, d), true
 	}
 }
@@ -148,11 +155,10 @@ func (h *Headers) addTo(row int, what, value []byte, reset bool) {
 		i++
 	}
 	if i == h.n {
-		if h.n == maxPairs {
+		if i = h.room(); i < 0 {
 			return
 		}
 		h.pairs[i] = pair{row: row, what: what}
-		h.n++
 	}
 	if reset {
 		h.pairs[i].reset.addOnce(value)
@@ -161,18 +167,37 @@ func (h *Headers) addTo(row int, what, value []byte, reset bool) {
 	}
 }
 
+// room returns the index of a new pair. If there is none left, it takes that of a header that no row has;
+// -1 if there is none either.
+func (h *Headers) room() int {
+	if h.n < maxPairs {
+		h.n++
+		return h.n - 1
+	}
+	for i := range h.pairs {
+		if h.pairs[i].row == unknownRow {
+			return i
+		}
+	}
+	return -1
+}
+
 // Asked returns the longest wait that the upstream asked for; false if it asked for none. It is
 // never negative.
 func (h *Headers) Asked() (time.Duration, bool) { return h.asked, h.hasAsked }
 
 // Renewed returns the time until all exhausted rate limits are replenished; false if none is
-// exhausted, or none has a reset. It is never negative, and 0 if they are already replenished.
+// exhausted, or none has a reset. It is never negative, and 0 if they are already replenished. Without
+// one in the form of a row, it returns the wait of a header that no row has, see addUnknown.
 func (h *Headers) Renewed() (time.Duration, bool) {
 	longest, told := h.structured.wait()
 	for i := range h.pairs[:h.n] {
 		if d, ok := h.pairs[i].wait(h.Date, h.Now); ok {
 			longest, told = max(longest, d), true
 		}
+	}
+	if !told {
+		return h.unknownWait()
 	}
 	return longest, told
 }
@@ -211,11 +236,18 @@ func (p *pair) wait(date []byte, now time.Time) (time.Duration, bool) {
 	if p.reset.n != 1 || !p.isExhausted() {
 		return 0, false
 	}
-	return parseReset(tidy(p.reset.value), date, now)
+	value := tidy(p.reset.value)
+	if n, ok := parseNumber(value); ok && len(value) <= maxValue {
+		return n.reset(date, now)
+	}
+	return ParseReset(p.reset.value, time.Second, date, now)
 }
 
 // isExhausted reports whether nothing is left of the rate limit.
 func (p *pair) isExhausted() bool {
+	if p.row == unknownRow {
+		return false
+	}
 	value := tidy(p.remaining.value)
 	if spent := rows[p.row].Spent; spent != "" {
 		return p.remaining.n == 1 && bytes.EqualFold(value, []byte(spent))

@@ -95,7 +95,7 @@ func TestRenewed(t *testing.T) {
 		{name: "X, less than one left is not none", head: "X-RateLimit-Remaining: 0.5\nX-RateLimit-Reset: 3", silent: true},
 		{name: "X, the other spelling", head: "x-rate-limit-remaining: 0\nx-rate-limit-reset: 3", want: 3 * time.Second},
 		{name: "X, a date", head: "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: Sun, 01 Mar 2026 12:00:30 GMT", want: 30 * time.Second},
-		{name: "X, a date as JavaScript prints it", head: "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: Sun Mar 01 2026 12:00:30 GMT+0100 (Central European Standard Time)", silent: true},
+		{name: "X, a date as JavaScript prints it", head: "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: Sun Mar 01 2026 13:00:30 GMT+0100 (Central European Standard Time)", want: 30 * time.Second},
 		{name: "X, too long", head: "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: " + strings.Repeat("0", maxValue) + "5", silent: true},
 		{name: "X, negative", head: "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: -5", silent: true},
 		{name: "X, empty", head: "X-RateLimit-Remaining:\nX-RateLimit-Reset:", silent: true},
@@ -133,10 +133,12 @@ func TestEachRow(t *testing.T) {
 		{row: "Retry-After-Ms", head: "retry-after-ms: -1", silent: true},
 		{row: "Retry-After-Ms", head: "retry-after-ms: inf", silent: true},
 		{row: "Retry-After-Ms", head: "retry-after-ms: " + strings.Repeat("9", 40), want: backoff.Forever},
-		{row: "Retry-After-Ms", head: "retry-after-ms: " + strings.Repeat("9", 65), silent: true},
+		{row: "Retry-After-Ms", head: "retry-after-ms: " + strings.Repeat("9", 81), silent: true},
 		{row: "X-Ms-Retry-After-Ms", head: "x-ms-retry-after-ms: 88", want: 88 * time.Millisecond},
 		{row: "X-Amz-Retry-After", head: "x-amz-retry-after: 1500", want: 1500 * time.Millisecond},
 		{row: "X-RateLimit-Retry-After", head: "X-RateLimit-Retry-After: 59", want: 59 * time.Second},
+		{row: "X-RateLimit-TimeRemaining", head: "x-ratelimit-timeremaining: 30\nx-ratelimit-type: UserByModelByDay", want: 30 * time.Second},
+		{row: "X-Codex-*-Reset-After-Seconds", head: "x-codex-primary-used-percent: 100\nx-codex-primary-reset-after-seconds: 30\nx-codex-secondary-used-percent: 40\nx-codex-secondary-reset-after-seconds: 300000", want: 30 * time.Second},
 		{row: "RateLimit", head: "RateLimit: \"default\";r=0;t=30", want: 30 * time.Second},
 		{row: "RateLimit-Reset", head: "RateLimit-Remaining: 0\nRateLimit-Reset: 7", want: 7 * time.Second},
 		{row: "X-RateLimit-Reset", head: "x-ratelimit-remaining: 0\nx-ratelimit-reset: 1772366460", want: time.Minute},
@@ -187,6 +189,31 @@ func TestEachRow(t *testing.T) {
 		{row: "Retry-After", head: "Retry-After: Sun, 01 Mar 2026 12:00:30 UTC", want: 30 * time.Second},
 		{row: "Retry-After", head: "Retry-After: Sun, 01 Mar 2026 12:00:30 +0000", want: 30 * time.Second},
 		{row: "Retry-After", head: "Retry-After: Sun, 01 Mar 2026 12:00:30 GMT, 45", want: 45 * time.Second},
+		{row: "Retry-After", head: "Retry-After: Sun, 1 Mar 2026 12:00:30 GMT", want: 30 * time.Second},
+		{row: "Retry-After", head: "Retry-After: 1,000", want: 1000 * time.Second},
+		{row: "Retry-After", head: "Retry-After: in 30 seconds", want: 30 * time.Second},
+		{row: "Retry-After", head: "Retry-After: Please try again in 30 seconds.", want: 30 * time.Second},
+		{row: "Retry-After", head: "Retry-After: [30]", want: 30 * time.Second},
+		{row: "Retry-After", head: "Retry-After: '30'", want: 30 * time.Second},
+		{row: "X-RateLimit-Reset", head: "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366460000000", want: time.Minute + time.Microsecond},
+		{row: "X-RateLimit-Reset", head: "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30 seconds", want: 30 * time.Second},
+		{row: "X-RateLimit-Reset", head: "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: Sun Mar 01 2026 13:00:30 GMT+0100 (Central European Standard Time)", want: 30 * time.Second},
+		{row: "none", head: "X-Retry-In: 30", want: 30 * time.Second},
+		{row: "none", head: "RetryAfterMs: 1500", want: 1500 * time.Millisecond},
+		{row: "none", head: "X-RateLimit-Retry-After-Seconds: 30", want: 30 * time.Second},
+		{row: "none", head: "X-Backoff: 30", want: 30 * time.Second},
+		{row: "none", head: "X-Sib-RateLimit-Remaining: 0\nX-Sib-RateLimit-Reset: 30", want: 30 * time.Second},
+		{row: "none", head: "ratelimitbysize-remaining: 0\nratelimitbysize-reset: 30", want: 30 * time.Second},
+		{row: "none", head: "X-RateLimit-Remaining: 0\nX-RateLimit-Reset-In: 30", want: 30 * time.Second},
+		{row: "none", head: "X-RateLimit-Remaining: 0\nX-RateLimit-Reset-Ms: 1500", want: 1500 * time.Millisecond},
+		{row: "none", head: "X-Rate-Limit-Remaining: 0\nX-Rate-Limit-Reset-After: 30", want: 30 * time.Second},
+		{row: "none", head: "X-Quota-Remaining: 0\nX-Quota-Reset-At: 2026-03-01T12:00:30Z", want: 30 * time.Second},
+		{row: "none", head: "X-Quota-Remaining: 5\nX-Quota-Reset: 30", silent: true},
+		{row: "none", head: "X-Quota-Reset: 30", silent: true},
+		{row: "none", head: "X-Tokens-Remaining: 0\nX-Requests-Reset: 30", silent: true},
+		{row: "none", head: "X-Retry-Count: 3\nX-Retries-Remaining: 0", silent: true},
+		{row: "none", head: "X-Retry-In: soon", silent: true},
+		{row: "none", head: "X-Retry-In: -5", silent: true},
 		{row: "Retry-After", head: "Retry-After: 12 apples", silent: true},
 		{row: "Retry-After", head: "Retry-After: 12, soon", silent: true},
 		{row: "Retry-After", head: "Retry-After: -5", silent: true},
@@ -268,7 +295,7 @@ func TestParseDuration(t *testing.T) {
 			t.Errorf("%s: %v (%d), %v; want %v", text, got, got, ok, want)
 		}
 	}
-	for _, text := range []string{"", "5", "s", "-1s", "+1s", "1 s", "1s ", "1.s", ".5s", "1.5.5s", "1y", "1S", "1e3s", "0x1s", "1s,", "infs", strings.Repeat("1s", 33)} {
+	for _, text := range []string{"", "5", "s", "-1s", "+1s", "1 s", "1s ", "1.s", ".5s", "1.5.5s", "1y", "1S", "1e3s", "0x1s", "1s,", "infs", strings.Repeat("1s", 41)} {
 		if got, ok := ParseDuration([]byte(text)); ok || got != 0 {
 			t.Errorf("%q: %v, %v", text, got, ok)
 		}

@@ -13,6 +13,9 @@ func parseOrder(value []byte, unit time.Duration, date []byte, now time.Time) (t
 	if d, ok := parseOneOrder(value, unit, date, now); ok {
 		return d, true
 	}
+	if n, rest, ok := cutDigitsGrouped(value); ok && len(rest) == 0 { // 1,000
+		return n.times(unit), true
+	}
 	longest, found := time.Duration(0), false
 	for rest := value; len(rest) > 0; {
 		var part []byte
@@ -63,7 +66,7 @@ func parseOneOrder(value []byte, unit time.Duration, date []byte, now time.Time)
 // week (RFC 5322), an offset without a colon (Chutes), UTC as a word, and Date.toString of JavaScript
 // (lemlist, "Rate limits"), whose name of the zone is cut off.
 var otherTimes = [...]string{
-	"Mon, 02 Jan 2006 15:04:05 -0700", "Mon, 02 Jan 2006 15:04:05 UTC",
+	"Mon, 2 Jan 2006 15:04:05 -0700", "Mon, 2 Jan 2006 15:04:05 UTC", "Mon, 2 Jan 2006 15:04:05 GMT",
 	"2 Jan 2006 15:04:05 GMT", "2 Jan 2006 15:04:05 UTC", "2 Jan 2006 15:04:05 -0700", "Mon Jan _2 2006 15:04:05 GMT-0700",
 	"2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04:05 UTC", "2006-01-02 15:04 UTC", "2006-01-02 at 15:04 UTC",
 }

@@ -62,6 +62,9 @@ var rows = [...]Row{
 	{Header: "Retry-After-Seconds", Form: FormRetryAfter,
 		Source: "as the member `retry_after_seconds` of bodies"},
 
+	{Header: "X-RateLimit-TimeRemaining", Form: FormRetryAfter,
+		Source: "GitHub Models, LiteLLM issue 10238 (`x-ratelimit-type`; 429)"},
+
 	{Header: "RateLimit", Left: "RateLimit", Form: FormStructured,
 		Source: "draft-ietf-httpapi-ratelimit-headers-07 to -10; without `t`, the window `w` of RateLimit-Policy"},
 	{Header: "RateLimit-Reset", Left: "RateLimit-Remaining", Form: FormReset,
@@ -80,6 +83,8 @@ var rows = [...]Row{
 		Source: "gajae-code pull request 2464, CLIProxyAPI issue 4874 (moment)"},
 	{Header: "Anthropic-RateLimit-Unified-*-Reset", Left: "Anthropic-RateLimit-Unified-*-Status", Spent: "rejected", Form: FormReset,
 		Source: "the same, of one window: `5h`, `7d`"},
+	{Header: "X-Codex-*-Reset-After-Seconds", Left: "X-Codex-*-Used-Percent", Spent: "100", Form: FormReset,
+		Source: "OpenAI Codex `rate_limits.rs` (`primary`, `secondary`)"},
 	{Header: "Anthropic-RateLimit-*-Reset", Left: "Anthropic-RateLimit-*-Remaining", Form: FormReset,
 		Source: "Anthropic, \"Rate limits\" (`requests`, `tokens`, `input-tokens`, `output-tokens`; RFC 3339)"},
 }

@@ -101,8 +101,8 @@ func parseNumber(b []byte) (decimal, bool) {
 
 // A reset without a unit is either seconds from now, or a time in seconds or milliseconds since
 // 1970. Nothing but its size distinguishes them: epochFrom was in September 2001, and 31 years as
-// seconds from now. The same time in milliseconds is epochFrom * 1000. Values between, from the
-// year 5138 on, are ignored, and so are times beyond that year.
+// seconds from now. The same time in milliseconds is epochFrom * 1000, and in microseconds the same again.
+// Values between, from the year 5138 on, are ignored, and so are times beyond that year.
 const (
 	epochFrom = 1_000_000_000
 	epochEnd  = 100_000_000_000
@@ -157,6 +157,8 @@ func (n decimal) reset(date []byte, now time.Time) (time.Duration, bool) {
 		return until(time.Unix(n.whole, n.fraction), date, now), true
 	case n.whole >= epochFrom*1000 && n.whole < epochEnd*1000:
 		return until(time.UnixMilli(n.whole).Add(decimal{fraction: n.fraction}.times(time.Millisecond)), date, now), true
+	case n.whole >= epochFrom*1_000_000 && n.whole < epochFrom*10_000_000:
+		return until(time.UnixMicro(n.whole+1), date, now), true
 	}
 	return 0, false
 }
