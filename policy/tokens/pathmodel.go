@@ -19,6 +19,9 @@ var pathForms = [...]PathForm{
 	{"/model/", []string{"/converse", "/converse-stream", "/invoke", "/invoke-with-response-stream", "/invoke-with-bidirectional-stream", "/count-tokens"}, "Amazon Bedrock, \"Converse\", \"InvokeModel\""},
 	{"/models/", []string{"/predictions"}, "Replicate, \"models.predictions.create\""},
 	{"/ai/run/", []string{""}, "Cloudflare Workers AI, \"REST API\""},
+	{"/serving-endpoints/", []string{"/invocations"}, "Databricks, \"Query a serving endpoint\""},
+	{"/v2/models/", []string{"/generate", "/generate_stream", "/infer"}, "Triton Inference Server, \"Generate extension\"; KServe"},
+	{"/hf-inference/models/", []string{"/v1/chat/completions", "/pipeline/feature-extraction", ""}, "Hugging Face, \"HF Inference\""},
 }
 
 // PathForms returns the known forms. The slice belongs to the caller.

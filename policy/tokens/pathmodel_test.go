@@ -28,7 +28,15 @@ func TestThePathNamesTheModel(t *testing.T) {
 		"/v1/models/meta/llama-3/predictions":                                                       "meta/llama-3",
 		"/client/v4/accounts/a/ai/run/@cf/meta/llama-3":                                             "@cf/meta/llama-3",
 
+		"/serving-endpoints/dbrx/invocations":                         "dbrx",
+		"/v2/models/triton/generate_stream":                           "triton",
+		"/v2/models/triton/infer":                                     "triton",
+		"/hf-inference/models/meta-llama/Llama-3":                     "meta-llama/Llama-3",
+		"/hf-inference/models/meta-llama/Llama-3/v1/chat/completions": "meta-llama/Llama-3",
+
 		"/v1/models/gpt-4o":           "",
+		"/v2/models/triton":           "",
+		"/serving-endpoints/dbrx":     "",
 		"/v1/models":                  "",
 		"/v1/models/":                 "",
 		"/v1/models/:generateContent": "",
