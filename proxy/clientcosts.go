@@ -1,7 +1,7 @@
 package proxy
 
 import (
-	"github.com/retryproxy/retryproxy/proxy/bridge"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -75,8 +75,8 @@ func maxStreams(c *Config) int {
 const backlogPart = 4
 
 // readAhead returns what peers may send by HTTP/2 before it is read; memory is that for clients.
-func readAhead(memory int64) bridge.ReadAhead {
-	return bridge.ReadAhead{Window: streamWindow(memory), Backlog: bridge.NewBacklog(memory / backlogPart)}
+func readAhead(memory int64) http2.ReadAhead {
+	return http2.ReadAhead{Window: streamWindow(memory), Backlog: http2.NewBacklog(memory / backlogPart)}
 }
 
 // streamWindow returns HTTP/2's window for a stream, in bytes.

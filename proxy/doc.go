@@ -14,7 +14,7 @@
 //     (evict.go). uploads.go bounds the bodies that are awaited, turnaway.go responds to clients without
 //     a slot.
 //  2. conn.serve (serve.go) reads the headers of one request after another. HTTP/2 streams are read as
-//     HTTP/1.1 connections (http2.go, package bridge), so that there is one loop for every protocol.
+//     HTTP/1.1 connections (http2.go, package http2), so that there is one loop for every protocol.
 //  3. Exchange.Serve (package exchange) finds the route. Request.Prepare (package request) fixes what
 //     the retry rules need to know.
 //  4. Exchange.run (loop.go) is the retry loop. Each turn begins with Admitter.Admit (package permit):

@@ -65,15 +65,6 @@ var unsentRules = []rule{
 		want: passedOn(502, 1, "*", policy.ReasonNotIdempotent)},
 }
 
-// unlikeNonsense: net/http reads an upstream's frames, and an error is an error to it.
-func unlikeNonsense(_, up proto, w *want) string {
-	if up == one {
-		return ""
-	}
-	w.retries = []policy.Reason{policy.ReasonReset}
-	return "a stream that breaks HTTP/2 is reset by net/http, which says no more of it"
-}
-
 // broken is what the client sees of a response cut off behind its head.
 func broken(part string) want {
 	return want{status: 200, body: part, cut: true, sends: 1, outcome: policy.OutcomeResponseBroken}
@@ -93,7 +84,7 @@ var unknownRules = []rule{
 	{name: "an end before the response, POST", acts: []act{hangsUp}, call: call{method: "POST", body: []byte("hello")},
 		want: passedOn(502, 1, "*", policy.ReasonNotIdempotent)},
 	{name: "what is no response, GET", acts: []act{func(a *arrival) { a.nonsense() }, says(200, "ok")},
-		want: recoveredAfter(policy.Unknown, policy.ReasonMalformed), unlike: unlikeNonsense},
+		want: recoveredAfter(policy.Unknown, policy.ReasonMalformed)},
 	{name: "what is no response, POST", acts: []act{func(a *arrival) { a.nonsense() }}, call: call{method: "POST"},
 		want: passedOn(502, 1, "*", policy.ReasonNotIdempotent)},
 	{name: "response headers over the limit", acts: []act{says(200, "ok", "X-Large", strings.Repeat("x", 100<<10)), says(200, "ok")},

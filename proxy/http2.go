@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
@@ -89,7 +88,7 @@ func (c *conn) serveHTTP2() {
 		IdleTimeout:   set.ClientIdleTimeout,
 		PingAfter:     pingAfter,
 		WriteTimeout:  set.WriteTimeout,
-		NotRead:       bridge.ErrNotRead,
+		Backlog:       c.server.ahead.Backlog,
 		Workers:       &c.server.workers,
 		Serve:         h.serveStream,
 		TooLarge:      refused(http1.RefusalHeadersTooLarge),
@@ -97,9 +96,6 @@ func (c *conn) serveHTTP2() {
 		Wrote:         func(n int) { h.watch.Credit(1 + n/floodguard.FrameSize) },
 		Local:         c.client.Wire.LocalAddr(),
 		Remote:        c.remote(),
-	}
-	if b := c.server.ahead.Backlog; b != nil {
-		o.Backlog = b
 	}
 	wire := http2.NewConn(h.watch, o)
 	h.mu.Lock()

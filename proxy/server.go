@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/internal/boundedlog"
-	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
@@ -32,8 +31,8 @@ type Server struct {
 	parked    idlepoller.Poller // where idle connections wait
 	drain     drainState
 	memory    memoryReleaser
-	ahead     bridge.ReadAhead // of requests and responses by HTTP/2
-	workers   http2.Workers    // that serve the streams of HTTP/2 clients
+	ahead     http2.ReadAhead // of requests and responses by HTTP/2
+	workers   http2.Workers   // that serve the streams of HTTP/2 clients
 
 	parkAfter time.Duration
 	premature floodguard.Limits

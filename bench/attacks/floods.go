@@ -81,7 +81,7 @@ const (
 	perHead = 2 * 4 * 64 * kib
 	// perQueue is for what waits to be written: proxy/http2 ends a connection beyond 256 KiB of it.
 	perQueue = 2 * 2 * 256 * kib
-	// perStream is for a request in flight: two goroutines, the buffers of two connections, and a bridge of 64 KiB.
+	// perStream is for a request in flight: two goroutines, the buffers of two connections, and what waits of a body.
 	perStream = 2 * 256 * kib
 	// perWindow is for request bodies that the upstream does not read.
 	perWindow = 2 * mib

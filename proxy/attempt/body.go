@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
@@ -167,8 +167,10 @@ func (b *Body) fill(idle time.Duration) error {
 		return nil
 	case errors.Is(err, ErrClientGone) || rawsocket.IsTimeout(err):
 		return err
-	case errors.Is(err, bridge.ErrNotRead):
+	case errors.Is(err, http2.ErrNotRead):
 		return ErrClientGone // it reads, but not in time
+	case errors.Is(err, errLongTrailers):
+		return ErrTrailersTooLarge
 	}
 	return ErrCut
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -96,10 +97,12 @@ func (a *Attempt) causeOf(err error) policy.Cause {
 		return policy.CauseReset
 	case rawsocket.IsTimeout(err):
 		return policy.CauseAttemptTimeout
-	case errors.Is(err, upstream.ErrRefused), errors.Is(err, upstream.ErrUnprocessed) && !a.reused:
+	case errors.Is(err, http2.ErrRefused), errors.Is(err, http2.ErrUnprocessed) && !a.reused:
 		return policy.CauseRefusedStream
-	case errors.Is(err, upstream.ErrUnprocessed):
+	case errors.Is(err, http2.ErrUnprocessed):
 		return policy.CauseIdleClose
+	case errors.As(err, new(*http1.Error)):
+		return causeOfHeaders(err)
 	}
 	return policy.CauseReset
 }

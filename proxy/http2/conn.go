@@ -2,7 +2,6 @@ package http2
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"slices"
@@ -21,8 +20,7 @@ type Options struct {
 	IdleTimeout   time.Duration // without streams; 0: no limit
 	PingAfter     time.Duration // of silence; a client that does not answer within as long is gone; 0: never
 	WriteTimeout  time.Duration // for a client that reads nothing; 0: no limit
-	Backlog       Backlog       // nil: none
-	NotRead       error         // of reads of a body that the Backlog gave up
+	Backlog       *Backlog      // nil: none; reads of a body that it gave up return ErrNotRead
 
 	// Workers have Serve serve each stream. Neither may be nil.
 	Workers *Workers
@@ -35,13 +33,6 @@ type Options struct {
 	Wrote func(n int)
 	// Local and Remote are the addresses that streams have.
 	Local, Remote net.Addr
-}
-
-// Backlog bounds what slow readers of bodies hold together. Wait counts a body whose reader is behind and
-// that holds up to held bytes, until stop is called. end drops the body; it reports false if its reader has
-// caught up.
-type Backlog interface {
-	Wait(held int64, end func() bool) (stop func())
 }
 
 // Conn is the HTTP/2 connection of a client. Run serves it; the other methods are safe for concurrent use.
@@ -69,7 +60,7 @@ func NewConn(nc net.Conn, o *Options) *Conn {
 	c := &Conn{o: o}
 	c.init(nc, c, &limits{
 		perStream: o.Window, headerBytes: o.HeaderBytes, headerTimeout: o.HeaderTimeout, idleTimeout: o.IdleTimeout, pingAfter: o.PingAfter,
-		writeTimeout: o.WriteTimeout, backlog: o.Backlog, notRead: o.NotRead, wrote: o.Wrote,
+		writeTimeout: o.WriteTimeout, backlog: o.Backlog, wrote: o.Wrote,
 	})
 	return c
 }
@@ -78,7 +69,7 @@ func NewConn(nc net.Conn, o *Options) *Conn {
 // nc.
 func (c *Conn) Run() {
 	err := c.read()
-	c.sayGoodbye(err)
+	c.sayGoodbye(err, c.lastOpened(), c.o.Fault)
 	c.mu.Lock()
 	c.fail(err)
 	c.mu.Unlock()
@@ -93,38 +84,16 @@ func (c *Conn) Run() {
 	}
 }
 
-// sayGoodbye tells the client which of its faults ended the connection.
-func (c *Conn) sayGoodbye(err error) {
-	var fault *connError
-	if !errors.As(err, &fault) {
-		return
-	}
-	if c.o.Fault != nil {
-		c.o.Fault(err)
-	}
-	c.mu.Lock()
-	c.control(32, func(dst []byte) []byte { return appendGoAway(dst, c.last, fault.code) })
-	c.mu.Unlock()
-	_ = c.nc.SetWriteDeadline(time.Now().Add(goodbyeWithin))
-	for until := time.Now().Add(goodbyeWithin); c.isWriting() && time.Now().Before(until); {
-		c.flush()
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// goodbyeWithin is how long a client has to read why its connection ends.
-const goodbyeWithin = time.Second
-
-// isWriting reports whether something waits to be written.
-func (c *Conn) isWriting() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err == nil && (c.out.writing || len(c.out.pending) > 0)
-}
-
 func appendGoAway(dst []byte, last uint32, code Code) []byte {
 	dst = appendFrame(dst, frameGoAway, 0, 0, 8)
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, last), uint32(code))
+}
+
+// lastOpened returns the highest stream that the client opened.
+func (c *Conn) lastOpened() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
 }
 
 // begin sends our SETTINGS, which come before all else.
@@ -179,6 +148,8 @@ func (c *Conn) idle(now time.Time) error {
 }
 
 func (c *Conn) mayEnd() bool { return true }
+
+func (c *Conn) unsent(int64) {}
 
 // Running returns how many streams are served.
 func (c *Conn) Running() int {

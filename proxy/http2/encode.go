@@ -29,11 +29,7 @@ const indexStatus = 8 // of the name :status
 // values have no CR, LF or NUL, since a parser returned them. The block is valid until the next call. It is
 // called with mu held.
 func (c *link) encode(status int, headers []http1.Header, skip func(*http1.Header) bool) []byte {
-	b := c.encoded[:0]
-	if c.tableShrinks {
-		c.tableShrinks = false
-		b = append(b, 0x20) // dynamic table size update to 0 (RFC 7541 section 6.3): none is used
-	}
+	b := c.beginBlock()
 	if status > 0 {
 		b = appendStatus(b, status)
 	}
@@ -46,6 +42,15 @@ func (c *link) encode(status int, headers []http1.Header, skip func(*http1.Heade
 		c.encoded = nil // an idle connection holds little
 	}
 	return b
+}
+
+// beginBlock begins a header block. It is called with mu held.
+func (c *link) beginBlock() []byte {
+	if !c.tableShrinks {
+		return c.encoded[:0]
+	}
+	c.tableShrinks = false
+	return append(c.encoded[:0], 0x20) // dynamic table size update to 0 (RFC 7541 section 6.3): none is used
 }
 
 func appendStatus(b []byte, status int) []byte {
@@ -63,10 +68,13 @@ func appendField(b, name, value []byte) []byte {
 	if i := indexedNames[string(lower)]; i > 0 {
 		b = appendInteger(b, 0, 4, int(i))
 	} else {
-		b = append(appendInteger(append(b, 0), 0, 7, len(lower)), lower...)
+		b = appendString(append(b, 0), lower)
 	}
-	return append(appendInteger(b, 0, 7, len(value)), value...)
+	return appendString(b, value)
 }
+
+// appendString appends a string without a Huffman code (RFC 7541 section 5.2).
+func appendString(b, s []byte) []byte { return append(appendInteger(b, 0, 7, len(s)), s...) }
 
 // appendInteger appends n with a prefix of some bits behind those of first (RFC 7541 section 5.1).
 func appendInteger(b []byte, first byte, bits uint, n int) []byte {

@@ -67,13 +67,7 @@ func validField(h *hpack.HeaderField) bool {
 			return false
 		}
 	}
-	switch h.Name {
-	case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade":
-		return false
-	case "te":
-		return h.Value == "trailers"
-	}
-	return true
+	return !isHopByHop(h.Name) && (h.Name != "te" || h.Value == "trailers")
 }
 
 // request is what a header block says about a request.

@@ -29,6 +29,7 @@ type flowState struct {
 	err    error // why the stream ended
 	closed bool  // RST_STREAM was sent or received, or the connection ended
 
+	early       bool   // the headers of the peer's message are still to come, and so no body may
 	head        []byte // HTTP/1.1 headers, not read yet
 	r           int    // in flow.in
 	inEnd       error  // after the last byte of in

@@ -4,6 +4,10 @@ import "encoding/binary"
 
 // handle handles one frame. An error ends the connection.
 func (c *link) handle(f *frame, p []byte) error {
+	if f.isIdle() {
+		c.idleFrames++
+	}
+	c.quiet = c.quiet && f.kind == framePing
 	if c.block != nil && f.kind != frameContinuation {
 		return refuse(ProtocolError, "a header block was interrupted")
 	}
@@ -72,6 +76,9 @@ func (c *link) dataOf(f *frame, body []byte) (*flow, error) {
 		return nil, nil // we reset it, and the peer did not know yet
 	case s.remoteEnded:
 		c.reset(s, StreamClosed)
+		return nil, nil
+	case s.early:
+		s.fault(ProtocolError)
 		return nil, nil
 	}
 	s.receive(body, f.length, f.has(flagEndStream))

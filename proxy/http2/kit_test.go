@@ -26,6 +26,8 @@ type peer struct {
 	id   uint32
 
 	answers atomic.Bool // to pings
+	pings   atomic.Int32
+	credit  atomic.Int64 // of the connection
 
 	mu   sync.Mutex
 	seen []string // what came, without SETTINGS
@@ -39,15 +41,20 @@ func dialFrames(t *testing.T, o *Options) *peer {
 	near, far := net.Pipe()
 	ended := make(chan struct{})
 	go func() { NewConn(far, o).Run(); close(ended) }()
-	p := &peer{Framer: http2.NewFramer(near, near), t: t, nc: near, more: make(chan struct{}, 1), over: make(chan struct{})}
-	p.AllowIllegalWrites, p.AllowIllegalReads = true, true
-	p.enc = hpack.NewEncoder(&p.text)
+	p := newPeer(t, near)
 	go p.read()
 	t.Cleanup(func() { _ = near.Close(); <-ended; <-p.over; o.Workers.Close() })
 	if _, err := io.WriteString(near, Preface); err != nil {
 		t.Fatal(err)
 	}
 	_ = p.WriteSettings()
+	return p
+}
+
+func newPeer(t *testing.T, nc net.Conn) *peer {
+	p := &peer{Framer: http2.NewFramer(nc, nc), t: t, nc: nc, more: make(chan struct{}, 1), over: make(chan struct{})}
+	p.AllowIllegalWrites, p.AllowIllegalReads = true, true
+	p.enc = hpack.NewEncoder(&p.text)
 	return p
 }
 
@@ -85,6 +92,9 @@ func (p *peer) read() {
 		case *http2.GoAwayFrame:
 			p.note(fmt.Sprintf("away %d %v", f.LastStreamID, f.ErrCode))
 		case *http2.PingFrame:
+			if !f.IsAck() {
+				p.pings.Add(1)
+			}
 			switch {
 			case f.IsAck():
 				p.note("pong")
@@ -94,6 +104,8 @@ func (p *peer) read() {
 		case *http2.WindowUpdateFrame:
 			if f.StreamID != 0 {
 				p.note(fmt.Sprintf("%d: window", f.StreamID))
+			} else {
+				p.credit.Add(int64(f.Increment))
 			}
 		}
 	}
@@ -138,13 +150,17 @@ var getFields = []string{":method", "GET", ":scheme", "http", ":authority", "h.t
 // begin opens a stream.
 func (p *peer) begin(ends bool, fields ...string) uint32 {
 	p.id += 2
-	id := p.id - 1
+	p.headers(p.id-1, ends, fields...)
+	return p.id - 1
+}
+
+// headers writes a header section.
+func (p *peer) headers(id uint32, ends bool, fields ...string) {
 	p.text.Reset()
 	for i := 0; i < len(fields); i += 2 {
 		_ = p.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 	}
 	_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.text.Bytes(), EndStream: ends, EndHeaders: true})
-	return id
 }
 
 func with(fields ...string) []string { return append(slices.Clip(getFields), fields...) }

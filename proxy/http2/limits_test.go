@@ -1,12 +1,10 @@
 package http2
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -130,24 +128,9 @@ func TestAClientThatSendsAndDoesNotReadIsEnded(t *testing.T) {
 }
 
 // errNotRead is the error of a body that was given up.
-var errNotRead = errors.New("not read")
-
-// backlog gives up the body that waits first.
-type backlog struct {
-	mu    sync.Mutex
-	waits []func() bool
-}
-
-func (b *backlog) Wait(_ int64, end func() bool) func() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.waits = append(b.waits, end)
-	return func() {}
-}
 
 // A body whose reader is behind is counted, and can be given up; its reader gets the error.
 func TestABodyThatNobodyReadsCanBeGivenUp(t *testing.T) {
-	b := &backlog{}
 	read := make(chan struct{})
 	result := make(chan error, 1)
 	o := options(func(s *Stream) {
@@ -156,7 +139,7 @@ func TestABodyThatNobodyReadsCanBeGivenUp(t *testing.T) {
 		_, err := io.Copy(io.Discard, s)
 		result <- err
 	})
-	o.Backlog, o.NotRead = b, errNotRead
+	o.Backlog = NewBacklog(1)
 	p := dialFrames(t, o)
 	p.begin(false, with("content-length", "1000000")...)
 	for range 3 {
@@ -164,14 +147,11 @@ func TestABodyThatNobodyReadsCanBeGivenUp(t *testing.T) {
 	}
 	_ = p.WritePing(false, [8]byte{})
 	p.want("pong")
-	b.mu.Lock()
-	waits := b.waits
-	b.mu.Unlock()
-	if len(waits) != 1 || !waits[0]() {
-		t.Fatalf("%d wait", len(waits))
+	if n := o.Backlog.Ended(); n != 1 {
+		t.Fatalf("%d were given up", n)
 	}
 	close(read)
-	if err := <-result; err != errNotRead {
+	if err := <-result; err != ErrNotRead {
 		t.Errorf("its reader got %v", err)
 	}
 }

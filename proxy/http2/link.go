@@ -33,16 +33,21 @@ type link struct {
 	readBy  time.Time // read deadline now set
 
 	headersSince time.Time // when headers began that are not complete; zero: none
+	idleFrames   int       // that carried nothing, since they were last counted
+	quiet        bool      // nothing but the answer to a PING came since that was sent
 
 	mu           sync.Mutex // guards all below
 	streams      map[uint32]*flow
 	err          error // why the connection ended
-	lingering    bool  // it ends when the last stream has ended and all is written
-	settled      bool  // the peer's SETTINGS came
-	window       int64 // what may be sent on all streams together
-	streamWindow int64 // what may be sent on a new stream
-	received     int   // of bodies, since the last WINDOW_UPDATE of the connection
-	pinged       bool  // a PING of ours has no answer
+	unwritable   error // why nothing more can be written to an upstream from which there may be more to read
+	unwritableAt time.Time
+	lingering    bool      // it ends when the last stream has ended and all is written
+	settled      bool      // the peer's SETTINGS came
+	window       int64     // what may be sent on all streams together
+	usedUpAt     time.Time // when window was used up
+	streamWindow int64     // what may be sent on a new stream
+	received     int       // of bodies, since the last WINDOW_UPDATE of the connection
+	pinged       bool      // a PING of ours has no answer
 	out          output
 	encoded      []byte    // the header block written last
 	tableShrinks bool      // the peer wants a smaller dynamic table: the next block says that we use none
@@ -57,9 +62,10 @@ type limits struct {
 	idleTimeout   time.Duration
 	pingAfter     time.Duration
 	writeTimeout  time.Duration
-	backlog       Backlog
-	notRead       error
+	backlog       *Backlog
 	wrote         func(n int)
+	isUpstream    bool
+	tryWrite      func(p []byte) (int, error) // writes what there is room for; nil: not possible
 }
 
 // side is what differs between a client's connection and an upstream's. All methods but headersCame are
@@ -79,6 +85,8 @@ type side interface {
 	sendReset(id uint32, code Code)
 	// idle is called after idleTimeout without streams. An error ends the connection.
 	idle(now time.Time) error
+	// unsent is called when a write has failed after that many bytes.
+	unsent(written int64)
 	// mayEnd reports whether the connection has nothing more to do.
 	mayEnd() bool
 }
@@ -103,6 +111,35 @@ func (c *link) fail(err error) {
 		s.self.end(errGone)
 	}
 	c.endReading()
+}
+
+// sayGoodbye tells the peer which of its faults ended the connection, and after which of its streams.
+func (c *link) sayGoodbye(err error, last uint32, report func(error)) {
+	var fault *connError
+	if !errors.As(err, &fault) {
+		return
+	}
+	if report != nil {
+		report(err)
+	}
+	c.mu.Lock()
+	c.control(32, func(dst []byte) []byte { return appendGoAway(dst, last, fault.code) })
+	c.mu.Unlock()
+	_ = c.nc.SetWriteDeadline(time.Now().Add(goodbyeWithin))
+	for until := time.Now().Add(goodbyeWithin); c.isWriting() && time.Now().Before(until); {
+		c.flush()
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// goodbyeWithin is how long a peer has to read why its connection ends.
+const goodbyeWithin = time.Second
+
+// isWriting reports whether something waits to be written.
+func (c *link) isWriting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err == nil && (c.out.writing || len(c.out.pending) > 0)
 }
 
 // endReading makes the goroutine that reads return.
@@ -230,6 +267,9 @@ func (c *link) nextDeadline(now time.Time) (at time.Time, why wait) {
 	if c.err != nil || c.isOver() {
 		return past, forFrames
 	}
+	if c.unwritable != nil {
+		return c.unwritableAt.Add(readAfterwards), forFrames
+	}
 	if !c.inHeaders() {
 		c.headersSince = noTime
 	} else if c.headersSince.IsZero() {
@@ -241,7 +281,11 @@ func (c *link) nextDeadline(now time.Time) (at time.Time, why wait) {
 	if c.idleTimeout > 0 && !c.idleSince.IsZero() {
 		at, why = c.idleSince.Add(c.idleTimeout), forIdleEnd
 	}
-	if ping := now.Add(c.pingAfter); c.pingAfter > 0 && (at.IsZero() || ping.Before(at)) {
+	after := c.pingAfter
+	if c.quiet && !c.pinged && c.isUpstream {
+		after = pingAgain
+	}
+	if ping := now.Add(after); c.pingAfter > 0 && (at.IsZero() || ping.Before(at)) {
 		at, why = ping, forPing
 	}
 	return at, why
@@ -269,14 +313,17 @@ func (c *link) timeUp(why wait) error {
 		return c.err
 	case c.isOver():
 		return io.EOF
+	case c.unwritable != nil:
+		return c.unwritable
 	case why == forHeaders && now.Sub(c.headersSince) >= c.headerTimeout:
 		return errSlow
 	case why == forIdleEnd && !c.idleSince.IsZero() && now.Sub(c.idleSince) >= c.idleTimeout:
 		return c.side.idle(now)
 	case why == forPing && c.pinged:
 		return errVanished
+	case why == forPing && c.isUpstream && len(c.streams) == 0:
 	case why == forPing:
-		c.pinged = true
+		c.pinged, c.quiet = true, true
 		c.control(32, func(dst []byte) []byte {
 			return append(appendFrame(dst, framePing, 0, 0, 8), pingData[:]...)
 		})
@@ -284,6 +331,10 @@ func (c *link) timeUp(why wait) error {
 	}
 	return nil
 }
+
+// pingAgain is how long after a PING an upstream that sends nothing else gets another one. A gRPC server takes
+// more of them for an attack.
+const pingAgain = 5 * time.Minute
 
 // isOver reports whether the connection was to end and has nothing more to do. It is called with mu held.
 func (c *link) isOver() bool {

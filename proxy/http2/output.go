@@ -22,66 +22,89 @@ const rounds = 4
 // output is what waits to be written to the peer. All fields are guarded by link.mu. Whoever appends calls
 // link.flush after it has unlocked.
 type output struct {
-	pending []byte // nil while there is nothing
-	spare   []byte // what was written last, for reuse
-	writing bool   // a goroutine writes
+	pending []byte    // nil while there is nothing
+	current []byte    // is being written; nil: nothing is
+	sent    int       // of current
+	since   time.Time // when current was begun
+	before  int64     // bytes that were written before current
+	spare   []byte    // what was written last, for reuse
+	writing bool      // a goroutine writes
 	blocked []*flow
 }
 
-// flush writes what waits, unless another goroutine does. It yields once, so that what other streams have
-// to say goes with the same write.
-func (c *link) flush() {
-	c.mu.Lock()
+// at returns the place of the next byte among all that are written. It is called with mu held.
+func (o *output) at() int64 { return o.before + int64(len(o.current)+len(o.pending)) }
+
+// beginWriting makes the caller the one who writes. It returns false if another goroutine is, or there is
+// nothing to write. It is called with mu held.
+func (c *link) beginWriting() bool {
 	if c.out.writing || len(c.out.pending) == 0 || c.err != nil {
-		c.mu.Unlock()
-		return
+		return false
 	}
 	c.out.writing = true
+	return true
+}
+
+// flush writes what waits, unless another goroutine does. It yields once, so that what other streams have
+// to say goes with the same write. For an upstream it never waits, since what it writes may be of others.
+func (c *link) flush() {
+	if c.isUpstream && c.tryWrite == nil {
+		c.flushElsewhere()
+		return
+	}
+	c.mu.Lock()
+	ok := c.beginWriting()
 	c.mu.Unlock()
+	if !ok {
+		return
+	}
 	runtime.Gosched()
-	if c.writeOut(rounds) {
-		go func() {
-			for c.writeOut(rounds) {
-			}
-		}()
+	if c.writeOut(rounds, c.tryWrite) {
+		go c.writeAll()
 	}
 }
 
 // flushElsewhere is flush for the goroutine that reads: it never waits for the peer.
 func (c *link) flushElsewhere() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.out.writing || len(c.out.pending) == 0 || c.err != nil {
-		return
+	ok := c.beginWriting()
+	c.mu.Unlock()
+	if ok {
+		go c.writeAll()
 	}
-	c.out.writing = true
-	go func() {
-		for c.writeOut(rounds) {
-		}
-	}()
 }
 
-// writeOut writes up to n times what waits. It reports whether there is more to write.
-func (c *link) writeOut(n int) (more bool) {
+func (c *link) writeAll() {
+	for c.writeOut(rounds, nil) {
+	}
+}
+
+// writeOut writes up to n times what waits, by write if it is not nil. It reports whether there is more to
+// write.
+func (c *link) writeOut(n int, write func([]byte) (int, error)) (more bool) {
+	if write == nil {
+		write = c.nc.Write
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for ; len(c.out.pending) > 0 && c.err == nil; n-- {
+	for ; (len(c.out.pending) > 0 || c.out.current != nil) && c.err == nil; n-- {
 		if n == 0 {
 			return true
 		}
-		p := c.out.pending
-		c.out.pending, c.out.spare = c.out.spare, nil
+		c.nextOut()
+		p := c.out.current[c.out.sent:]
 		c.mu.Unlock()
-		c.extendWrite()
-		_, err := c.nc.Write(p)
+		wrote, err := write(p)
 		c.mu.Lock()
-		if c.out.spare = p[:0]; cap(p) > buffer.Large {
-			c.out.spare = nil
+		if c.out.sent += wrote; err == nil && wrote < len(p) {
+			return true // the peer has no room now
 		}
 		if err != nil {
-			c.fail(err)
+			c.out.writing = false
+			c.writeFailed(err)
 			break
 		}
+		c.wroteOut()
 		c.wakeBlocked()
 	}
 	c.out.writing = false
@@ -94,8 +117,51 @@ func (c *link) writeOut(n int) (more bool) {
 	return false
 }
 
+// writeFailed ends the connection because a write failed. An upstream may have responded before, so what has come
+// from it is read first. It is called with mu held.
+func (c *link) writeFailed(err error) {
+	if !c.isUpstream {
+		c.fail(err)
+	}
+	if c.err != nil || c.unwritable != nil {
+		return
+	}
+	c.unwritable, c.unwritableAt, c.lingering = err, time.Now(), true
+	for _, s := range c.streams {
+		s.wake()
+	}
+	c.side.unsent(c.out.before + int64(c.out.sent))
+	c.releaseOut()
+	_ = c.nc.SetReadDeadline(c.unwritableAt.Add(readAfterwards))
+}
+
+// readAfterwards is how long what an upstream has sent is read after a write to it failed.
+const readAfterwards = time.Second
+
+// nextOut makes what is pending the current piece, if there is none. It is called with mu held.
+func (c *link) nextOut() {
+	now := time.Now()
+	if c.out.current == nil {
+		c.out.current, c.out.pending, c.out.spare = c.out.pending, c.out.spare, nil
+		c.out.sent, c.out.since = 0, now
+	}
+	c.extendWrite(now)
+}
+
+// wroteOut notes that the current piece was written. It is called with mu held.
+func (c *link) wroteOut() {
+	p := c.out.current
+	c.out.before += int64(len(p))
+	if c.out.current, c.out.spare = nil, p[:0]; cap(p) > buffer.Large {
+		c.out.spare = nil
+	}
+}
+
 // releaseOut returns the buffers of an idle connection. It is called with mu held, while nobody writes.
 func (c *link) releaseOut() {
+	if c.unwritable != nil {
+		c.out.pending, c.out.current = c.out.pending[:0], nil
+	}
 	if len(c.out.pending) == 0 && c.out.pending != nil {
 		buffer.Put(c.out.pending)
 		c.out.pending = nil
@@ -117,7 +183,7 @@ func (c *link) room(n int) []byte {
 
 // control appends a frame that answers one of the peer's. It is called with mu held.
 func (c *link) control(n int, appendTo func([]byte) []byte) {
-	if c.err != nil {
+	if c.err != nil || c.unwritable != nil {
 		return
 	}
 	if len(c.out.pending) > mostUnwritten {
@@ -129,8 +195,7 @@ func (c *link) control(n int, appendTo func([]byte) []byte) {
 
 // extendWrite keeps the write deadline between one and two write timeouts away. Only the goroutine that
 // writes calls it.
-func (c *link) extendWrite() {
-	now := time.Now()
+func (c *link) extendWrite(now time.Time) {
 	if c.writeTimeout <= 0 || c.writeBy.Sub(now) >= c.writeTimeout {
 		return
 	}

@@ -165,7 +165,7 @@ func (s *flow) giveUp() bool {
 	if len(s.in)-s.r <= s.c.behindFrom() {
 		return false
 	}
-	s.dropBody(s.c.notRead)
+	s.dropBody(ErrNotRead)
 	return true
 }
 

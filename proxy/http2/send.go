@@ -3,6 +3,7 @@ package http2
 import (
 	"net"
 	"os"
+	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
@@ -31,7 +32,9 @@ func (s *flow) writeData(p []byte, ends bool) error {
 		dst := appendFrame(c.room(frameHeader+n), frameData, flags, s.id, n)
 		c.out.pending = append(dst, p[:n]...)
 		s.window -= int64(n)
-		c.window -= int64(n)
+		if c.window -= int64(n); c.window <= 0 {
+			c.usedUpAt = time.Now()
+		}
 		if p = p[n:]; c.wrote != nil {
 			c.wrote(n)
 		}
@@ -45,7 +48,7 @@ func (s *flow) writeData(p []byte, ends bool) error {
 
 func (s *flow) writeErr() error {
 	switch {
-	case s.c.err != nil:
+	case s.c.err != nil, s.c.unwritable != nil:
 		return errGone
 	case s.closed && s.err != nil:
 		return s.err
@@ -59,13 +62,12 @@ func (s *flow) writeErr() error {
 // with mu held, and lets what waits be written.
 func (s *flow) waitToWrite(can func() bool) error {
 	if expired(s.writeBy) {
-		s.c.reset(s, Cancel)
-		return os.ErrDeadlineExceeded
+		return s.writeTimeUp()
 	}
 	s.c.mu.Unlock()
 	s.c.flush()
 	s.c.mu.Lock()
-	if s.closed || s.c.err != nil || can() {
+	if s.closed || s.c.err != nil || s.c.unwritable != nil || can() {
 		return nil
 	}
 	if !s.blocked { // after the flush, which wakes all that are
@@ -74,10 +76,18 @@ func (s *flow) waitToWrite(can func() bool) error {
 	}
 	s.wait(s.writeBy, &s.wriTime)
 	if expired(s.writeBy) && !can() && !s.closed {
-		s.c.reset(s, Cancel)
-		return os.ErrDeadlineExceeded
+		return s.writeTimeUp()
 	}
 	return nil
+}
+
+// writeTimeUp ends a response that its client does not read. What an upstream responds to a request that it
+// does not read can still be read.
+func (s *flow) writeTimeUp() error {
+	if !s.c.isUpstream {
+		s.c.reset(s, Cancel)
+	}
+	return os.ErrDeadlineExceeded
 }
 
 func (s *flow) canWrite() bool { return s.window > 0 && s.c.window > 0 && s.hasRoom() }
@@ -101,6 +111,21 @@ func (s *flow) writeHeaders(status int, headers []http1.Header, ends bool, skip 
 		}
 	}
 	block := c.encode(status, headers, skip)
+	c.appendHeaders(s.id, block, ends)
+	if ends {
+		s.wroteAll()
+	}
+	return nil
+}
+
+// wroteAll notes that our message was written whole. It is called with mu held.
+func (s *flow) wroteAll() {
+	s.complete = true
+	s.self.completed()
+}
+
+// appendHeaders appends the frames of a header block. It is called with mu held.
+func (c *link) appendHeaders(id uint32, block []byte, ends bool) {
 	dst := c.room(len(block) + frameHeader*(1+len(block)/frameSize))
 	kind := byte(frameHeaders)
 	var flags byte
@@ -112,21 +137,11 @@ func (s *flow) writeHeaders(status int, headers []http1.Header, ends bool, skip 
 		if n == len(block) {
 			flags |= flagEndHeaders
 		}
-		dst = append(appendFrame(dst, kind, flags, s.id, n), block[:n]...)
+		dst = append(appendFrame(dst, kind, flags, id, n), block[:n]...)
 		if block = block[n:]; len(block) == 0 {
 			break
 		}
 		kind, flags = frameContinuation, 0
 	}
 	c.out.pending = dst
-	if ends {
-		s.wroteAll()
-	}
-	return nil
-}
-
-// wroteAll notes that our message was written whole. It is called with mu held.
-func (s *flow) wroteAll() {
-	s.complete = true
-	s.self.completed()
 }

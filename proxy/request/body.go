@@ -9,8 +9,8 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
-	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
@@ -347,7 +347,7 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 		return 0, ErrBodyTooSlow
 	case errors.Is(err, io.EOF):
 		return 0, ErrBodyCut
-	case errors.Is(err, bridge.ErrNotRead):
+	case errors.Is(err, http2.ErrNotRead):
 		return 0, err
 	}
 	return 0, attempt.ErrClientGone

@@ -20,9 +20,9 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy/hedge"
 	"github.com/retryproxy/retryproxy/proxy/admission"
-	"github.com/retryproxy/retryproxy/proxy/bridge"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/godebug"
 	"github.com/retryproxy/retryproxy/proxy/route"
@@ -54,7 +54,7 @@ type Process struct {
 	Clock    *clock.Clock
 	Draining *atomic.Bool // set when the process drains
 	// ReadAhead is what upstreams and clients may send of a body by HTTP/2 before it is read.
-	ReadAhead bridge.ReadAhead
+	ReadAhead http2.ReadAhead
 }
 
 // Prepare makes c ready to run. It takes over unchanged upstreams from before, the version in

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
@@ -46,11 +47,11 @@ type Conn struct {
 	ReadBy, WriteBy time.Duration
 
 	pool       *Pool
-	stream     bool            // a stream of an HTTP/2 connection: used once, never pooled
-	shared     *http2Conn      // that connection
-	tls        *tlsWire        // the connection below TLS; nil without TLS
-	raw        syscall.RawConn // nil without a socket (tests)
-	fd         int32           // the plain socket, for checks while idle; -1 without one
+	stream     *http2.UpstreamStream // of an HTTP/2 connection: used once, never pooled; nil: HTTP/1.1
+	shared     *http2Conn            // that connection
+	tls        *tlsWire              // the connection below TLS; nil without TLS
+	raw        syscall.RawConn       // nil without a socket (tests)
+	fd         int32                 // the plain socket, for checks while idle; -1 without one
 	peekSocket func(fd uintptr)
 	exchange   exchangeState
 
@@ -103,11 +104,16 @@ func (c *Conn) wire() net.Conn {
 func (c *Conn) Host() string { return c.pool.target.Host }
 
 // Writev writes parts, with one system call if possible. It cuts parts to what is left.
-func (c *Conn) Writev(parts [][]byte) (int, error) { return rawsocket.Writev(c.Conn, parts) }
+func (c *Conn) Writev(parts [][]byte) (int, error) {
+	if c.stream != nil {
+		return c.stream.Writev(parts)
+	}
+	return rawsocket.Writev(c.Conn, parts)
+}
 
 // Stream reports whether the connection is a stream of an HTTP/2 connection, which ends
 // with its request.
-func (c *Conn) Stream() bool { return c.stream }
+func (c *Conn) Stream() bool { return c.stream != nil }
 
 // Acked returns how many bytes the upstream's system has acknowledged on the connection; 0
 // if unknown.
@@ -115,7 +121,16 @@ func (c *Conn) Acked() uint64 { return rawsocket.Acked(c.wire()) }
 
 // Unacknowledged reports whether the upstream's system acknowledges nothing of what was sent. It
 // returns false if that cannot be known.
-func (c *Conn) Unacknowledged() bool { return rawsocket.Unacknowledged(c.wire()) }
+func (c *Conn) Unacknowledged() bool {
+	if c.stream == nil {
+		return rawsocket.Unacknowledged(c.wire())
+	}
+	gone := rawsocket.Unacknowledged(c.shared.wire)
+	if gone {
+		c.shared.Retire()
+	}
+	return gone
+}
 
 // Raw returns the plain connection, for methods that a net.Conn lacks (a *net.TCPConn's
 // ReadFrom moves bytes inside the kernel), or nil with TLS. It is the same stream; do not
@@ -151,7 +166,7 @@ func (c *Conn) ReleaseAt(now, keepAlive time.Duration) {
 	if keepAlive > 0 {
 		c.keepAlive = keepAliveLimit(keepAlive)
 	}
-	if c.stream {
+	if c.stream != nil {
 		c.pool.http2.release(c)
 		return
 	}

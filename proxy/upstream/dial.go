@@ -54,17 +54,17 @@ func (p *Pool) dialOne(ctx context.Context, http1 bool) (*Conn, *DialError) {
 		return nil, &DialError{Kind: classify(err), Addr: addr, Err: stripDialPrefix(err)}
 	}
 	if p.target.TLS == nil {
-		return p.makeReady(ctx, addr, wire, nil)
+		return p.makeReady(addr, wire, nil)
 	}
 	c, below, err := p.handshake(ctx, wire, http1)
 	if err != nil {
 		return nil, &DialError{Kind: classifyHandshake(err), Addr: addr, Untrusted: isUntrusted(err), Err: err}
 	}
-	return p.makeReady(ctx, addr, c, below)
+	return p.makeReady(addr, c, below)
 }
 
 // makeReady wraps a connection: itself, or the first HTTP/2 stream on it.
-func (p *Pool) makeReady(ctx context.Context, addr string, c net.Conn, below *tlsWire) (*Conn, *DialError) {
+func (p *Pool) makeReady(addr string, c net.Conn, below *tlsWire) (*Conn, *DialError) {
 	if p.http2 == nil {
 		return p.newConn(addr, c, below), nil
 	}
@@ -76,11 +76,11 @@ func (p *Pool) makeReady(ctx context.Context, addr string, c net.Conn, below *tl
 	if !two {
 		return p.newConn(addr, c, below), nil
 	}
-	conn, err := p.http2.firstStream(ctx, addr, c)
-	if err != nil {
-		return nil, &DialError{Kind: classify(err), Addr: addr, Err: err}
+	under := c
+	if below != nil {
+		under = below.Conn
 	}
-	return conn, nil
+	return p.http2.firstStream(addr, c, under), nil
 }
 
 func (p *Pool) connect(ctx context.Context, addr string) (net.Conn, error) {

@@ -5,13 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/bridge"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 )
 
 // Protocol is the HTTP version used with an upstream.
@@ -28,17 +27,14 @@ const (
 // slow client.
 const DefaultStreamWindow = 512 << 10
 
-// connectionWindow is HTTP/2's window of one connection, in bytes. It is never used up: clients that
-// do not know each other share the connection, and the slowest would hold it for all. What slow
-// clients hold is bounded by bridge.ReadAhead.
-const connectionWindow = 1 << 30
-
 // maxHTTP2HeaderBytes limits response headers before the configured limit applies.
 const maxHTTP2HeaderBytes = 1 << 20
 
-// pingInterval is when a quiet connection with open requests gets a ping. If there is no
-// reply within the same time, it is closed.
-const pingInterval = 15 * time.Second
+const (
+	pingInterval = 15 * time.Second // of silence while requests are open; without a reply within the same time, the connection ends
+	headerTime   = 10 * time.Second // for the rest of headers that have begun
+	writeTime    = time.Minute      // for an upstream that reads nothing
+)
 
 // A response is complete with its last byte, but an upstream may end its stream later
 // (END_STREAM). endGrace is how long that may take before the stream is reset. maxEnding is
@@ -56,12 +52,10 @@ const freshFor = time.Second
 // http2Pool is a pool's HTTP/2 connections. Each carries many concurrent requests, so a
 // Conn is one stream, never a whole connection.
 type http2Pool struct {
-	pool      *Pool
-	transport http.Transport
-	ahead     bridge.ReadAhead // of each response
+	pool  *Pool
+	ahead http2.ReadAhead // of each response
 
-	// conns is read without mu and replaced under it. A ClientConn may call stateChanged
-	// from any of its methods, so these are never called under mu.
+	// conns is read without mu and replaced under it.
 	conns  atomic.Pointer[[]*http2Conn]
 	active atomic.Int64  // Conns that are streams
 	reuses atomic.Uint64 // streams on a connection that had an earlier one
@@ -84,28 +78,19 @@ type sharedDial struct {
 	err     *DialError    // set when done; nil: try openStream again
 }
 
-// connKey is the context key for the connection that the transport uses.
-type connKey struct{}
-
-func newHTTP2Pool(p *Pool, ahead bridge.ReadAhead) *http2Pool {
-	s := &http2Pool{pool: p, ahead: ahead, streams: defaultStreams}
+func newHTTP2Pool(p *Pool, ahead http2.ReadAhead) *http2Pool {
+	s := &http2Pool{pool: p, ahead: ahead, streams: http2.UnsaidStreams}
 	s.conns.Store(new([]*http2Conn))
-	given := func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(connKey{}).(net.Conn), nil }
-	s.transport = http.Transport{
-		DialContext: given, DialTLSContext: given,
-		DisableCompression:     true,
-		IdleConnTimeout:        p.idleAge,
-		MaxResponseHeaderBytes: maxHTTP2HeaderBytes,
-		Protocols:              new(http.Protocols),
-		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerStream:     ahead.Window,
-			MaxReceiveBufferPerConnection: connectionWindow,
-			SendPingTimeout:               pingInterval,
-			PingTimeout:                   pingInterval,
-		},
-	}
-	s.transport.Protocols.SetUnencryptedHTTP2(true) // also over TLS, whose handshake is over
 	return s
+}
+
+// noteStreams records how many streams a connection allows.
+func (s *http2Pool) noteStreams(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > 0 {
+		s.streams = n
+	}
 }
 
 // openStream returns a stream on a connection with capacity, or nil. A connection on which the
@@ -115,36 +100,31 @@ func (s *http2Pool) openStream(o *GetOptions) *Conn {
 		if o.Fresh && time.Since(c.createdAt) > freshFor {
 			continue
 		}
-		if s.mayOpen(c) && c.Reserve() == nil {
-			return s.stream(c)
+		if !s.mayOpen(c) {
+			continue
+		}
+		if stream := c.Open(); stream != nil {
+			return s.stream(c, stream)
 		}
 	}
 	return nil
 }
 
-// stream wraps a reserved stream on c.
-func (s *http2Pool) stream(c *http2Conn) *Conn {
-	scheme := "http"
-	if s.pool.target.TLS != nil {
-		scheme = "https"
-	}
+// stream wraps a stream on c.
+func (s *http2Pool) stream(c *http2Conn, stream *http2.UpstreamStream) *Conn {
 	uses := int(c.uses.Add(1))
 	s.active.Add(1)
 	if uses > 1 {
 		s.reuses.Add(1)
 	}
-	stream := bridge.NewUpstreamStream(c.ClientConn, bridge.UpstreamStreamOptions{
-		Scheme: scheme, Local: c.wire.LocalAddr(), Remote: c.wire.RemoteAddr(), MapError: c.mapRoundTripError, Ahead: s.ahead, Uploads: &c.uploads,
-	})
 	conn := s.pool.newConn(c.addr, stream, nil)
-	conn.stream, conn.shared, conn.Uses, conn.Reused = true, c, uses, uses > 1
+	conn.stream, conn.shared, conn.Uses, conn.Reused = stream, c, uses, uses > 1
 	return conn
 }
 
 // release ends a stream whose response was read completely.
 func (s *http2Pool) release(c *Conn) {
-	stream, ok := c.Conn.(*bridge.UpstreamStream)
-	if !ok || s.ending.Add(1) > maxEnding {
+	if s.ending.Add(1) > maxEnding {
 		s.ending.Add(-1)
 		_ = c.Close()
 		return
@@ -154,7 +134,7 @@ func (s *http2Pool) release(c *Conn) {
 		ended()
 		return
 	}
-	stream.Finish(endGrace, ended)
+	c.stream.Finish(endGrace, ended)
 }
 
 // get is Pool.Get for HTTP/2. Once the upstream is known to use it, one dial serves as many
@@ -260,48 +240,31 @@ func (s *http2Pool) usesHTTP2(c net.Conn) (bool, error) {
 	return false, nil
 }
 
-// firstStream starts HTTP/2 on a new connection and returns its first stream. It owns wire.
-func (s *http2Pool) firstStream(ctx context.Context, addr string, wire net.Conn) (*Conn, error) {
-	c := newHTTP2Conn(s, addr, wire)
-	cc, err := s.transport.NewClientConn(context.WithValue(ctx, connKey{}, net.Conn(&c.settings)), "http", "upstream:0")
-	if err != nil {
-		_ = wire.Close()
-		return nil, err
-	}
-	c.attach(cc)
-	if err := cc.Reserve(); err != nil {
-		_ = cc.Close()
-		return nil, err
-	}
-	conn := s.stream(c)
+// firstStream starts HTTP/2 on a new connection and returns its first stream. It owns nc; below is the
+// connection below TLS, or nc itself.
+func (s *http2Pool) firstStream(addr string, nc, below net.Conn) *Conn {
+	c := newHTTP2Conn(s, addr, nc, below)
+	conn := s.stream(c, c.Open())
 	s.mu.Lock()
 	s.seen = true
 	all := append(slices.Clone(*s.conns.Load()), c)
 	s.conns.Store(&all)
+	closed := s.closed
 	s.mu.Unlock()
-	cc.SetStateHook(func(*http.ClientConn) { s.stateChanged(c) })
-	s.stateChanged(c) // it may have ended already
-	return conn, nil
+	if closed {
+		c.Retire()
+	}
+	go s.run(c)
+	return conn
 }
 
-// stateChanged is called whenever c's state has changed. It removes an ended connection,
-// and closes an idle one of a closed pool.
-func (s *http2Pool) stateChanged(c *http2Conn) {
-	over := c.Err() != nil
+// run serves c until it has ended.
+func (s *http2Pool) run(c *http2Conn) {
+	c.Run()
 	s.mu.Lock()
-	if over {
-		rest := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(o *http2Conn) bool { return o == c })
-		s.conns.Store(&rest)
-	}
-	end := s.closed && !over
-	s.mu.Unlock()
-	if over {
-		c.settle()
-		s.pool.endpoint.requestLookup()
-	}
-	if end && c.InFlight() == 0 {
-		_ = c.Close()
-	}
+	defer s.mu.Unlock()
+	rest := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(o *http2Conn) bool { return o == c })
+	s.conns.Store(&rest)
 }
 
 // close closes the idle connections; the others end with their last stream.
@@ -310,7 +273,7 @@ func (s *http2Pool) close() {
 	s.closed = true
 	s.mu.Unlock()
 	for _, c := range *s.conns.Load() {
-		s.stateChanged(c)
+		c.Retire()
 	}
 }
 

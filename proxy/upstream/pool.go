@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/bridge"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 )
 
 const (
@@ -47,7 +47,7 @@ type Options struct {
 
 	// ReadAhead is what an upstream may send of a response by HTTP/2 for a client that reads slowly.
 	// The default of its window is DefaultStreamWindow.
-	ReadAhead bridge.ReadAhead
+	ReadAhead http2.ReadAhead
 }
 
 // GetOptions is what a request needs from its connection. The zero value accepts any.
@@ -330,7 +330,7 @@ func (p *Pool) endUse(c *Conn) bool {
 	}
 	c.state = connClosed
 	p.addActive(-1)
-	if c.stream {
+	if c.stream != nil {
 		p.http2.active.Add(-1)
 	}
 	return true

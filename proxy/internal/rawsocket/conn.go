@@ -44,7 +44,8 @@ type readState struct {
 // writeState is the state of one Write, WriteBoth or Writev.
 type writeState struct {
 	callback func(fd uintptr) bool
-	parts    [][]byte // the remaining parts
+	once     func(fd uintptr) bool // of TryWrite
+	parts    [][]byte              // the remaining parts
 	two      [2][]byte
 	n        int
 	err      error
@@ -120,7 +121,7 @@ func Wrap(c net.Conn) net.Conn {
 		return c
 	}
 	w := &Conn{Conn: c, raw: raw}
-	w.in.callback, w.out.callback = w.in.readable, w.out.writable
+	w.in.callback, w.out.callback, w.out.once = w.in.readable, w.out.writable, w.out.tryOnce
 	return w
 }
 
@@ -197,6 +198,32 @@ func (c *Conn) Writev(parts [][]byte) (int, error) {
 		err = w.err
 	}
 	return w.n, err
+}
+
+// TryWrite writes as much of p as the socket has room for, without a wait. It is used like Write.
+func (c *Conn) TryWrite(p []byte) (int, error) {
+	w := &c.out
+	w.two[0], w.n, w.err = p, 0, nil
+	w.parts = w.two[:1]
+	err := c.raw.Write(w.once)
+	w.two[0], w.parts = nil, nil
+	if err == nil {
+		err = w.err
+	}
+	return w.n, err
+}
+
+// tryOnce makes one system call and ends the wait.
+func (w *writeState) tryOnce(fd uintptr) bool {
+	n, err := w.writeOnce(fd)
+	switch err {
+	case nil:
+		w.n = n
+	case syscall.EAGAIN: // it has no room
+	default:
+		w.err = os.NewSyscallError("write", err)
+	}
+	return true
 }
 
 // writable is called when there may be room; it returns true to end the wait.

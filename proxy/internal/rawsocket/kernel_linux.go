@@ -53,6 +53,16 @@ func Unacknowledged(c net.Conn) bool {
 	return info != nil && (info.Unacked > 0 && info.Retransmits >= vanishedAfter || info.Probes >= vanishedAfter)
 }
 
+// silentAfter is how many retransmissions without an acknowledgement make a peer suspect, so that nothing more
+// is sent to it. The second follows at least 600 ms after the first send.
+const silentAfter = 2
+
+// Silent is like Unacknowledged, but sooner and less certain.
+func Silent(c net.Conn) bool {
+	info := tcpInfo(c)
+	return info != nil && (info.Unacked > 0 && info.Retransmits >= silentAfter || info.Probes >= silentAfter)
+}
+
 // tcpInfo returns the kernel's information about c, or nil.
 func tcpInfo(c net.Conn) (info *unix.TCPInfo) {
 	s, ok := c.(syscall.Conn)

@@ -16,6 +16,9 @@ func Acked(net.Conn) uint64 { return 0 }
 // Unacknowledged returns false: it is unknown here.
 func Unacknowledged(net.Conn) bool { return false }
 
+// Silent returns false: it is not known.
+func Silent(net.Conn) bool { return false }
+
 // Moved returns false: it is unknown here.
 func Moved(syscall.RawConn) (uint64, bool) { return 0, false }
 

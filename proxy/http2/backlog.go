@@ -1,4 +1,4 @@
-package bridge
+package http2
 
 import (
 	"container/list"
@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	pool "github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
 // ErrNotRead ends a body whose reader was the slowest when the memory for unread bytes ran out.
@@ -87,24 +86,4 @@ func (l *Backlog) remove(e *list.Element) {
 type ReadAhead struct {
 	Window  int // of one stream, in bytes
 	Backlog *Backlog
-}
-
-// buffer returns how many bytes may wait in a buffer behind the window: with small windows memory is
-// short, and with large ones larger pieces move faster.
-func (a ReadAhead) buffer() int {
-	if a.Window <= 0 {
-		return bufferLimit
-	}
-	return max(min(a.Window/8, bufferLimit), pool.Small)
-}
-
-// write writes a piece of a body to b. Its sender may be ahead of the reader by a.
-func (a ReadAhead) write(b *buffer, piece []byte) error {
-	n, err := b.writeNow(piece)
-	if err != nil || n == len(piece) {
-		return err
-	}
-	defer a.Backlog.Wait(int64(a.Window+b.limit), func() bool { return b.discardFull(ErrNotRead) })()
-	_, err = b.Write(piece[n:])
-	return err
 }

@@ -1,0 +1,280 @@
+package http2
+
+import (
+	"encoding/binary"
+	"net/http"
+	"strings"
+
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+)
+
+// mostInterim bounds the interim responses of a stream that nobody has read yet, in bytes.
+const mostInterim = 64 << 10
+
+// Errors of responses.
+var (
+	errMalformed     error = http1.RefusalBadHeader.Err()
+	errHeadersLarge  error = http1.RefusalHeadersTooLarge.Err()
+	errTrailersLarge error = http1.RefusalTrailersTooLarge.Err()
+)
+
+// headersCame implements side.
+func (c *Upstream) headersCame() error {
+	id, ends := c.opening.stream, c.opening.has(flagEndStream)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	f := c.streams[id]
+	if f == nil {
+		return c.closedStream(&c.opening)
+	}
+	switch s := f.self.(*UpstreamStream); {
+	case s.remoteEnded:
+		c.reset(f, StreamClosed)
+	case s.early:
+		s.takeHeaders(&c.fields, ends)
+	case c.fields.tooLarge:
+		s.refuse(errTrailersLarge)
+	case !ends || !s.validTrailers(&c.fields):
+		c.reset(f, ProtocolError)
+	default:
+		s.receiveTrailers(&c.fields)
+	}
+	return nil
+}
+
+// refuse ends the stream because of its response. It is called with mu held.
+func (s *UpstreamStream) refuse(why error) {
+	s.end(why)
+	s.conn.sendReset(s.id, ProtocolError)
+}
+
+// takeHeaders takes the headers of a response, interim or final. It is called with mu held.
+func (s *UpstreamStream) takeHeaders(f *fields, ends bool) {
+	var r responseFields
+	switch {
+	case f.tooLarge:
+		s.refuse(errHeadersLarge)
+	case !r.parse(f), r.status == http.StatusSwitchingProtocols, r.status < 200 && ends:
+		s.refuse(errMalformed)
+	case r.status < 200 && len(s.head) > mostInterim:
+		s.refuse(errHeadersLarge)
+	default:
+		s.respond(f, &r, ends)
+	}
+}
+
+// validTrailers reports whether the fields may be the trailers of a response.
+func (s *UpstreamStream) validTrailers(f *fields) bool {
+	for i := range f.list {
+		if h := &f.list[i]; !isOfResponse(h) || isHopByHop(h.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+// respond makes the headers of a response readable.
+func (s *UpstreamStream) respond(f *fields, r *responseFields, ends bool) {
+	if s.inEnd != nil {
+		return // nobody reads it
+	}
+	if s.head == nil {
+		s.head = buffer.Get(buffer.Small)[:0]
+	}
+	s.head = http1.AppendStatusLine(s.head, r.status, http.StatusText(r.status))
+	if r.status >= 200 {
+		s.early, s.noBody = false, s.noBody || r.status == 204 || r.status == 304
+		s.framed, s.left = r.framing(s.noBody, ends)
+		s.head = http1.AppendFraming(s.head, s.framed)
+		if s.noBody && r.hasLength {
+			s.head = http1.AppendIntHeader(s.head, "Content-Length", r.length)
+		}
+	}
+	s.head = append(r.appendFields(s.head, f), "\r\n"...)
+	switch {
+	case ends && s.left > 0:
+		s.fault(ProtocolError)
+	case ends:
+		s.ended(nil)
+	}
+	s.wake()
+}
+
+// responseFields is what a header block says about a response.
+type responseFields struct {
+	status    int
+	hasLength bool
+	length    int64
+	trailers  bool // some are announced
+	grpc      bool // they come unannounced
+}
+
+// parse reads the status and what decides about the framing. It reports false for a malformed response (RFC
+// 9113 section 8.3.2).
+func (r *responseFields) parse(f *fields) bool {
+	for i := range f.list {
+		h := &f.list[i]
+		if i == 0 {
+			if h.Name != ":status" || len(h.Value) != 3 {
+				return false
+			}
+			n, ok := http1.ParseUint([]byte(h.Value))
+			if r.status = int(n); !ok || n < 100 {
+				return false
+			}
+			continue
+		}
+		if !isOfResponse(h) || !r.take(h) {
+			return false
+		}
+	}
+	return r.status > 0
+}
+
+func (r *responseFields) take(h *hpack.HeaderField) bool {
+	switch h.Name {
+	case "content-length":
+		n, ok := http1.ParseUint([]byte(h.Value))
+		if !ok || int64(n) < 0 || r.hasLength && int64(n) != r.length {
+			return false
+		}
+		r.hasLength, r.length = true, int64(n)
+	case "trailer":
+		r.trailers = true
+	case "content-type":
+		r.grpc = strings.HasPrefix(h.Value, "application/grpc")
+	}
+	return true
+}
+
+// isOfResponse reports whether a field may be in a response. Those of an HTTP/1.1 connection are left out.
+func isOfResponse(h *hpack.HeaderField) bool {
+	if h.Name == "" {
+		return false
+	}
+	for i := range len(h.Name) {
+		if !nameBytes[h.Name[i]] {
+			return false
+		}
+	}
+	for i := range len(h.Value) {
+		if b := h.Value[i]; b < ' ' && b != '\t' || b == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// nameBytes are those of a token (RFC 9110 section 5.6.2) without upper case (RFC 9113 section 8.2.1).
+var nameBytes = func() (is [256]bool) {
+	for _, b := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz") {
+		is[b] = true
+	}
+	return is
+}()
+
+func isHopByHop(name string) bool {
+	switch name {
+	case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade":
+		return true
+	}
+	return false
+}
+
+// framing returns the framing of the response over HTTP/1.1, and how many bytes have to come, if that is
+// known. HTTP/2 has trailers after a body with a length too; in HTTP/1.1 only chunks can carry them.
+func (r *responseFields) framing(noBody, ends bool) (f http1.Framing, left int64) {
+	switch {
+	case noBody:
+		return http1.Framing{}, 0
+	case !r.hasLength && ends:
+		return http1.Framing{Kind: http1.BodyLength}, 0
+	case !r.hasLength:
+		return http1.Framing{Kind: http1.BodyChunked}, -1
+	case !ends && (r.trailers || r.grpc && r.length > 0):
+		return http1.Framing{Kind: http1.BodyChunked}, r.length
+	}
+	return http1.Framing{Kind: http1.BodyLength, Length: r.length}, r.length
+}
+
+// appendFields appends the fields that are not of the framing.
+func (r *responseFields) appendFields(dst []byte, f *fields) []byte {
+	for i := range f.list[1:] {
+		h := &f.list[1+i]
+		if h.Name == "content-length" || isHopByHop(h.Name) {
+			continue
+		}
+		dst = append(appendCanonical(dst, h.Name), ": "...)
+		dst = append(append(dst, h.Value...), "\r\n"...)
+	}
+	return dst
+}
+
+// closedStream implements side: what was on its way to a stream that has ended is ignored.
+func (c *Upstream) closedStream(f *frame) error {
+	if f.stream%2 == 0 || f.stream >= c.next {
+		return refuse(ProtocolError, "a frame of a stream that was not opened")
+	}
+	return nil
+}
+
+// ofClosed implements side. Streams that have ended are forgotten.
+func (c *Upstream) ofClosed(*flow) bool { return false }
+
+// sendReset implements side.
+func (c *Upstream) sendReset(id uint32, code Code) {
+	c.control(16, func(dst []byte) []byte { return appendReset(dst, id, code) })
+}
+
+// rstStream implements side.
+func (c *Upstream) rstStream(f *frame, code Code) error {
+	if err := c.closedStream(f); err != nil {
+		return err
+	}
+	if s := c.streams[f.stream]; s != nil {
+		why := errReset
+		if code == RefusedStream {
+			why = ErrRefused
+		}
+		s.self.end(why)
+	}
+	return nil
+}
+
+// goAway implements side: streams beyond the last one that counts were not processed.
+func (c *Upstream) goAway(p []byte) error {
+	last := binary.BigEndian.Uint32(p) & maxStreamID
+	if !c.goneAway || last < c.lastTaken {
+		c.goneAway, c.lastTaken = true, last
+	}
+	told := false
+	for id, s := range c.streams {
+		if id <= last {
+			continue
+		}
+		if !told { // before the requests are sent again
+			c.wentAway()
+			told = true
+		}
+		s.self.end(ErrUnprocessed)
+	}
+	c.retire()
+	return nil
+}
+
+// setting implements side.
+func (c *Upstream) setting(id uint16, value uint32) error {
+	switch {
+	case id == settingMaxConcurrentStreams:
+		c.said = int(min(value, 1<<20))
+	case id == settingEnablePush && value != 0:
+		return refuse(ProtocolError, "a server cannot let us push")
+	}
+	return nil
+}

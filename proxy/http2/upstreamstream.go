@@ -1,0 +1,226 @@
+package http2
+
+import (
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+)
+
+// UpstreamStream is one request to an upstream, as an HTTP/1.1 connection. What is written to it is sent as a
+// request, and it reads as the response, which may begin before the request ends. It carries one request;
+// bytes after it are an error.
+//
+// One goroutine writes and one reads. Any goroutine may set deadlines and call Close. Its use ends with one
+// of Finish and Close.
+type UpstreamStream struct {
+	flow
+	conn *Upstream
+
+	request outgoing // used by the goroutine that writes
+
+	// All below is guarded by mu of the connection.
+	begun  bool  // its headers were written
+	at     int64 // where, among all bytes of the connection
+	free   bool  // its place among the connection's streams was given back
+	noBody bool  // the response has none, whatever its headers say
+	grace  *time.Timer
+	onEnd  func() // nil: not finished, or already called
+}
+
+// errReset is of a stream that the upstream has reset, or whose response is not HTTP.
+var errReset = errors.New("the upstream reset the stream")
+
+// Write takes the request. An error means that the upstream takes no more of it, or that p is not HTTP/1.1.
+func (s *UpstreamStream) Write(p []byte) (int, error) {
+	n, err := s.request.write(s, p)
+	s.c.flush()
+	return n, err
+}
+
+// Writev writes parts, and cuts them to what is left.
+func (s *UpstreamStream) Writev(parts [][]byte) (sent int, err error) {
+	for i, p := range parts {
+		var n int
+		n, err = s.request.write(s, p)
+		sent += n
+		if parts[i] = p[n:]; err != nil {
+			break
+		}
+	}
+	s.c.flush()
+	return sent, err
+}
+
+// begin sends the headers of the request. If the connection has ended, reading returns ErrUnprocessed.
+func (s *UpstreamStream) begin(q *http1.Request) error {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case s.closed:
+		return net.ErrClosed
+	case c.err != nil, c.unwritable != nil, c.goneAway, c.next > maxStreamID, len(c.out.pending) > mostUnwritten:
+		c.wentAway()
+		s.end(ErrUnprocessed)
+		return nil
+	}
+	s.id, s.window, s.begun = c.next, c.streamWindow, true
+	c.next += 2
+	c.streams[s.id] = &s.flow
+	s.noBody = string(q.Method) == "HEAD"
+	s.at = c.out.at()
+	c.appendHeaders(s.id, c.encodeRequest(q, c.o.Secure), q.Body.Empty())
+	if c.err == nil && q.Body.Empty() {
+		s.wroteAll()
+	}
+	return nil
+}
+
+// end implements stream. What has come can still be read.
+func (s *UpstreamStream) end(err error) {
+	if s.closed {
+		return
+	}
+	if errors.Is(err, errGone) {
+		err = s.conn.lost(s)
+	}
+	s.closed, s.err = true, err
+	if s.inEnd == nil {
+		if s.inEnd = err; err == nil {
+			s.inEnd = io.EOF
+		}
+	}
+	s.wake()
+	s.conn.forget(s)
+	if s.grace != nil {
+		s.grace.Stop()
+	}
+	if s.onEnd != nil {
+		s.onEnd()
+		s.onEnd = nil
+	}
+}
+
+// lost returns why a stream ended that the connection did not end in order. It is called with mu held.
+func (c *Upstream) lost(s *UpstreamStream) error {
+	handed := c.out.before + int64(c.out.sent)
+	if c.out.writing {
+		handed = c.out.before + int64(len(c.out.current))
+	}
+	if c.err == nil && !c.ending || !s.begun || s.at < handed {
+		return errReset
+	}
+	return ErrUnprocessed // nothing of it was sent
+}
+
+// unsent implements side.
+func (c *Upstream) unsent(written int64) {
+	for _, f := range c.streams {
+		if s := f.self.(*UpstreamStream); s.at >= written {
+			s.end(ErrUnprocessed)
+		}
+	}
+}
+
+// wentAway reports how many streams the upstream took before its GOAWAY, if there was one. It is called with mu
+// held.
+func (c *Upstream) wentAway() {
+	if c.goneAway && c.o.WentAway != nil {
+		c.o.WentAway(int(c.lastTaken+1) / 2)
+	}
+}
+
+// forget gives the place of a stream back. It is called with mu held.
+func (c *Upstream) forget(s *UpstreamStream) {
+	if s.begun {
+		delete(c.streams, s.id)
+	}
+	if s.free {
+		return
+	}
+	s.free = true
+	if c.inFlight--; c.inFlight == 0 {
+		c.idleSince = time.Now()
+		if c.isOver() {
+			c.endReading()
+		}
+	}
+}
+
+// faulty implements stream.
+func (s *UpstreamStream) faulty() {}
+
+// peerEnded implements stream: the response came whole.
+func (s *UpstreamStream) peerEnded() {
+	if s.complete {
+		s.end(nil)
+	} else if s.onEnd != nil { // nobody sends the rest of the request
+		s.c.reset(&s.flow, Cancel)
+	}
+}
+
+// completed implements stream: the request was written whole.
+func (s *UpstreamStream) completed() {
+	if s.remoteEnded {
+		s.end(nil)
+	}
+}
+
+// Finish ends the use of a stream whose response was read whole. It does not wait. The upstream has the time
+// grace to end the stream; then the stream is reset. ended is called once when the stream is over, possibly
+// before Finish returns, and must not use the stream.
+func (s *UpstreamStream) Finish(grace time.Duration, ended func()) {
+	s.c.mu.Lock()
+	switch {
+	case s.closed:
+		ended()
+	case s.remoteEnded: // the upstream does not want the rest of the request
+		s.c.reset(&s.flow, Cancel)
+		ended()
+	default:
+		s.onEnd = ended
+		s.grace = time.AfterFunc(grace, func() { _ = s.Close() })
+	}
+	s.drop()
+}
+
+// Close ends the stream. It resets the stream if the exchange is not complete. It does not wait, is safe for
+// concurrent use, and may be called more than once.
+func (s *UpstreamStream) Close() error {
+	s.c.mu.Lock()
+	if s.begun {
+		s.c.reset(&s.flow, Cancel)
+	} else {
+		s.end(net.ErrClosed)
+	}
+	s.drop()
+	return nil
+}
+
+// drop drops what was not read, and unlocks mu.
+func (s *UpstreamStream) drop() {
+	s.dropBody(net.ErrClosed)
+	if s.head != nil {
+		buffer.Put(s.head[:0])
+		s.head = nil
+	}
+	stop := s.caughtUp
+	s.caughtUp, s.behind = nil, false
+	s.c.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	s.c.flushElsewhere()
+}
+
+// LocalAddr returns the local address of the stream's connection.
+func (s *UpstreamStream) LocalAddr() net.Addr { return s.c.nc.LocalAddr() }
+
+// RemoteAddr returns the upstream's address.
+func (s *UpstreamStream) RemoteAddr() net.Addr { return s.c.nc.RemoteAddr() }
+
+var _ net.Conn = (*UpstreamStream)(nil)

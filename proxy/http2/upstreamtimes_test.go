@@ -1,0 +1,201 @@
+package http2
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// relayed sends one request and reads its response whole, whose stream does not end.
+func relayed(t *testing.T, length bool) (*peer, *Upstream, *UpstreamStream) {
+	t.Helper()
+	p, c := toUpstream(t, upstreamOptions())
+	p.answers.Store(true)
+	p.sync()
+	s := ask(t, c, getRequest)
+	p.want("1: :method")
+	fields := []string{":status", "200", "content-length", "2"}
+	if !length {
+		fields[3] = "0"
+	}
+	p.headers(1, false, fields...)
+	if length {
+		_ = p.WriteData(1, false, []byte("ok"))
+	}
+	if status, body, err := respondedWith(s, "GET"); status != 200 || length && body != "ok" || err != nil {
+		t.Fatalf("%d %q %v", status, body, err)
+	}
+	return p, c, s
+}
+
+// An upstream may end its stream later than its response; it is not told that its client left meanwhile.
+func TestAWholeResponseLeavesItsStreamTimeToEnd(t *testing.T) {
+	for _, length := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p, c, s := relayed(t, length)
+			ended := 0
+			s.Finish(time.Minute, func() { ended++ })
+			time.Sleep(time.Minute - 1)
+			synctest.Wait()
+			if ended != 0 || c.InFlight() != 1 {
+				t.Fatalf("ended %d times within the grace", ended)
+			}
+			_ = p.WriteData(1, true, nil)
+			p.sync()
+			if ended != 1 || c.InFlight() != 0 {
+				t.Errorf("ended %d times, %d are in flight", ended, c.InFlight())
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if len(p.seen) > 0 {
+				t.Error("it was told", p.seen)
+			}
+		})
+	}
+}
+
+// One that never ends its stream is reset when the grace is over, and by Close before that.
+func TestAStreamThatDoesNotEndIsReset(t *testing.T) {
+	for name, end := range map[string]func(s *UpstreamStream){
+		"in time":  func(*UpstreamStream) { time.Sleep(time.Minute) },
+		"by Close": func(s *UpstreamStream) { _ = s.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, c, s := relayed(t, true)
+				ended := 0
+				s.Finish(time.Minute, func() { ended++ })
+				end(s)
+				p.want("1: reset CANCEL")
+				synctest.Wait()
+				if ended != 1 || c.InFlight() != 0 {
+					t.Errorf("ended %d times, %d are in flight", ended, c.InFlight())
+				}
+			})
+		})
+	}
+}
+
+// A response may pause for longer than any write may take, and an upstream that answers pings stays.
+func TestASilentUpstreamIsNotReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c := toUpstream(t, upstreamOptions())
+		p.answers.Store(true)
+		s := ask(t, c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		_ = s.SetDeadline(time.Now().Add(time.Hour))
+		p.want("1: :method")
+		p.headers(1, false, ":status", "200", "content-length", "4")
+		_ = p.WriteData(1, false, []byte("ab"))
+		time.Sleep(10 * time.Minute)
+		if _, err := io.WriteString(s, "2\r\ncd\r\n0\r\n\r\n"); err != nil {
+			t.Error(err)
+		}
+		p.want(`1: "cd"`)
+		_ = p.WriteData(1, true, []byte("cd"))
+		if _, body, err := respondedWith(s, "POST"); body != "abcd" || err != nil {
+			t.Errorf("%q %v", body, err)
+		}
+		if n := p.pings.Load(); n < 1 || n > 4 {
+			t.Errorf("%d pings in ten minutes of silence", n)
+		}
+	})
+}
+
+// An upstream that answers no ping while it has a request is gone. An idle one gets none.
+func TestAnUpstreamThatVanishedIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c := toUpstream(t, upstreamOptions())
+		time.Sleep(time.Hour)
+		if n := p.pings.Load(); n != 0 {
+			t.Errorf("%d pings without a request", n)
+		}
+		s := ask(t, c, getRequest)
+		_ = s.SetDeadline(time.Now().Add(time.Hour))
+		began := time.Now()
+		if _, err := s.Read(make([]byte, 1)); err == nil || time.Since(began) > time.Minute {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		p.want("end")
+	})
+}
+
+// Nothing more is sent to an upstream that seems to be gone, until it sends something.
+func TestASilentUpstreamGetsNoMoreRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := true
+		o := upstreamOptions()
+		o.Silent = func() bool { return gone }
+		p, c := toUpstream(t, o)
+		p.sync()
+		time.Sleep(time.Hour)
+		if !c.HasRoom() {
+			t.Fatal("an idle one gets none")
+		}
+		ask(t, c, getRequest)
+		p.want("1: :method")
+		time.Sleep(silentAfter)
+		if c.HasRoom() {
+			t.Error("it gets more")
+		}
+		p.headers(1, true, ":status", "204")
+		p.sync()
+		if !c.HasRoom() {
+			t.Error("it gets no more after its response")
+		}
+	})
+}
+
+// An idle connection ends, and one that was retired ends with its last stream.
+func TestAConnectionToAnUpstreamEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := upstreamOptions()
+		o.IdleTimeout = 10 * time.Minute
+		p, c := toUpstream(t, o)
+		p.sync()
+		began := time.Now()
+		<-p.over
+		if took := time.Since(began); took < 10*time.Minute || took > 11*time.Minute || !c.IsLeaving() {
+			t.Errorf("after %v", took)
+		}
+		p, c = toUpstream(t, o)
+		p.sync()
+		ask(t, c, getRequest)
+		p.want("1: :method")
+		c.Retire()
+		if c.Open() != nil {
+			t.Error("it takes more")
+		}
+		p.headers(1, true, ":status", "204")
+		began = time.Now()
+		p.want("end")
+		if took := time.Since(began); took > 0 {
+			t.Errorf("after %v", took)
+		}
+	})
+}
+
+// Other requests go elsewhere while bodies hold the window of a connection, or the upstream reads nothing.
+func TestAStuckConnectionTakesNoMoreStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c := toUpstream(t, upstreamOptions(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+		p.sync()
+		s := ask(t, c, postRequest(1<<20))
+		go func() { _, _ = s.Write(make([]byte, 1<<17)) }()
+		synctest.Wait()
+		if !c.HasRoom() {
+			t.Error("not at once")
+		}
+		time.Sleep(stuckAfter)
+		if c.HasRoom() {
+			t.Error("it takes more")
+		}
+		_ = p.WriteWindowUpdate(0, 1<<18)
+		p.sync()
+		if !c.HasRoom() {
+			t.Error("it takes no more")
+		}
+	})
+}
