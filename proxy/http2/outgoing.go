@@ -3,6 +3,7 @@ package http2
 import (
 	"errors"
 	"strconv"
+	"sync"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
@@ -18,6 +19,14 @@ type outgoing struct {
 	pending   []byte // of a header section that is not complete yet
 	remaining int64
 	chunked   http1.Chunked
+}
+
+var outgoings = sync.Pool{New: func() any { return new(outgoing) }}
+
+// reset drops the request, and keeps the memory of its headers.
+func (r *outgoing) reset() {
+	r.parsed.Reset()
+	r.state, r.pending, r.remaining = atHeaders, nil, 0
 }
 
 // write takes all of p. Bytes after the end of the request are an error.

@@ -35,18 +35,31 @@ func (s *flow) receive(p []byte, n int, ends bool) {
 	}
 	if s.inEnd != nil { // nobody reads it
 		s.credit += len(p)
+	} else if s.joinsHead(len(p) + 20) {
+		s.credit += len(p)
+		s.head = s.appendBody(s.head, p)
 	} else {
 		s.owed += len(p)
-		if s.framed.Kind == http1.BodyChunked {
-			s.push(len(p)+20, func(dst []byte) []byte { return http1.AppendChunk(dst, p) })
-		} else {
-			s.push(len(p), func(dst []byte) []byte { return append(dst, p...) })
-		}
+		s.push(len(p)+20, func(dst []byte) []byte { return s.appendBody(dst, p) })
 	}
 	if ends {
 		s.ended(nil)
 	}
 	s.wake()
+}
+
+// appendBody appends a piece of the body in its framing.
+func (s *flow) appendBody(dst, p []byte) []byte {
+	if s.framed.Kind == http1.BodyChunked {
+		return http1.AppendChunk(dst, p)
+	}
+	return append(dst, p...)
+}
+
+// joinsHead reports whether n bytes of a response's body fit behind its headers, which nobody has read yet. One
+// read then takes both, and no other buffer is needed.
+func (s *flow) joinsHead(n int) bool {
+	return s.c.isUpstream && len(s.head) > 0 && len(s.in) == 0 && cap(s.head)-len(s.head) >= n
 }
 
 // push adds to what can be read.
@@ -184,6 +197,8 @@ func (s *flow) ended(trailers *fields) {
 		s.inEnd = io.EOF
 	case s.framed.Kind == http1.BodyChunked && trailers != nil:
 		s.push(1024, func(dst []byte) []byte { return appendTrailers(dst, trailers) })
+	case s.framed.Kind == http1.BodyChunked && s.joinsHead(8):
+		s.head = http1.AppendLastChunk(s.head, nil)
 	case s.framed.Kind == http1.BodyChunked:
 		s.push(8, func(dst []byte) []byte { return http1.AppendLastChunk(dst, nil) })
 	}

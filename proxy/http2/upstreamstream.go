@@ -20,7 +20,8 @@ type UpstreamStream struct {
 	flow
 	conn *Upstream
 
-	request outgoing // used by the goroutine that writes
+	request *outgoing // used by the goroutine that writes; nil: nothing was written, or all
+	sent    bool      // the request was taken whole; likewise
 
 	// All below is guarded by mu of the connection.
 	begun  bool  // its headers were written
@@ -36,7 +37,7 @@ var errReset = errors.New("the upstream reset the stream")
 
 // Write takes the request. An error means that the upstream takes no more of it, or that p is not HTTP/1.1.
 func (s *UpstreamStream) Write(p []byte) (int, error) {
-	n, err := s.request.write(s, p)
+	n, err := s.take(p)
 	s.c.flush()
 	return n, err
 }
@@ -45,7 +46,7 @@ func (s *UpstreamStream) Write(p []byte) (int, error) {
 func (s *UpstreamStream) Writev(parts [][]byte) (sent int, err error) {
 	for i, p := range parts {
 		var n int
-		n, err = s.request.write(s, p)
+		n, err = s.take(p)
 		sent += n
 		if parts[i] = p[n:]; err != nil {
 			break
@@ -53,6 +54,23 @@ func (s *UpstreamStream) Writev(parts [][]byte) (sent int, err error) {
 	}
 	s.c.flush()
 	return sent, err
+}
+
+// take takes a piece of the request. What decodes it goes back to its pool at the end.
+func (s *UpstreamStream) take(p []byte) (int, error) {
+	if s.request == nil {
+		if s.sent {
+			return 0, errBadRequest
+		}
+		s.request = outgoings.Get().(*outgoing)
+	}
+	n, err := s.request.write(s, p)
+	if s.request.state == atEnd {
+		s.request.reset()
+		outgoings.Put(s.request)
+		s.request, s.sent = nil, true
+	}
+	return n, err
 }
 
 // begin sends the headers of the request. If the connection has ended, reading returns ErrUnprocessed.
