@@ -1,0 +1,16 @@
+package upstream
+
+import (
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/internal/docstest"
+)
+
+func TestTheDocumentationStatesTheDefaults(t *testing.T) {
+	docstest.Says(t, "docs/reference/settings.md", "After %d consecutive failures", DefaultEjectAfter)
+	docstest.Says(t, "docs/reference/settings.md", "an endpoint is ejected for %d s, the nth time n times as long, up to %d minutes",
+		DefaultEjectFor/time.Second, maxEjectionFactor*DefaultEjectFor/time.Minute)
+	docstest.Says(t, "docs/reference/settings.md", "each is also checked every %d s", DefaultHealthInterval/time.Second)
+	docstest.Says(t, "docs/how-to/migrating.md", "A connection is tried for %d s", DefaultDialTimeout/time.Second)
+}
