@@ -16,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
@@ -555,22 +558,44 @@ func TestHTTP2IdleClientDoesNotDelayADrain(t *testing.T) {
 }
 
 // A client that connected before the drain and begins HTTP/2 in it is served
-// and then told to go away.
+// and then told to go away. It sends its request with the preface: a client that has read GOAWAY sends none.
 func TestHTTP2BegunDuringADrain(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) {
 		speakHTTP2(c)
 		c.DrainTimeout, c.ClientIdleTimeout = time.Minute, time.Hour
 	})
-	nc := p.dial().Conn
+	c := p.dial()
 	eventually(t, "it is connected", func() bool { return p.Stats().Connections == 1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
 	eventually(t, "the drain began", func() bool { return p.process.Draining.Load() })
-	client := http2Client(t, nil)
-	client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { return nc, nil }
-	if res, body := p.fetch(client, "GET", "/", nil); res.StatusCode != 200 || body != "ok" {
-		t.Errorf("%d %q", res.StatusCode, body)
+	var begin bytes.Buffer
+	begin.WriteString(floodguard.Preface)
+	f := http2.NewFramer(&begin, c.r)
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	_ = f.WriteSettings()
+	writeHeaders(t, f, 1, "GET", true)
+	c.send(begin.String())
+	var status, body string
+	away := false
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			break // the connection ended
+		}
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			status = frame.PseudoValue("status")
+		case *http2.DataFrame:
+			body += string(frame.Data())
+		case *http2.GoAwayFrame:
+			away = away || frame.ErrCode == http2.ErrCodeNo
+		}
+	}
+	if status != "200" || body != "ok" || !away {
+		t.Errorf("status %q, body %q, told to go away %v", status, body, away)
 	}
 	if err := <-drained; err != nil {
 		t.Error(err)
