@@ -61,9 +61,9 @@ func lowered(b, name []byte) []byte {
 }
 
 func tells(name []byte) bool {
-	for _, text := range telling {
-		for i := 0; i+len(text) <= len(name); i++ {
-			if equalName(name[i:i+len(text)], text) {
+	for i := range name {
+		for _, text := range telling {
+			if name[i]|0x20 == text[0] && i+len(text) <= len(name) && equalName(name[i:i+len(text)], text) {
 				return true
 			}
 		}
@@ -76,7 +76,7 @@ func (h *Headers) unknownWait() (longest time.Duration, told bool) {
 	longest, told = h.guessed, h.hasGuessed
 	for i := range h.pairs[:h.n] {
 		p := &h.pairs[i]
-		if p.row != unknownRow || p.reset.n == 0 || h.isPaired(p.what) || !h.isSpent(p.what) {
+		if p.row != unknownRow || p.reset.n == 0 || !h.isSpent(p.what) || h.isPaired(p.what) {
 			continue
 		}
 		if d, ok := parseLoosely(p.reset.value, readHeaderName(p.what).Unit, h.Date, h.Now); ok {
@@ -89,9 +89,13 @@ func (h *Headers) unknownWait() (longest time.Duration, told bool) {
 // isSpent reports whether nothing is left of the rate limit that the header of that name resets.
 func (h *Headers) isSpent(reset []byte) bool {
 	for i := range h.pairs[:h.n] {
-		if p := &h.pairs[i]; p.row == unknownRow && p.remaining.n > 0 && haveOneSubject(p.what, reset) {
-			left, ok := parseNumber(tidy(p.remaining.value))
-			return ok && left == (decimal{})
+		p := &h.pairs[i]
+		if p.row != unknownRow || p.remaining.n == 0 {
+			continue
+		}
+		left, ok := parseNumber(tidy(p.remaining.value))
+		if ok && left == (decimal{}) && haveOneSubject(p.what, reset) {
+			return true
 		}
 	}
 	return false
