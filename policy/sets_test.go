@@ -36,6 +36,29 @@ var closedSets = map[string][]member{
 	"layered": members([]LayeredRetries{LayeredHalve, LayeredAllow, LayeredDeny}),
 }
 
+// People read a phrase of their language, not a label.
+func TestOutcomesAndReasonsHaveWords(t *testing.T) {
+	seen := map[string]bool{}
+	check := func(label, words string) {
+		if words == "" || strings.Contains(words, "_") && !strings.Contains(words, "RETRY_ON") || len(words) > 80 || seen[words] {
+			t.Errorf("%s: %q", label, words)
+		}
+		seen[words] = true
+	}
+	for _, o := range AllOutcomes() {
+		check(o.String(), o.Words())
+	}
+	for _, r := range AllReasons() {
+		check(r.String(), r.Words())
+	}
+	if got := OutcomeGaveUpNotIdempotent.WordsFor("POST"); got != "not retried: POST without an Idempotency-Key" {
+		t.Error(got)
+	}
+	if got := OutcomeRecovered.WordsFor("POST"); got != "recovered by a retry" {
+		t.Error(got)
+	}
+}
+
 func TestEveryMemberHasItsOwnLabelAndSentence(t *testing.T) {
 	label := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 	for name, set := range closedSets {

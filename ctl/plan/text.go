@@ -100,7 +100,7 @@ func (l *Line) inTime() string {
 	if w.SlowAttempts != w.Attempts {
 		slow := "with the longest waits, "
 		if l.Route != "" {
-			slow = "if each takes as long as it may, "
+			slow = "if the upstream is slow, "
 		}
 		last = slow + text.Plural(w.SlowAttempts, "attempt") + ", the last one starts after " + span(w.LastBegins) + mostly
 	}

@@ -193,6 +193,15 @@ func (r *Route) MatcherValues() []Value {
 	return set
 }
 
+// MatchText returns the matchers of the route, such as path /search, methods GET; "" for the route default.
+func (r *Route) MatchText() string {
+	var parts []string
+	for _, m := range r.MatcherValues() {
+		parts = append(parts, strings.ToLower(m.Key)+" "+m.Text)
+	}
+	return strings.Join(parts, ", ")
+}
+
 func (r *Route) matcherVariable(key string) string { return r.own[key] }
 
 func values(list []Setting, v reflect.Value, variable func(string) string) []Value {

@@ -80,14 +80,10 @@ func printValues(w io.Writer, s *config.Settings, values []config.Value, show fu
 }
 
 func matchText(r *config.Route) string {
-	var parts []string
-	for _, m := range r.MatcherValues() {
-		parts = append(parts, strings.ToLower(m.Key)+" "+m.Text)
+	if match := r.MatchText(); match != "" {
+		return ": " + match
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(parts, ", ")
+	return ""
 }
 
 func printWorst(w io.Writer, v *Worst) {
@@ -100,7 +96,7 @@ func printWorst(w io.Writer, v *Worst) {
 	}
 	fmt.Fprintf(w, "  a request at worst: %s, response headers %s", text.Plural(v.Attempts, "attempt"), total)
 	if v.SlowAttempts < v.Attempts {
-		fmt.Fprintf(w, "; only %s if each takes as long as it may", text.Plural(v.SlowAttempts, "attempt"))
+		fmt.Fprintf(w, "; only %s if the upstream is slow", text.Plural(v.SlowAttempts, "attempt"))
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  upstream load if everything fails: x%.3g", v.Amplification)

@@ -27,7 +27,8 @@ type View struct {
 	Hint        string       `json:"hint,omitempty"`    // what the user probably meant
 	Route       string       `json:"route,omitempty"`
 	Upstream    string       `json:"upstream,omitempty"`
-	DryRun      bool         `json:"dry_run,omitempty"` // nothing is retried; the rest shows what would be retried
+	Nearest     *Near        `json:"nearest_route,omitempty"` // set if no route matches, but there are some
+	DryRun      bool         `json:"dry_run,omitempty"`       // nothing is retried; the rest shows what would be retried
 	// Retryable means that sending the request twice does no harm, by the settings.
 	Retryable  bool   `json:"retriable"`
 	Why        string `json:"why,omitempty"`
@@ -136,6 +137,9 @@ func Explain(s *config.Settings, head []byte, listener, model string) (*View, er
 	fields := withModel{&q, model}
 	r := table.Find(listener, q.Authority, q.Path, q.Method, fields)
 	v.Route, v.Upstream, v.DryRun = r.Name, r.Upstream.String(), r.DryRun
+	if r == &s.Default {
+		v.Nearest = nearest(s, listener, &q, fields)
+	}
 	if s.ForwardProxy() && q.Form == http1.Absolute {
 		if meant, err := isMeant(s, r, &q); err != nil || !meant {
 			why := http1.RefusalOtherHost

@@ -22,6 +22,9 @@ func (v *View) Text(w io.Writer, p text.Paint) {
 	if v.Route != "" {
 		fmt.Fprintf(w, "route       %s, to %s\n", v.Route, v.Upstream)
 	}
+	if v.Nearest != nil {
+		fmt.Fprintf(w, "nearest     %s: %s\n", v.Nearest.Route, v.Nearest.Why)
+	}
 	if v.Refused != nil {
 		fmt.Fprintf(w, "refused     %s with %d: %s\n", p.Red(v.Refused.Reason), v.Refused.Status, v.Refused.Text)
 		return

@@ -36,7 +36,7 @@ func (a *app) open(memory int64) error {
 	}
 	a.metrics.ConfigLoaded(true, time.Now())
 	a.log.Info("started", fields...)
-	logConfig(a.log, now.settings, now.problems)
+	a.showConfig(now.settings, now.problems)
 	return nil
 }
 

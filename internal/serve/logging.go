@@ -9,6 +9,9 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/effective"
+	"github.com/retryproxy/retryproxy/internal/terminal"
+	"github.com/retryproxy/retryproxy/internal/text"
 )
 
 // newLogger writes whole lines to w, which must be safe for concurrent use: columns for people, or
@@ -54,12 +57,24 @@ func droppedLine(columns bool) func(dropped uint64) []byte {
 // loggedRoutes limits the lines about routes at start; /config shows all.
 const loggedRoutes = 50
 
+// showConfig writes the effective settings: as check does on a terminal, else as lines of the log.
+func (a *app) showConfig(s *config.Settings, problems config.Problems) {
+	for _, p := range problems.Warnings() {
+		a.log.Warn("configuration: " + p.String())
+	}
+	if !terminal.Is(a.options.Log) {
+		logConfig(a.log, s)
+		return
+	}
+	var b bytes.Buffer // one write, so that no line of the log stands in between
+	b.WriteByte('\n')
+	effective.Text(&b, text.PaintFor(a.options.Log, a.options.Getenv), s, problems, false)
+	_, _ = a.options.Log.Write(append(b.Bytes(), '\n')) // like a line of the log
+}
+
 // logConfig logs the effective settings: those of the process and the default route in one
 // line, and a line per route with its own settings.
-func logConfig(log *zap.Logger, s *config.Settings, problems config.Problems) {
-	for _, p := range problems.Warnings() {
-		log.Warn("configuration: " + p.String())
-	}
+func logConfig(log *zap.Logger, s *config.Settings) {
 	log.Info("effective configuration", zap.Object("settings", logValues(append(s.Values(), s.Default.Values()...))))
 	for i := range s.Routes[:min(len(s.Routes), loggedRoutes)] {
 		r := &s.Routes[i]

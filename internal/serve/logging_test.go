@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"bytes"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +12,10 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/retryproxy/retryproxy/internal/config"
+	"github.com/retryproxy/retryproxy/internal/logwriter"
+	"github.com/retryproxy/retryproxy/internal/terminal"
 )
 
 func TestDurationsInTheLogAreNumbersOfSeconds(t *testing.T) {
@@ -19,6 +25,47 @@ func TestDurationsInTheLogAreNumbersOfSeconds(t *testing.T) {
 		if !strings.Contains(b.String(), "0.000448391,") || !strings.Contains(b.String(), " 20.006}") && !strings.Contains(b.String(), ":20.006}") {
 			t.Errorf("columns %v: %s", columns, b.String())
 		}
+	}
+}
+
+// screen is a terminal that records what is written to it.
+type screen struct {
+	bytes.Buffer
+	file *os.File
+}
+
+func (s *screen) Unwrap() io.Writer { return s.file }
+
+// A person gets what check prints, other programs lines of JSON.
+func TestTheStartOnATerminalShowsWhatCheckPrints(t *testing.T) {
+	settings, problems := config.Load([]string{"RETRYPROXY_UPSTREAM=http://localhost:3000", "RETRYPROXY_RETRY_METHODS=GET,PATHC"})
+	show := func(out io.Writer) {
+		w := logwriter.New(out)
+		a := &app{log: newLogger(w, terminal.Is(w)), options: &Options{Log: w, Getenv: func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }}}
+		a.showConfig(settings, problems)
+		w.Close(time.Minute)
+	}
+	file, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0) // the master of a new terminal
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = file.Close() }()
+	terminal := &screen{file: file}
+	show(terminal)
+	for _, want := range []string{"did you mean PATCH?", "inbound: clients at :8080, upstream http://localhost:3000, admin at :9797\n", "route default\n", ", 1 warning\n"} {
+		if !strings.Contains(terminal.String(), want) {
+			t.Errorf("no %q in %s", want, terminal.String())
+		}
+	}
+	for line := range strings.Lines(terminal.String()) {
+		if len(line) > 200 {
+			t.Errorf("a line of %d bytes: %s", len(line), line)
+		}
+	}
+	var log bytes.Buffer
+	show(&log)
+	if !strings.Contains(log.String(), `"msg":"effective configuration"`) {
+		t.Errorf("%s", log.String())
 	}
 }
 

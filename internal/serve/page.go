@@ -79,7 +79,7 @@ func ruleOf(now *inForce, name string) page.Rule {
 			made = &now.config.Routes[i-1]
 		}
 		return page.Rule{
-			Upstream: made.Upstream.String(), Backoff: s.Backoff.String(), MaxRetries: made.Policy.MaxRetries, DryRun: made.DryRun,
+			Match: s.MatchText(), Upstream: made.Upstream.String(), Backoff: s.Backoff.String(), MaxRetries: made.Policy.MaxRetries, DryRun: made.DryRun,
 			RequestTimeoutMS: made.RequestTimeout.Milliseconds(), AttemptTimeoutMS: made.AttemptTimeout.Milliseconds(), Curve: curveOf(&made.Policy),
 		}
 	}

@@ -48,7 +48,7 @@ func columnsOf(w any) int {
 
 func unwrap(w any) any {
 	if wrapper, is := w.(interface{ Unwrap() io.Writer }); is {
-		return wrapper.Unwrap()
+		return unwrap(wrapper.Unwrap())
 	}
 	return w
 }

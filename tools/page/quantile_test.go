@@ -13,8 +13,8 @@ func TestQuantileOfFewRequestsSaysSo(t *testing.T) {
 	}
 	ask(12)
 	b := open(t, p, 1280, 900, "light")
-	const clients, attempts, median = `document.querySelector('#routes tbody tr:nth-child(2) td[data-label="Clients p99"]')`,
-		`document.querySelector('#routes tbody tr:nth-child(2) td[data-label="Attempts p99"]')`, `document.querySelector('#routes tbody tr:nth-child(2) td[data-label="Clients p50"]')`
+	const clients, attempts, median = `document.querySelector('#routes tbody tr:nth-child(2) td[data-label="Clients 99 %"]')`,
+		`document.querySelector('#routes tbody tr:nth-child(2) td[data-label="Attempts 99 %"]')`, `document.querySelector('#routes tbody tr:nth-child(2) td[data-label="Clients median"]')`
 	b.await("p99 of 12 requests", clients+`?.title === 'p99 of 12 requests' && / of 12 requests$/.test(`+clients+`.textContent)`)
 	b.await("p99 of 12 attempts", `/ of 12 attempts$/.test(`+attempts+`.textContent)`)
 	b.await("p50, for which 12 are enough", `/^<[\d.]+\u202fms$/.test(`+median+`.textContent)`)

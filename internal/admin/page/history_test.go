@@ -235,3 +235,19 @@ func TestLookAllocatesLittle(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// A route whose match is wrong takes no request, which is only visible if the page names it.
+func TestRoutesWithoutRequestsAreNamed(t *testing.T) {
+	s := newStage()
+	s.options.Route = func(name string) Rule { return Rule{Match: "path /" + name} }
+	s.metrics.Route("write")
+	s.metrics.Route("read")
+	s.request("default", policy.OutcomeSuccess, time.Millisecond)
+	if got, want := s.State(s.now).Unused, []Unused{{"read", "path /read"}, {"write", "path /write"}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	s.request("read", policy.OutcomeSuccess, time.Millisecond)
+	if got := s.State(s.now).Unused; len(got) != 1 {
+		t.Errorf("%v, want one", got)
+	}
+}

@@ -40,7 +40,9 @@ type Request struct {
 	Path     string    `json:"path"` // without the query
 	Code     int       `json:"code"` // 0: the client got no response
 	Outcome  string    `json:"outcome"`
-	Why      string    `json:"why"` // the outcome in a sentence
+	Words    string    `json:"words"`         // the outcome for people
+	InWords  string    `json:"outcome_words"` // the same for all requests with this outcome
+	Why      string    `json:"why"`           // the outcome in a sentence
 	Took     uint32    `json:"took"`
 	Error    string    `json:"error,omitempty"` // what ended the last failed attempt; "" if none failed
 	Count    int       `json:"count"`           // of attempts
@@ -167,7 +169,7 @@ func requestsOf(list []proxy.Ended) []Request {
 func requestOf(e *proxy.Ended) Request {
 	r := Request{
 		BeganMS: e.Began.UnixMilli(), ID: shown(e.RequestID, maxID), Route: e.Route, Method: shown(e.Method, maxMethod), Path: shown(e.Path, maxPath),
-		Code: e.Code, Outcome: e.Outcome.String(), Why: e.Outcome.Explain(), Took: max(micros(e.Took), 1), Count: e.Attempts, Attempts: []Attempt{},
+		Code: e.Code, Outcome: e.Outcome.String(), Words: e.Outcome.WordsFor(shown(e.Method, maxMethod)), InWords: e.Outcome.Words(), Why: e.Outcome.Explain(), Took: max(micros(e.Took), 1), Count: e.Attempts, Attempts: []Attempt{},
 	}
 	for i := range e.Steps {
 		s := &e.Steps[i]

@@ -76,6 +76,7 @@ func (q *Queue) Add(o Queue) {
 
 // Rule is the configuration of a route. Times are in milliseconds; 0 means no limit.
 type Rule struct {
+	Match            string `json:"match"` // such as path /read; "" for the route default
 	Upstream         string `json:"upstream"`
 	Backoff          string `json:"backoff"`
 	MaxRetries       int    `json:"max_retries"`

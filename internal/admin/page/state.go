@@ -1,6 +1,8 @@
 package page
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/retryproxy/retryproxy/metrics"
@@ -18,6 +20,7 @@ type State struct {
 	Queued     Queue      `json:"queued"` // for circuit breakers, concurrency limits, rate limits and rate-limit pauses together
 	Routes     []Route    `json:"routes"`
 	MoreRoutes int        `json:"more_routes"` // in use and not shown
+	Unused     []Unused   `json:"unused"`      // routes without a request since the start
 	Upstreams  []Upstream `json:"upstreams"`
 }
 
@@ -32,6 +35,12 @@ type Route struct {
 	Outcomes []Count      `json:"outcomes"`
 	Retried  []Count      `json:"retried"` // retries by reason
 	History  RouteHistory `json:"history"`
+}
+
+// Unused is a route that no request has taken yet. Its match may be wrong.
+type Unused struct {
+	Name  string `json:"name"`
+	Match string `json:"match"` // such as path /read; "" for the route default
 }
 
 // Span is what happened in a stretch of time. The times p50 and p99 are in microseconds, 0 if
@@ -55,7 +64,8 @@ type Span struct {
 // Count is how often something named occurred in the last minutes.
 type Count struct {
 	Name  string `json:"name"`
-	Why   string `json:"why"` // in a sentence
+	Words string `json:"words"` // the name for people
+	Why   string `json:"why"`   // in a sentence
 	Kind  string `json:"kind,omitempty"`
 	Count uint32 `json:"count"`
 }
@@ -116,6 +126,7 @@ func (p *Page) State(now time.Time) State {
 		Process: process, Queued: queued(upstreams, process), MoreRoutes: h.more, Routes: []Route{}, Upstreams: []Upstream{},
 	}
 	h.find(p.options.Metrics)
+	s.Unused = p.unused()
 	for _, r := range h.routes {
 		route := h.route(r, now)
 		route.Rule = p.options.Route(route.Name)
@@ -127,6 +138,21 @@ func (p *Page) State(now time.Time) State {
 		}
 	}
 	return s
+}
+
+// maxUnused limits the routes without requests that are shown.
+const maxUnused = 50
+
+// unused returns the routes without a request since the start, in order of their names.
+func (p *Page) unused() []Unused {
+	list := []Unused{}
+	p.options.Metrics.Each(func(r *metrics.Route) {
+		if !r.Used() {
+			list = append(list, Unused{r.Name(), p.options.Route(r.Name()).Match})
+		}
+	})
+	slices.SortFunc(list, func(a, b Unused) int { return strings.Compare(a.Name, b.Name) })
+	return list[:min(len(list), maxUnused)]
 }
 
 // queued sums all queues, including those of upstreams that are not shown.
@@ -151,12 +177,12 @@ func (h *history) route(r *routeHistory, now time.Time) Route {
 	}
 	for _, o := range policy.AllOutcomes() {
 		if n := last.Outcomes[o]; n > 0 && kinds[o] >= failed {
-			out.Outcomes = append(out.Outcomes, Count{Name: o.String(), Why: o.Explain(), Kind: kinds[o].String(), Count: n})
+			out.Outcomes = append(out.Outcomes, Count{Name: o.String(), Words: o.Words(), Why: o.Explain(), Kind: kinds[o].String(), Count: n})
 		}
 	}
 	for _, why := range policy.AllReasons() {
 		if n := last.Retries[why]; n > 0 {
-			out.Retried = append(out.Retried, Count{Name: why.String(), Why: why.Explain(), Count: n})
+			out.Retried = append(out.Retried, Count{Name: why.String(), Words: why.Words(), Why: why.Explain(), Count: n})
 		}
 	}
 	t := &out.History

@@ -2,8 +2,12 @@
 // sentence about it.
 package labels
 
-// Text is the label and the sentence of one member of a closed set.
-type Text struct{ Label, Explain string }
+// Text is the label, a phrase and the sentence of one member of a closed set.
+type Text struct {
+	Label   string
+	Words   string // a phrase for people, in place of the label; "" if nobody reads it
+	Explain string
+}
 
 // Lookup returns the texts of member i; the label is "invalid" if i is outside the set.
 func Lookup(texts []Text, i int) Text {

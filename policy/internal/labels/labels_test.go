@@ -8,7 +8,7 @@ import (
 type digit uint8
 
 func TestEachMemberHasItsTextAndNothingElseHas(t *testing.T) {
-	texts := []Text{{"first", "The first."}, {"second", "The second."}}
+	texts := []Text{{Label: "first", Explain: "The first."}, {Label: "second", Explain: "The second."}}
 	for i, want := range texts {
 		if got := Lookup(texts, i); got != want {
 			t.Errorf("%d: %+v", i, got)

@@ -23,15 +23,15 @@ export function offer(requests) {
   for (const name of names) {
     const values = new Set(requests.map(valueOf[name]));
     if (chosen[name]) values.add(chosen[name]);
-    fill(select(name), [...values].sort());
+    fill(select(name), [...values].sort(), name === 'outcome' ? new Map(requests.map((r) => [r.outcome, r.outcome_words])) : new Map());
     select(name).value = chosen[name];
   }
 }
 
-function fill(node, values) {
+function fill(node, values, words) {
   const now = [...node.options].slice(1).map((o) => o.value);
   if (now.length === values.length && values.every((v, i) => v === now[i])) return;
-  node.replaceChildren(node.options[0], ...values.map((v) => el('option', {value: v}, text.words(v))));
+  node.replaceChildren(node.options[0], ...values.map((v) => el('option', {value: v}, words.get(v) ?? text.words(v))));
 }
 
 function readFragment() {

@@ -6,7 +6,7 @@ import {isFiltered, offer, passes, startFilters} from '/page/filters.js';
 import {moment} from '/page/moment.js';
 import * as text from '/page/text.js';
 
-const heads = ['At', 'Route', 'Request', 'Status', 'What became of it', 'Took', 'Attempts'];
+const heads = ['At', 'Route', 'Request', 'Status', 'Outcome', 'Took', 'Attempts'];
 const shownNarrow = 5; // rows on a narrow screen, as in style.css
 const right = ['Status', 'Took'];
 const tables = ['failed', 'slow', 'recovered'].map(makeTable);
@@ -60,7 +60,7 @@ function word(label, ...children) {
 // row is a request. One that failed without a failed attempt, such as one that was never
 // sent, has its outcome explained instead.
 function row(r, failed) {
-  const outcome = word('What became of it', text.words(r.outcome));
+  const outcome = word('Outcome', r.words);
   outcome.title = r.why;
   const error = r.error || (failed ? r.why : '');
   if (error) outcome.append(el('span', {class: 'quiet error'}, error));

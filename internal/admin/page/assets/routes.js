@@ -5,7 +5,7 @@ import {stack, lines, curve} from '/page/draw.js';
 import * as text from '/page/text.js';
 
 const known = new Map();
-const columns = ['Requests', 'First attempt', 'Recovered', 'Failed', 'Retries', 'Clients p50', 'Clients p99', 'Attempts p50', 'Attempts p99'];
+const columns = ['Requests', 'First attempt', 'Recovered', 'Failed', 'Retries', 'Clients median', 'Clients 99 %', 'Attempts median', 'Attempts 99 %'];
 
 export function showRoutes(table, more, state) {
   keyed(known, table, state.routes.map((r) => r.name), make);
@@ -13,6 +13,14 @@ export function showRoutes(table, more, state) {
   const left = state.more_routes;
   setText(more, left ? `${left} more ${left === 1 ? 'route is' : 'routes are'} in use and not kept here; /metrics has all.`
     : state.routes.length ? '' : 'No request has come yet.');
+  showUnused(state);
+}
+
+// showUnused names the routes that no request has taken: their match may be wrong.
+function showUnused(state) {
+  const named = state.unused.filter((r) => r.match).map((r) => `${r.name} (${r.match})`);
+  setText(document.getElementById('unused'), named.length ? `No request has taken ${named.length === 1 ? 'the route' : 'these routes'} yet: ${named.join(', ')}. ` +
+    '“retryproxy explain METHOD URL” says which route a request takes, and why.' : '');
 }
 
 function make(name) {
@@ -66,7 +74,7 @@ function showQuantile(node, [micros, of, name, what]) {
   if (node.dataset.shown === words + few) return;
   node.dataset.shown = words + few;
   node.replaceChildren(words, ...few ? [' ', el('span', {class: 'few'}, few, el('span', {}, plural))] : []);
-  node.title = few && `${name} ${few}${plural}`;
+  node.title = few && `${name === 'p50' ? 'median' : '99th percentile'} ${few}${plural}`;
 }
 
 // fill writes the cells and marks what needs attention, in words that stand
@@ -86,7 +94,7 @@ function details(id) {
   const node = el('tr', {role: 'row', id, class: 'details'}, el('td', {role: 'cell', colspan: 13},
     el('div', {class: 'parts'},
       part('Failed, and why', why), part('Retries, by what for', retried),
-      part('p99 over 5 minutes', slow.node, el('p', {class: 'legend'}, el('span', {class: 'key clients'}), 'clients ', el('span', {class: 'key attempts'}), 'attempts'), scale),
+      part('Slowest 1 % took at least, over 5 minutes', slow.node, el('p', {class: 'legend'}, el('span', {class: 'key clients'}), 'clients ', el('span', {class: 'key attempts'}), 'attempts'), scale),
       part('Backoff as set', waits))));
   let rule = '';
   return {node, show(r) {
@@ -110,7 +118,7 @@ function list(node, counts, none) {
   }
   const top = Math.max(...counts.map((c) => c.count));
   node.replaceChildren(el('dl', {class: 'counts'}, ...[...counts].sort((a, b) => b.count - a.count).map((c) => el('div', {title: c.why},
-    el('dt', {}, text.words(c.name)), el('dd', {}, text.count(c.count)),
+    el('dt', {}, c.words), el('dd', {}, text.count(c.count)),
     el('dd', {class: 'bar'}, el('meter', {min: 0, max: top, value: c.count, 'aria-hidden': 'true', class: c.kind || ''}))))));
 }
 
