@@ -72,7 +72,7 @@ func TestARouteHasABreakerOfItsOwn(t *testing.T) {
 
 func TestWrongSettingsOfTheBreakerSayWhatIsExpected(t *testing.T) {
 	const on = "expected statuses from 400 to 599, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), !code to except one, connect-failure, reset and attempt-timeout, separated by commas, or auto: "
-	const backoffs = "expected auto, or one of additive, decorrelated, equal-jitter, fixed, full-jitter, normal, ratio, slots, and its options, such as slots:base=10ms:slots=10: "
+	const backoffs = "expected auto, or one of additive, decorrelated, equal-jitter, fixed, full-jitter, normal, proportional, ratio, slots, and its options, such as slots:base=10ms:slots=10: "
 	for variable, want := range map[string]string{
 		"BREAKER_ON=none":                 on + `"none" is none of these`,
 		"BREAKER_ON=5xx,":                 on + `"" is none of these`,

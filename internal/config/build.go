@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"os"
 
 	"github.com/retryproxy/retryproxy/internal/memlimit"
@@ -40,7 +41,7 @@ func Build(s *Settings) (*proxy.Config, error) {
 	}
 	if s.TLSCert != "" {
 		var err error
-		c.TLS, err = certs.Load(certs.Files{Cert: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA})
+		c.TLS, err = certs.Load(certs.Files{Cert: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA, MinVersion: tlsVersions[s.TLSMinVersion]})
 		if err != nil {
 			b.listenerTLS(err)
 		}
@@ -278,3 +279,6 @@ func ownAuthorities(s *Settings) []string {
 	}
 	return own
 }
+
+// tlsVersions are the words of TLS_MIN_VERSION.
+var tlsVersions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}

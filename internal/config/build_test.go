@@ -380,3 +380,11 @@ func TestOutboundRetriesWaitForTheirBudget(t *testing.T) {
 		}
 	}
 }
+
+func TestEveryVersionOfTLSIsKnown(t *testing.T) {
+	for _, word := range globalKeys()["TLS_MIN_VERSION"].OneOf {
+		if tlsVersions[word] == 0 {
+			t.Errorf("no version for %s", word)
+		}
+	}
+}

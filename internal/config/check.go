@@ -122,6 +122,9 @@ func (c *checker) process() {
 			c.problems.errorf(Prefix+key, file, "has no effect without %sTLS_CERT", Prefix)
 		}
 	}
+	if s.TLSCert == "" && s.Variable("TLS_MIN_VERSION") != "" {
+		c.problems.warnf(Prefix+"TLS_MIN_VERSION", s.TLSMinVersion, "has no effect without %sTLS_CERT", Prefix)
+	}
 	if s.SharedEngine.Set() && s.Position == "inbound" {
 		c.problems.errorf(Prefix+"SHARED", s.SharedEngine.Name(),
 			"sharing needs the same upstream for all processes, but each inbound process has its own (%s); if all have the same one, set %sPOSITION=outbound", s.Default.Upstream, Prefix)

@@ -87,6 +87,7 @@ type ClientSettings struct {
 	TLSCert           string   `env:"TLS_CERT" shown:"none" unit:"path" about:"PEM file with the server certificate and its chain. If set, every TCP listener for clients speaks only TLS; unix sockets stay plain."`
 	TLSKey            string   `env:"TLS_KEY" shown:"in the file of TLS_CERT, or beside it: tls.key for tls.crt" unit:"path" about:"PEM file with the key of TLS_CERT, such as certbot's privkey.pem for fullchain.pem."`
 	TLSClientCA       string   `env:"TLS_CLIENT_CA" shown:"none" unit:"path" about:"PEM file with the authorities that client certificates must come from. If unset, clients need no certificate."`
+	TLSMinVersion     string   `env:"TLS_MIN_VERSION" envDefault:"1.2" unit:"word" oneof:"1.2,1.3" about:"Lowest version of TLS that clients may use."`
 	Position          string   `env:"POSITION" envDefault:"auto" unit:"word" oneof:"auto,inbound,outbound" about:"inbound: in front of the application. outbound: in front of a remote service. auto is inbound if the upstream is loopback or a unix socket. An outbound retryproxy is also a forward proxy for clients with http_proxy: it accepts absolute URLs that name the route's upstream or match the route's HOST, and refuses others and CONNECT."`
 	TrustedProxies    Prefixes `env:"TRUSTED_PROXIES" shown:"none" unit:"prefixes" about:"Peers whose X-Forwarded-*, Forwarded and X-Retryproxy-* request headers are trusted. If set, these headers are dropped from all other peers."`
 	ProxyProtocolFrom Prefixes `env:"PROXY_PROTOCOL_FROM" shown:"none" unit:"prefixes" about:"Peers, such as load balancers, that send a PROXY protocol header (version 1 or 2) with the address of the client. Each of their TCP connections must begin with it, or it is closed. From other peers the header is refused."`
@@ -106,7 +107,8 @@ type ProcessSettings struct {
 type AdminSettings struct {
 	AdminListen    Address  `env:"ADMIN_LISTEN" example:"127.0.0.1:9797" envDefault:":9797" unit:"addressoff" live:"no" about:"Address for metrics, health checks and administration. off opens no listener."`
 	AdminAllow     Prefixes `env:"ADMIN_ALLOW" shown:"none" unit:"prefixes" live:"no" about:"Networks whose clients may read the status page and /config, as loopback may, such as 172.16.0.0/12 for a port that Docker publishes. The page is then opened by IP address or as localhost. They cannot change anything."`
-	AdminTokenFile string   `env:"ADMIN_TOKEN_FILE" shown:"none" unit:"path" live:"no" about:"File with a token of at least 16 bytes. Who sends it (Authorization: Bearer, or as the password in a browser) may read and change what loopback may, from anywhere. It is read for every such request."`
+	AdminTokenFile string   `env:"ADMIN_TOKEN_FILE" shown:"none" unit:"path" live:"no" about:"File with a token of at least 16 bytes. A request with the token (Authorization: Bearer, or as the password in a browser) may read and change what loopback may, from anywhere. The file is read for every such request."`
+	LogLevel       string   `env:"LOG_LEVEL" envDefault:"info" unit:"word" oneof:"info,warn,error" live:"no" about:"Lowest level of lines that are logged. warn leaves out the start, the end, reloads and good requests."`
 	AccessLog      bool     `env:"ACCESS_LOG" example:"true" envDefault:"false" unit:"bool" about:"Log one line per request: route, method, host, path without query, status, body bytes, duration, attempts with address and cause, user agent, request ID, trace ID and outcome. Failed requests are logged at warn."`
 }
 

@@ -106,7 +106,7 @@ var otherValues = map[string]string{
 	"LISTEN": ":9000", "POSITION": "inbound", "ADMIN_LISTEN": "127.0.0.1:9000", "ADMIN_ALLOW": "172.16.0.0/12", "ADMIN_TOKEN_FILE": "settings_test.go", "TRUSTED_PROXIES": "10.0.0.0/8,::1/128", "PROXY_PROTOCOL_FROM": "192.0.2.1/32", "ROUTES": "a,b",
 	"RETRY_BUFFER_TOTAL_BYTES": "128MiB",
 	"DRAIN_DELAY":              "5s", "DRAIN_TIMEOUT": "9s", "ACCESS_LOG": "true",
-	"TLS_CERT": "/tls.pem", "TLS_KEY": "/tls-key.pem", "TLS_CLIENT_CA": "/callers.pem",
+	"TLS_CERT": "/tls.pem", "TLS_KEY": "/tls-key.pem", "TLS_CLIENT_CA": "/callers.pem", "TLS_MIN_VERSION": "1.3", "LOG_LEVEL": "warn",
 	"SHARED":   "rediss+sentinel://a:1,b:2/main/3?scope=payments&password_file=/password&ca=/engines.pem&cert=/engine.pem",
 	"UPSTREAM": "https://api.example.com:8443", "UPSTREAM_CA": "/ca.pem", "UPSTREAM_CERT": "/cert.pem", "UPSTREAM_KEY": "/cert-key.pem",
 	"UPSTREAM_HOST": "preserve", "BALANCE": "hash:X-User", "HEALTH_PATH": "/healthz?a=1",

@@ -102,7 +102,7 @@ var foreign = map[string][]translation{
 		{"exponential-decorrelated-jitter decorrelated-jitter", "decorrelated", ""},
 		{"constant static flat regular simple", "fixed", ""},
 		{"linear arithmetic incremental", "additive", ""},
-		{"proportional percentage", "normal", ""},
+		{"randomized randomization-factor exponential-random uniform", "proportional", ""},
 		{"beb ethernet binary-exponential csma", "slots", ""},
 		{"fibonacci", "normal:factor=1.6", ""},
 		{"immediate immediately instant", "none", ""},
@@ -142,6 +142,8 @@ var foreign = map[string][]translation{
 		{"bulk background job jobs worker", "batch", ""},
 		{"ai openai anthropic gpt claude gemini model llms", "llm", ""},
 	},
+	"LOG_LEVEL":       {{"debug trace verbose all notice default", "info", ""}, {"warning", "warn", ""}, {"critical fatal off none quiet", "error", ""}},
+	"TLS_MIN_VERSION": {{"tls1.2 tlsv1.2 12 tls12 tlsv1-2 1-2 1.0 1.1 tlsv1 tlsv1.1 tls1.1 tls1.0", "1.2", ""}, {"tls1.3 tlsv1.3 13 tls13 tlsv1-3 1-3", "1.3", ""}},
 	"LAYERED_RETRIES": {{"yes true on all full", "allow", ""}, {"half auto default", "halve", ""}},
 	"QUEUE_ORDER":     {{"lifo adaptive-lifo last stack", "newest", ""}, {"fifo first queue", "oldest", ""}},
 }

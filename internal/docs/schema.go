@@ -61,7 +61,7 @@ func jsonType(s *config.Setting) object {
 	value := object{"type": []string{"string", "number", "boolean", "null"}}
 	switch {
 	case len(s.OneOf) > 0:
-		return object{"enum": s.OneOf}
+		return object{"enum": words(s.OneOf)}
 	case s.Unit == "bool":
 		return object{"type": []string{"boolean", "null"}}
 	case s.Unit == "count":
@@ -72,6 +72,17 @@ func jsonType(s *config.Setting) object {
 		return object{"type": []string{"string", "number", "array", "null"}, "items": value}
 	}
 	return value
+}
+
+// words returns the allowed words, and each that is a number as a number too: YAML reads 1.3 as one.
+func words(list []string) (all []any) {
+	for _, word := range list {
+		all = append(all, word)
+		if n, err := strconv.ParseFloat(word, 64); err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 // listUnits are the units of settings whose values are separated by commas.

@@ -71,7 +71,7 @@ var (
 // unreadable certificates.
 func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, error) {
 	a := &app{
-		options: o, log: newLogger(o.Log, terminal.Is(o.Log)), metrics: NewMetrics(o.Build),
+		options: o, log: newLogger(o.Log, terminal.Is(o.Log), levelOf(s)), metrics: NewMetrics(o.Build),
 		drain: make(chan struct{}, 1), quit: make(chan struct{}, 1), changed: make(chan struct{}, 1), systemd: &systemd.Sockets{},
 		ending: admin.NewEnd(),
 	}

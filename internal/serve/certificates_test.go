@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/zap/zapcore"
+
 	"github.com/retryproxy/retryproxy/internal/config"
 )
 
@@ -28,7 +30,7 @@ func startLines(t *testing.T, environ ...string) string {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	a := &app{log: newLogger(&b, false)}
+	a := &app{log: newLogger(&b, false, zapcore.InfoLevel)}
 	a.checkUpstreams(t.Context(), s, c)
 	return b.String()
 }

@@ -14,11 +14,20 @@ import (
 	"github.com/retryproxy/retryproxy/internal/text"
 )
 
-// newLogger writes whole lines to w, which must be safe for concurrent use: columns for people, or
-// one JSON object each.
-func newLogger(w io.Writer, columns bool) *zap.Logger {
+// newLogger writes whole lines from that level on to w, which must be safe for concurrent use: columns for
+// people, or one JSON object each.
+func newLogger(w io.Writer, columns bool, level zapcore.Level) *zap.Logger {
 	sink := zapcore.AddSync(w)
-	return zap.New(zapcore.NewCore(newEncoder(columns), sink, zapcore.InfoLevel), zap.ErrorOutput(sink))
+	return zap.New(zapcore.NewCore(newEncoder(columns), sink, level), zap.ErrorOutput(sink))
+}
+
+// levelOf returns the level of RETRYPROXY_LOG_LEVEL.
+func levelOf(s *config.Settings) zapcore.Level {
+	level, err := zapcore.ParseLevel(s.LogLevel)
+	if err != nil {
+		return zapcore.InfoLevel // impossible: the setting has only words of zapcore
+	}
+	return level
 }
 
 func newEncoder(columns bool) zapcore.Encoder {
@@ -64,6 +73,9 @@ func (a *app) showConfig(s *config.Settings, problems config.Problems) {
 	}
 	if !terminal.Is(a.options.Log) {
 		logConfig(a.log, s)
+		return
+	}
+	if !a.log.Core().Enabled(zapcore.InfoLevel) {
 		return
 	}
 	var b bytes.Buffer // one write, so that no line of the log stands in between

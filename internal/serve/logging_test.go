@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/logwriter"
@@ -21,7 +22,7 @@ import (
 func TestDurationsInTheLogAreNumbersOfSeconds(t *testing.T) {
 	for _, columns := range []bool{false, true} {
 		var b strings.Builder
-		newLogger(&b, columns).Info("m", zap.Duration("a_seconds", 448391*time.Nanosecond), zap.Duration("b_seconds", 20006*time.Millisecond))
+		newLogger(&b, columns, zapcore.InfoLevel).Info("m", zap.Duration("a_seconds", 448391*time.Nanosecond), zap.Duration("b_seconds", 20006*time.Millisecond))
 		if !strings.Contains(b.String(), "0.000448391,") || !strings.Contains(b.String(), " 20.006}") && !strings.Contains(b.String(), ":20.006}") {
 			t.Errorf("columns %v: %s", columns, b.String())
 		}
@@ -41,7 +42,7 @@ func TestTheStartOnATerminalShowsWhatCheckPrints(t *testing.T) {
 	settings, problems := config.Load([]string{"RETRYPROXY_UPSTREAM=http://localhost:3000", "RETRYPROXY_RETRY_METHODS=GET,PATHC"})
 	show := func(out io.Writer) {
 		w := logwriter.New(out)
-		a := &app{log: newLogger(w, terminal.Is(w)), options: &Options{Log: w, Getenv: func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }}}
+		a := &app{log: newLogger(w, terminal.Is(w), zapcore.InfoLevel), options: &Options{Log: w, Getenv: func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }}}
 		a.showConfig(settings, problems)
 		w.Close(time.Minute)
 	}
@@ -66,6 +67,20 @@ func TestTheStartOnATerminalShowsWhatCheckPrints(t *testing.T) {
 	show(&log)
 	if !strings.Contains(log.String(), `"msg":"effective configuration"`) {
 		t.Errorf("%s", log.String())
+	}
+}
+
+func TestTheLogLevelLeavesOutLines(t *testing.T) {
+	for level, want := range map[string]int{"info": 3, "warn": 2, "error": 1} {
+		s, _ := config.Load([]string{"RETRYPROXY_UPSTREAM=http://localhost:3000", "RETRYPROXY_LOG_LEVEL=" + level})
+		var b strings.Builder
+		log := newLogger(&b, false, levelOf(s))
+		log.Info("a")
+		log.Warn("b")
+		log.Error("c")
+		if got := strings.Count(b.String(), "\n"); got != want {
+			t.Errorf("%s: %d lines, want %d", level, got, want)
+		}
 	}
 }
 

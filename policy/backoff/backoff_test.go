@@ -122,6 +122,8 @@ var means = []struct {
 	{"normal", Options{}, Step{Retry: 3, Previous: 700e6}, 1400},                    //
 	{"normal", Options{}, Step{Retry: 30, Previous: 15 * time.Minute}, 900_000},     // the cap is before the noise
 	{"normal", Options{Jitter: 1}, Step{Retry: 3, Previous: 500e6}, 1083.3},         // clipped at 0: phi(1) + Phi(1) = 1.0833
+	{"proportional", Options{}, Step{Retry: 3}, 800},                                // 640 to 960
+	{"proportional", Options{Max: 12e9}, Step{Retry: 9}, 10_000},                    // 8000 to 12000, the cap
 	{"slots", Options{}, Step{Retry: 0}, 5},                                         // k in 0..1: 0, 1 slots
 	{"slots", Options{}, Step{Retry: 2}, 27.5},                                      // k in 0..3: 0, 1, 3, 7 slots
 	{"slots", Options{}, Step{Retry: 8}, 1013},                                      // k in 0..9: (2^10 - 1 - 10)/10 slots

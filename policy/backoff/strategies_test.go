@@ -74,6 +74,7 @@ func TestDefaultsOfEachStrategy(t *testing.T) {
 		"none":         "none",
 		"additive":     "additive base=1s factor=2 spread=1s max=32s",
 		"normal":       "normal base=100ms factor=2 jitter=0.1 max=15m0s",
+		"proportional": "proportional base=100ms factor=2 jitter=0.2 max=32s",
 		"slots":        "slots base=10ms slots=10 reset max=32s",
 		"ratio":        "ratio base=1s ratio=1 max=1h0m0s",
 	} {
@@ -85,7 +86,7 @@ func TestDefaultsOfEachStrategy(t *testing.T) {
 			t.Errorf("%s is described as %+v", name, info)
 		}
 	}
-	if got := len(Strategies()); got != 9 || !slices.IsSorted(Strategies()) {
+	if got := len(Strategies()); got != 10 || !slices.IsSorted(Strategies()) {
 		t.Errorf("strategies: %v", Strategies())
 	}
 	if _, ok := Describe("magic"); ok {
@@ -103,6 +104,7 @@ func TestOptionsReachTheStrategy(t *testing.T) {
 		"none":         "none",
 		"additive":     "additive base=2s factor=1.5 spread=4s max=9s",
 		"normal":       "normal base=2s factor=1.5 jitter=0.3 max=9s",
+		"proportional": "proportional base=2s factor=1.5 jitter=0.3 max=9s",
 		"slots":        "slots base=2s slots=5 stay max=9s",
 		"ratio":        "ratio base=2s ratio=0.7 max=9s",
 	} {

@@ -22,6 +22,8 @@ type Files struct {
 	Cert     string // the certificate, leaf first, then its chain
 	Key      string // its private key; "": see KeyFile
 	ClientCA string // authorities for clients' certificates; "" requests none
+
+	MinVersion uint16 // lowest version of TLS, such as tls.VersionTLS13; 0 is TLS 1.2
 }
 
 // Load returns the configuration of a listener. If ClientCA is set, a client without a valid
@@ -32,7 +34,7 @@ func Load(f Files) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: max(f.MinVersion, tls.VersionTLS12)}
 	if f.ClientCA == "" {
 		return c, nil
 	}

@@ -131,6 +131,15 @@ func TestAKeyOfItsOwnFile(t *testing.T) {
 	}
 }
 
+func TestTheLowestVersionOfTLS(t *testing.T) {
+	cert, _ := pair(t, time.Now())
+	for given, want := range map[uint16]uint16{0: tls.VersionTLS12, tls.VersionTLS10: tls.VersionTLS12, tls.VersionTLS12: tls.VersionTLS12, tls.VersionTLS13: tls.VersionTLS13} {
+		if c, err := Load(Files{Cert: cert, MinVersion: given}); err != nil || c.MinVersion != want {
+			t.Errorf("%x: %+v, %v; want %x", given, c, err, want)
+		}
+	}
+}
+
 func TestKeyFile(t *testing.T) {
 	for cert, want := range map[string]string{
 		"/tls/tls.crt": "/tls/tls.key", "/a.b/client.pem": "/a.b/client.key", "/a.b/client": "/a.b/client.key", "site.example.pem": "site.example.key",
