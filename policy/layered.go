@@ -50,5 +50,5 @@ func ParseLayeredRetries(s string) (LayeredRetries, error) {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is none of halve, allow, deny", s)
+	return 0, fmt.Errorf("%q is not halve, allow or deny", s)
 }

@@ -57,7 +57,7 @@ func checkMethod(name string) error {
 		return errors.New(`an empty method name (for no method at all say "none")`)
 	}
 	if !isToken(name) {
-		return fmt.Errorf("%q is no method name", name)
+		return fmt.Errorf("%q is not a method name", name)
 	}
 	if meant := MeantMethod(name); meant != "" {
 		return fmt.Errorf("method %q: did you mean %s? methods are case-sensitive", name, meant)

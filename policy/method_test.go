@@ -73,8 +73,8 @@ func TestParseMethodsNamesEveryError(t *testing.T) {
 		{"get,Put,P(T", []string{"did you mean GET", "did you mean PUT", `"P(T"`}},
 		{"GET,none,G T", []string{`"G T"`}},
 		{"patch", []string{"did you mean PATCH"}},
-		{"G\xc3\x89T", []string{"no method name"}},
-		{"[GET]", []string{"no method name"}},
+		{"G\xc3\x89T", []string{"not a method name"}},
+		{"[GET]", []string{"not a method name"}},
 	} {
 		_, err := ParseMethods(tc.in)
 		for _, want := range tc.want {

@@ -149,7 +149,7 @@ func (p *retryOnParser) item(item string) error {
 	}
 	if name, ok := strings.CutPrefix(item, grpcPrefix); ok {
 		if !p.r.grpc.add(name) {
-			return fmt.Errorf("%q is no gRPC status that can fail; those are, each behind %s: %s", item, grpcPrefix, grpcChoices())
+			return fmt.Errorf("%q is not the status of a failed gRPC call; write %s and one of %s", item, grpcPrefix, grpcChoices())
 		}
 		return nil
 	}
@@ -183,10 +183,10 @@ func (p *retryOnParser) field(s string) error {
 		anyValue: !hasValue,
 	}
 	if !isToken(f.name) {
-		return fmt.Errorf("%q is no field name (in %s)", name, headerPrefix+s)
+		return fmt.Errorf("%q is not a header name (in %s)", name, headerPrefix+s)
 	}
 	if hasValue && !isFieldValue(f.value) {
-		return fmt.Errorf("%q is no field value (in %s)", f.value, headerPrefix+f.name)
+		return fmt.Errorf("%q is not a header value (in %s)", f.value, headerPrefix+f.name)
 	}
 	if !slices.Contains(p.r.fields, f) {
 		p.r.fields = append(p.r.fields, f)
@@ -208,7 +208,7 @@ func isFieldValue(s string) bool {
 	return s != ""
 }
 
-var errNotInRetryOn = errors.New("is none of these")
+var errNotInRetryOn = errors.New("is not one of these")
 
 // parseRun parses "503" or "500-504".
 func parseRun(s string) (status.Run, error) {

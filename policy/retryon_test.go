@@ -51,7 +51,7 @@ func TestRetryOnStatuses(t *testing.T) {
 		}
 		for _, c := range tc.yes {
 			if !r.matches(&Result{Status: c}) || !r.Code(c) {
-				t.Errorf("%s: %d is no failure", tc.name, c)
+				t.Errorf("%s: %d is not a failure", tc.name, c)
 			}
 		}
 		for _, c := range tc.no {
@@ -225,10 +225,10 @@ func TestParseRetryOnRefuses(t *testing.T) {
 		{"excluded group", "!5xx", `"!5xx"`},
 		{"bare exclusion", "!", `"!"`},
 		{"listed and excluded", "500-504,!502-503", "502-503 is both"},
-		{"field without name", "retriable-header:", "no field name"},
-		{"field with a bad name", "retriable-header:a b", "no field name"},
-		{"field with an empty value", "retriable-header:a=", "no field value"},
-		{"field with a control byte", "retriable-header:a=\x01", "no field value"},
+		{"field without name", "retriable-header:", "not a header name"},
+		{"field with a bad name", "retriable-header:a b", "not a header name"},
+		{"field with an empty value", "retriable-header:a=", "not a header value"},
+		{"field with a control byte", "retriable-header:a=\x01", "not a header value"},
 		{"too many entries", strings.Repeat("500,", maxRetryOnItems) + "500", "at most"},
 		{"too many fields", manyHeaders(maxRetryOnFields + 1), "at most"},
 	} {
@@ -255,7 +255,7 @@ func manyHeaders(n int) string {
 
 func TestParseRetryOnNamesAllErrorsAtOnce(t *testing.T) {
 	_, err := ParseRetryOn("5xx,foo,504-500,502,!502,retriable-header:=1")
-	for _, want := range []string{`"foo"`, "backwards", "502 is both", "no field name"} {
+	for _, want := range []string{`"foo"`, "backwards", "502 is both", "not a header name"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}

@@ -119,7 +119,7 @@ func parseView(show string) (simulate.View, error) {
 		case "all":
 			v = simulate.View{Good: true, Errors: true, Load: true}
 		default:
-			return v, fmt.Errorf("--show: %q is none of good, errors, load, all", name)
+			return v, fmt.Errorf("--show: %q is not good, errors, load or all", name)
 		}
 	}
 	return v, nil

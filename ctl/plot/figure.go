@@ -115,7 +115,7 @@ func (s *Series) validate() error {
 	for _, values := range [][]float64{s.X, s.Y, s.Low, s.High} {
 		for _, v := range values {
 			if !finite(v) {
-				return errors.Join(append(errs, fmt.Errorf("%v is no value to draw", v))...)
+				return errors.Join(append(errs, fmt.Errorf("%v cannot be drawn", v))...)
 			}
 		}
 	}

@@ -223,7 +223,7 @@ func (w *Wish) chosen() ([]Way, error) {
 	for _, name := range w.Through {
 		i := slices.IndexFunc(all, func(way Way) bool { return way.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("--through: %q is none of %s", name, strings.Join(names(all), ", "))
+			return nil, fmt.Errorf("--through: %q is not one of %s", name, strings.Join(names(all), ", "))
 		}
 		chosen = append(chosen, all[i])
 	}
@@ -295,7 +295,7 @@ func (w *Wish) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	need(slices.Contains(Outages(), w.Outage), "--outage: %q is none of %s", w.Outage, strings.Join(Outages(), ", "))
+	need(slices.Contains(Outages(), w.Outage), "--outage: %q is not one of %s", w.Outage, strings.Join(Outages(), ", "))
 	need(w.Clients >= 1 && w.Clients <= maxClients, "--clients: expected 1 to %d", maxClients)
 	need(w.Proxies >= 0 && w.Proxies <= w.Clients, "--proxies: expected 1 to as many as clients")
 	need(w.Free >= 0, "--free: expected a number above 0")

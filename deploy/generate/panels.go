@@ -87,7 +87,7 @@ var rows = []row{
 		{title: "Answers, before retries hide them", kind: stacked, unit: "reqps", queries: []query{{sumBy("class, code", "attempts_total", byRoute), "{{class}} {{code}}"}}},
 		{title: "Waited for an upstream", about: "While its breaker was open, or for a permit.", kind: lines, unit: "s", queries: quantiles("queue_seconds", "held")},
 		{title: "Queued requests", kind: lines, unit: "none", queries: []query{{sumNow("upstream", "queued_requests", byUpstream), "{{upstream}}"}}},
-		{title: "Limit and permits", about: "The limit is shown only while it binds. Abandoned are attempts whose client has left and whom the upstream still works for.", kind: lines, unit: "none",
+		{title: "Limit and permits", about: "The limit is shown only while it binds. Abandoned attempts have lost their client, but the upstream still works on them.", kind: lines, unit: "none",
 			queries: []query{
 				{sumNow("upstream", "concurrency_limit", byUpstream) + " < +Inf", "{{upstream}} limit"},
 				{sumNow("upstream, by", "permits_in_use", byUpstream), "{{upstream}} {{by}}"}}},

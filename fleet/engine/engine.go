@@ -182,7 +182,7 @@ func (e *Engine) hosts(list string) error {
 func hostPort(s, port string) (string, error) {
 	u, err := url.Parse("//" + s)
 	if err != nil || u.Host != s || u.Hostname() == "" || strings.ContainsAny(s, ";!$&'()*+=\"<>") { // RFC 3986 allows these, no host has them
-		return "", fmt.Errorf("%q is no host[:port]", s)
+		return "", fmt.Errorf("%q is not host[:port]", s)
 	}
 	if p := u.Port(); p != "" {
 		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {

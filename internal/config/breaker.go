@@ -31,7 +31,7 @@ func parseBreakerOn(s string) (BreakerOn, error) {
 		item = strings.TrimSpace(item)
 		first, _, _ := strings.Cut(strings.TrimPrefix(item, "!"), "-")
 		if status.ParseCode(first) < 0 && !slices.Contains(breakerOnWords, item) {
-			return BreakerOn{}, fmt.Errorf("%q is none of these", item)
+			return BreakerOn{}, fmt.Errorf("%q is not one of these", item)
 		}
 	}
 	on, err := policy.ParseRetryOn(s)
@@ -40,7 +40,7 @@ func parseBreakerOn(s string) (BreakerOn, error) {
 	}
 	for code := status.MinCode; code < 400; code++ {
 		if on.Code(code) {
-			return BreakerOn{}, fmt.Errorf("%d is no failure", code)
+			return BreakerOn{}, fmt.Errorf("%d is not a failure", code)
 		}
 	}
 	return BreakerOn{list: on}, nil

@@ -74,11 +74,11 @@ func TestWrongSettingsOfTheBreakerSayWhatIsExpected(t *testing.T) {
 	const on = "expected statuses from 400 to 599, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), !code to except one, connect-failure, reset and attempt-timeout, separated by commas, or auto: "
 	const backoffs = "expected auto, or one of additive, decorrelated, equal-jitter, fixed, full-jitter, normal, proportional, ratio, slots, and its options, such as slots:base=10ms:slots=10: "
 	for variable, want := range map[string]string{
-		"BREAKER_ON=none":                 on + `"none" is none of these`,
-		"BREAKER_ON=5xx,":                 on + `"" is none of these`,
-		"BREAKER_ON=5xx,rate-limited":     on + `"rate-limited" is none of these`,
-		"BREAKER_ON=grpc-unavailable":     on + `"grpc-unavailable" is none of these`,
-		"BREAKER_ON=5xx,302":              on + "302 is no failure",
+		"BREAKER_ON=none":                 on + `"none" is not one of these`,
+		"BREAKER_ON=5xx,":                 on + `"" is not one of these`,
+		"BREAKER_ON=5xx,rate-limited":     on + `"rate-limited" is not one of these`,
+		"BREAKER_ON=grpc-unavailable":     on + `"grpc-unavailable" is not one of these`,
+		"BREAKER_ON=5xx,302":              on + "302 is not a failure",
 		"BREAKER_ON=600":                  on + `"600" is not within 200 to 599`,
 		"BREAKER_ON=503,!503":             on + "503 is both listed and excluded",
 		"BREAKER_AFTER=0":                 "expected a whole number from 1 to 1000000, or auto",

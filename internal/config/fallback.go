@@ -91,7 +91,7 @@ func (e *FallbackEntry) parseAnswer(s string) error {
 	n, err := strconv.ParseUint(code, 10, 16)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is no status code", code)
+		return fmt.Errorf("%q is not a status code", code)
 	case !colon:
 		return fmt.Errorf("no colon and body after %s", code)
 	case n < leastAnswer || n > mostAnswer:
@@ -166,7 +166,7 @@ func (c *checker) fallbackEntry(e *FallbackEntry) {
 		c.errorf("FALLBACK", e.String(), "is the route itself")
 		return
 	case e.status != 0 && urlAfterComma.MatchString(e.body):
-		c.warnf("FALLBACK", e.String(), "the body is everything after %d:, so what follows the comma is no further fallback; a response is the last entry", e.status)
+		c.warnf("FALLBACK", e.String(), "the body is everything after %d:, so what follows the comma is not another fallback; a response must be the last entry", e.status)
 	case of == c.r:
 		return // inherited: routes in the list do not fall back to themselves
 	}

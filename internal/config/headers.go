@@ -97,7 +97,7 @@ func parseHeaderList(text string) (HeaderList, error) {
 		switch {
 		case name == "none":
 		case !isToken(name):
-			errs = append(errs, fmt.Errorf("%q is no header name", name))
+			errs = append(errs, fmt.Errorf("%q is not a header name", name))
 		default:
 			names = append(names, name)
 		}

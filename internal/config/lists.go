@@ -30,7 +30,7 @@ func parseRouteNames(text string) (RouteNames, error) {
 		case !isRouteName(name):
 			errs = append(errs, fmt.Errorf("%q is not made of 1 to 63 letters, digits and dashes between them", name))
 		case upper == strings.ToUpper(DefaultRoute):
-			errs = append(errs, errors.New("the name default belongs to what no route takes; its settings are those without a route"))
+			errs = append(errs, errors.New("the name default is taken: it is the route of requests that match no other, and its settings have no route in their names"))
 		case seen[upper]:
 			errs = append(errs, fmt.Errorf("%q is listed twice", name))
 		default:

@@ -33,7 +33,7 @@ func BudgetTable() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nIn any t seconds, an upstream with n requests gets at most\n"+
 		"`BUDGET_BURST + BUDGET_RATIO × (n + requests of the 10 s before) + BUDGET_MIN_PER_SECOND × t` of these retries\n"+
-		"from one process: with the defaults %d + %v × (n + ...) + %v × t. If every request fails, that is at most:\n\n",
+		"from one process: with the defaults %d + %v × (n + ...) + %v × t. If every request fails, the budget allows at most:\n\n",
 		c.Burst, c.Ratio, c.MinPerSecond)
 	table(&b, []string{"Requests a second", "Retries in the first 10 s, in percent of them", "Later"}, rows)
 	return b.String()

@@ -118,9 +118,9 @@ func kinds(b *strings.Builder) {
 var dialKinds = [upstream.NumDialKinds]string{
 	upstream.KindOther:         "None of the others, for example no permission on a unix socket.",
 	upstream.KindRefused:       "Nothing accepted the connection, or it was reset just after that.",
-	upstream.KindTimeout:       "The time to connect was over, or that of the request.",
+	upstream.KindTimeout:       "The time for the connection or the request was over.",
 	upstream.KindDNS:           "The name could not be resolved, or not in time.",
-	upstream.KindUnreachable:   "There is no way to the address, or no local address for it.",
+	upstream.KindUnreachable:   "No route leads to the address, or this machine has no address for it.",
 	upstream.KindTLS:           "The TLS handshake failed: certificate, name or protocol, or it was cut off.",
 	upstream.KindCanceled:      "Nobody needed the connection any more. This says nothing about the upstream.",
 	upstream.KindNoDescriptors: "This process or machine had no file descriptor left. This says nothing about the upstream.",

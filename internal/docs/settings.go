@@ -18,18 +18,19 @@ configuration file.
 
 - ` + "`retryproxy check`" + ` prints the settings in force and all errors at once, and starts nothing.
   It reads the environment of the shell in which you run it, as ` + "`explain` and `plan`" + ` do.
-- ` + "`/config`" + ` of the admin listener shows the settings of a running process, to loopback and to those
-  whom ` + "`RETRYPROXY_ADMIN_ALLOW` and `RETRYPROXY_ADMIN_TOKEN_FILE`" + ` let.
+- ` + "`/config`" + ` of the admin listener shows the settings of a running process. Clients on loopback may
+  read it, and the clients that ` + "`RETRYPROXY_ADMIN_ALLOW` or `RETRYPROXY_ADMIN_TOKEN_FILE`" + ` admits.
 
 ## How settings work
 
 - **Routes.** ` + "`RETRYPROXY_ROUTES=search,upload`" + ` names routes.
-  ` + "`RETRYPROXY_ROUTE_SEARCH_PATH=/search/*`" + ` says which requests belong to a route. In a
+  ` + "`RETRYPROXY_ROUTE_SEARCH_PATH=/search/*`" + ` selects the requests of a route: exactly this path
+  and everything below it. Without ` + "`/*`" + ` at the end, only the path itself matches. In a
   variable, the route's name is in upper case, with underscores instead of dashes. The most specific
   route wins. Requests that match no route belong to the route ` + "`default`" + `.
 - **Values of a route.** A setting marked *per route* can be set for one route as
-  ` + "`RETRYPROXY_ROUTE_<NAME>_<SETTING>`" + `. If it is not, these apply, the first one first: the route's
-  own profile, the setting without a route, the profile without a route, the default.
+  ` + "`RETRYPROXY_ROUTE_<NAME>_<SETTING>`" + `. Otherwise the first of these that is set
+  applies: the route's own profile, the setting for all routes, the profile for all routes, the default.
 - **Upstream of a route.** A route with its own upstream does not inherit certificates, health
   path and the file of secret headers.
 - **Routes to the same upstream** share its connections, circuit breaker, concurrency limit and retry

@@ -163,7 +163,7 @@ func methodHint(line string) string {
 	if meant == "" {
 		return ""
 	}
-	return fmt.Sprintf("methods are case-sensitive, and %s is none that HTTP defines; did you mean %s?", method, meant)
+	return fmt.Sprintf("HTTP does not define the method %s; did you mean %s? Methods are case-sensitive.", method, meant)
 }
 
 // hasBasePath reports whether one of the upstreams gets its requests below a path.

@@ -61,7 +61,7 @@ func parsePer(text string, most int64) (n int64, per time.Duration, err error) {
 			return n, p.long, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("%q is none of s, m and h", period)
+	return 0, 0, fmt.Errorf("%q is not s, m or h", period)
 }
 
 // Limited reports whether there is a rate limit.

@@ -244,7 +244,7 @@ func (p *pattern) setHeader(h string) error {
 	p.header, p.value, p.hasValue = strings.Cut(h, "=")
 	switch {
 	case !isToken(p.header):
-		return fmt.Errorf("header %q: %q is no field name", h, p.header)
+		return fmt.Errorf("header %q: %q is not a header name", h, p.header)
 	case p.hasValue && p.value == "":
 		return fmt.Errorf(`header %q: a value must follow the "="`, h)
 	case p.value != strings.Trim(p.value, " \t") || strings.ContainsFunc(p.value, isControl):
