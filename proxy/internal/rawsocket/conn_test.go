@@ -287,3 +287,24 @@ func TestNoAllocations(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TryWrite takes what there is room for, and never waits.
+func TestTryWriteDoesNotWait(t *testing.T) {
+	both(t, func(t *testing.T, c, theirs net.Conn) {
+		w, sent := c.(*Conn), 0
+		p := random(64 << 10)
+		for n := 1; n > 0; sent += n {
+			var err error
+			if n, err = w.TryWrite(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = c.Close()
+		if n, err := io.Copy(io.Discard, theirs); n != int64(sent) || err != nil {
+			t.Errorf("%d of %d bytes, %v", n, sent, err)
+		}
+		if _, err := w.TryWrite(p); err == nil {
+			t.Error("it took bytes after the end")
+		}
+	})
+}
