@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -87,6 +88,21 @@ type tally struct {
 }
 
 func (t *tally) turnedAway() bool { return t.ended.Load()+t.resets.Load() > 0 }
+
+// String returns the counts for parse.
+func (t *tally) String() string {
+	return fmt.Sprintf("%d %d %d", t.sent.Load(), t.ended.Load(), t.resets.Load())
+}
+
+// parse adds the counts that String returned in another process.
+func (t *tally) parse(s string) error {
+	var sent, ended, resets int64
+	_, err := fmt.Sscanf(s, "%d %d %d", &sent, &ended, &resets)
+	t.sent.Add(sent)
+	t.ended.Add(ended)
+	t.resets.Add(resets)
+	return err
+}
 
 // pause is how long an attacker waits before it connects again.
 const pause = 20 * time.Millisecond

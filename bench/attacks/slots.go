@@ -205,13 +205,20 @@ func (o *occupation) run(ctx context.Context, name, program, upstream string, la
 	if err != nil {
 		return nil, err
 	}
+	attackers, err := b.StartRole(attackersRole, nil, nil, o.name)
+	if err != nil {
+		return nil, err
+	}
 	r := &occupationResult{others: rig.NewTimeline()}
 	attacked, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
 	var busy sync.WaitGroup
+	var attack error
 	busy.Go(func() {
-		a := &attack{conns: o.conns}
-		a.launch(attacked, &stage{connection: o.connection}, p.attacked, &r.tally)
+		var answer string
+		if answer, attack = attackers.Ask(p.attacked+" "+lasts.String(), lasts+time.Minute); attack == nil {
+			attack = r.tally.parse(answer)
+		}
 	})
 	others := newOthers(o.secure)
 	rig.Sleep(attacked, lasts/4) // until the attackers are there
@@ -219,7 +226,9 @@ func (o *occupation) run(ctx context.Context, name, program, upstream string, la
 		busy.Go(func() { r.bystander(ctx, others, p.Addr) })
 		rig.Sleep(attacked, bystanderEvery)
 	}
-	busy.Wait()
+	if busy.Wait(); attack != nil {
+		return nil, attack
+	}
 	r.peak, _ = g.Peak()
 	if r.kills, err = g.Kills(); err != nil {
 		return nil, err
@@ -232,6 +241,35 @@ func (o *occupation) run(ctx context.Context, name, program, upstream string, la
 		r.evicted = m.By("clients_evicted_total", "state")
 	}
 	return r, nil
+}
+
+// attackersRole is the role of a process that occupies slots. The upstream and the bystanders are in another
+// one: what 3000 attackers have to wait for in their own process is no property of a proxy.
+const attackersRole = "attackers"
+
+func init() {
+	rig.Role(attackersRole, func(args []string) (func(string) (string, error), error) {
+		i := slices.IndexFunc(occupations, func(o occupation) bool { return len(args) == 1 && o.name == args[0] })
+		if i < 0 {
+			return nil, fmt.Errorf("no occupation %q", args)
+		}
+		return occupations[i].attack, nil
+	})
+}
+
+// attack occupies a proxy as order says, by its address and how long, and returns the tally.
+func (o *occupation) attack(order string) (string, error) {
+	addr, duration, _ := strings.Cut(order, " ")
+	lasts, err := time.ParseDuration(duration)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lasts)
+	defer cancel()
+	var t tally
+	a := &attack{conns: o.conns}
+	a.launch(ctx, &stage{connection: o.connection}, addr, &t)
+	return t.String(), nil
 }
 
 // bystander sends one request over a new HTTP/1.1 connection.
