@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
@@ -55,11 +56,16 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 	}
 	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
 	h.emptyFrom.Store(int64(c.server.process.Clock.Now()))
+	c.client.Enter(downstream.PhaseBusy) // its preface is complete
 	if t := &c.server.clients; !t.makeRoom(c.slot, t.costs.servingHTTP2(c.isSecure, false), slots.Connection, http2RoomWithin) {
 		c.refuseHTTP2()
 		return true
 	}
 	c.http2.Store(h)
+	if c.evicted.Load() { // before its preface was complete; what evicts it from now on ends h
+		c.http2.Store(nil)
+		c.refuseHTTP2()
+	}
 	return true
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"strings"
@@ -8,7 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
+	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
@@ -131,6 +134,48 @@ func TestAnHTTP2ConnectionWithoutRoomGetsGoAway(t *testing.T) {
 	p.dial().send(get("/hang"))
 	soon(t, "a request in flight", func() bool { return u.sends() == 1 })
 	p.dial().send(floodguard.Preface).wantRaw(goAwayFrames)
+}
+
+// halfPreface returns a client that has sent a part of its HTTP/2 preface.
+func halfPreface(t *testing.T, p *testProxy) *client {
+	t.Helper()
+	c := p.dial().send(floodguard.Preface[:10])
+	soon(t, "half a preface", func() (is bool) {
+		p.connected.each(func(c *conn) { is = c.client.Phase() == downstream.PhaseHeaders })
+		return is
+	})
+	return c
+}
+
+// A client that is evicted when its preface becomes complete is not served after that: nobody could evict
+// it any more.
+func TestAClientThatIsEvictedWithinItsPrefaceIsNotServed(t *testing.T) {
+	p := startProxy(t, stuckUpstream(t), speakHTTP2)
+	c := halfPreface(t, p)
+	p.connected.each(func(c *conn) { c.evicted.Store(true) })
+	c.send(floodguard.Preface[10:]).wantRaw(goAwayFrames)
+	soon(t, "its end", func() bool { return p.Stats().Connections == 0 })
+}
+
+// A client whose preface came in two pieces is not slow for as long as it is connected.
+func TestAPrefaceInTwoPiecesDoesNotDelayForEver(t *testing.T) {
+	u := stuckUpstream(t)
+	p := startProxy(t, u, speakHTTP2)
+	c := halfPreface(t, p).send(floodguard.Preface[10:])
+	f := http2.NewFramer(c.Conn, c.r)
+	_ = f.WriteSettings()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, field := range [][2]string{{":method", "GET"}, {":path", "/hang"}, {":scheme", "http"}, {":authority", "a"}} {
+		_ = enc.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
+	}
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	soon(t, "its request", func() bool { return u.sends() == 1 })
+	p.connected.each(func(c *conn) {
+		if d, _ := c.delaying(p.process.Clock.Now()); d != delayNone {
+			t.Errorf("it delays the proxy: %v", d)
+		}
+	})
 }
 
 // Parked clients hold too little for others to gain by their end. A client that waits for memory in vain
