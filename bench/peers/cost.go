@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/retryproxy/retryproxy/bench/internal/rig"
@@ -33,7 +34,7 @@ defaults
   retry-on conn-failure empty-response response-timeout 500 502 503 504
   http-reuse always
 frontend f
-  bind {listen} backlog 8192
+  bind {listen} backlog 8192{wire}
   default_backend b
 backend b
   server s1 {upstream}
@@ -43,7 +44,7 @@ events { worker_connections 32768; }
 http { access_log off; keepalive_requests 1000000000; keepalive_timeout 600s; client_body_buffer_size 1m;
   client_body_temp_path {dir}/bodies; proxy_temp_path {dir}/answers; client_max_body_size 100m;
   upstream up { server {upstream} max_fails=0; server {upstream} max_fails=0; keepalive 512; keepalive_requests 1000000000; }
-  server { listen {listen} backlog=8192;
+  server { listen {listen} backlog=8192{wire};
     location / { proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection "";
       proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
       proxy_next_upstream error timeout http_500 http_502 http_503 http_504 http_429; proxy_next_upstream_tries 4; }
@@ -54,12 +55,45 @@ http { access_log off; keepalive_requests 1000000000; keepalive_timeout 600s; cl
 // begin starts one of the proxies and does not wait. It does not ask retryproxy's admin listener for
 // readiness, because that would add to its memory.
 func (s *stage) begin(b *rig.Bed, name string, cores []int, env ...string) (*rig.Proxy, error) {
+	wire, err := s.wire.settings(b, name)
+	if err != nil {
+		return nil, err
+	}
 	if name == ours {
+		env = append(env, wire...)
 		return b.Start(s.ctx, rig.Spec{Program: s.proxy, Upstream: "http://" + s.upstream, Cores: cores, Env: append(env, s.env...), Now: true})
 	}
 	p := peers[name]
-	p.Now = true
+	p.Now, p.Config = true, strings.ReplaceAll(p.Config, "{wire}", strings.Join(wire, ""))
 	return b.StartPeer(p, s.upstream, cores)
+}
+
+// wire is what clients speak.
+type wire int
+
+const (
+	http11 wire = iota
+	h2c         // HTTP/2 without TLS
+	h2          // HTTP/2 over TLS
+)
+
+// settings returns what a proxy needs to speak it: settings of retryproxy, options of a peer's listener.
+func (w wire) settings(b *rig.Bed, name string) ([]string, error) {
+	switch {
+	case w == http11, w == h2c && name == ours:
+		return nil, nil
+	case w == h2c:
+		return map[string][]string{haproxy: {" proto h2"}, nginx: {" http2"}}[name], nil
+	}
+	file := b.TempDir() + "/pem"
+	if err := rig.WriteCertificate(file, net.IPv4(127, 0, 0, 1), time.Now().Add(time.Hour)); err != nil {
+		return nil, err
+	}
+	return map[string][]string{
+		ours:    {"RETRYPROXY_TLS_CERT=" + file},
+		haproxy: {" ssl crt ", file, " alpn h2"},
+		nginx:   {" ssl http2; ssl_certificate ", file, "; ssl_certificate_key ", file},
+	}[name], nil
 }
 
 // proxyOn starts one of the proxies and waits until it accepts connections.
@@ -97,7 +131,14 @@ func (s *stage) inTurn(r *result, turn func(round int, name string, p *rig.Proxy
 
 // to returns load with its URL at addr.
 func (s *stage) to(load rig.Load, addr string) *rig.Load {
-	load.URL, load.For, load.Cores = "http://"+addr+load.URL, slice+time.Duration(load.Connections/1000)*time.Second, s.cores.Load // many take longer to be made
+	scheme := "http://"
+	if s.wire == h2 {
+		scheme = "https://"
+	}
+	load.URL, load.For, load.Cores = scheme+addr+load.URL, slice+time.Duration(load.Connections/1000)*time.Second, s.cores.Load // many take longer to be made
+	if load.Streams > 0 {
+		load.For += 2 * time.Second // h2load makes its connections within that time
+	}
 	return &load
 }
 
@@ -112,6 +153,15 @@ func cost(load rig.Load) func(s *stage, r *result) error {
 			}
 			return err
 		})
+	}
+}
+
+// costOver measures CPU time per request for clients that speak HTTP/2.
+func costOver(w wire, load rig.Load) func(s *stage, r *result) error {
+	return func(s *stage, r *result) error {
+		over := *s
+		over.wire = w
+		return cost(load)(&over, r)
 	}
 }
 
@@ -218,6 +268,8 @@ const (
 	mib = 1 << 20
 )
 
+func atMostHAProxys(r *result) bool { return r.ratio() <= 1 }
+
 var cases = []testCase{
 	{"get", "small GET, 64 connections", "us CPU", "<= 0.90 of HAProxy and below nginx", cost(rig.Load{URL: "/small", Connections: 64}),
 		func(r *result) bool { return r.ratio() <= 0.90 && r.belowNginx() }},
@@ -231,6 +283,11 @@ var cases = []testCase{
 		func(r *result) bool { return r.ratio() <= 0.80 }},
 	{"put16m", "PUT 16 MiB, 4 connections", "us CPU", "<= 0.80 of HAProxy", cost(rig.Load{URL: "/sink", Connections: 4, Method: "PUT", BodyBytes: 16 * mib}),
 		func(r *result) bool { return r.ratio() <= 0.80 }},
+	{"h2c", "h2c, small GET, 64 connections of 8 streams", "us CPU", "<= HAProxy's", costOver(h2c, rig.Load{URL: "/small", Connections: 64, Streams: 8}), atMostHAProxys},
+	{"h2cone", "h2c, small GET, 64 connections of one stream", "us CPU", "<= HAProxy's", costOver(h2c, rig.Load{URL: "/small", Connections: 64, Streams: 1}), atMostHAProxys},
+	{"h2", "HTTP/2 over TLS, small GET, 64 connections of 8 streams", "us CPU", "<= HAProxy's", costOver(h2, rig.Load{URL: "/small", Connections: 64, Streams: 8}), atMostHAProxys},
+	{"h2get1m", "h2c, GET 1 MiB, 16 connections", "us CPU", "<= HAProxy's", costOver(h2c, rig.Load{URL: "/bytes/1048576", Connections: 16, Streams: 1}), atMostHAProxys},
+	{"h2put16m", "h2c, PUT 16 MiB, 4 connections", "us CPU", "<= HAProxy's", costOver(h2c, rig.Load{URL: "/sink", Connections: 4, Streams: 1, Method: "PUT", BodyBytes: 16 * mib}), atMostHAProxys},
 	// 512 connections, so that the proxy stays as busy as HAProxy while some of them wait: HAProxy
 	// retries at once, and wakeups of an idle processor are expensive.
 	{"fail10", "10 % of answers 503, 512 connections", "us CPU", "<= 1.1 of HAProxy; failed at most 3 x 0.1^4", cost(rig.Load{URL: "/fail/10", Connections: 512}),

@@ -6,8 +6,8 @@
 //	go run ./bench/peers --growth routes,fields --png growth.png
 //	go run ./bench/peers --cases instructions --proxy bin/retryproxy-named
 //
-// The proxy under test has a core of its own. The upstream, which is a role of this program, and wrk, which
-// sends the requests, have the others. The figure is the CPU time of the proxy's processes per request (utime
+// The proxy under test has a core of its own. The upstream, which is a role of this program, and wrk or h2load, which
+// send the requests, have the others. The figure is the CPU time of the proxy's processes per request (utime
 // + stime of /proc/PID/stat), because on a small machine the throughput also depends on the load. Absolute
 // figures depend on the machine and its other work. So all proxies run concurrently, each gets a second of
 // load in turn, ratios are taken within each round, and the table has their median, lowest and highest.
@@ -52,6 +52,7 @@ type stage struct {
 	waiting int // requests
 
 	env      []string // settings of retryproxy besides the defaults
+	wire     wire     // that clients speak
 	cores    rig.Division
 	upstream string
 	progress *log.Logger

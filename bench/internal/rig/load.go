@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Load is a load that wrk sends.
+// Load is a load that wrk sends, or h2load over HTTP/2.
 type Load struct {
 	URL         string
 	Connections int
@@ -21,10 +22,11 @@ type Load struct {
 	BodyBytes   int
 	Headers     int  // additional request headers, of 40 bytes
 	Distinct    bool // no two requests have the same query and X-Trace-Id
+	Streams     int  // at once on each connection, over HTTP/2; 0: HTTP/1.1
 	Cores       []int
 }
 
-// Result is what wrk reports.
+// Result is what wrk or h2load reports.
 type Result struct {
 	Requests     int
 	Failed       int // responses other than 2xx and 3xx
@@ -59,6 +61,9 @@ func (l *Load) Send(ctx context.Context) (*Result, error) {
 	var b Bed
 	defer b.End()
 	dir := b.TempDir()
+	if l.Streams > 0 {
+		return l.sendHTTP2(ctx, method, dir)
+	}
 	if err := os.WriteFile(dir+"/load.lua", fmt.Appendf(nil, script, method, l.BodyBytes, l.Headers, l.Distinct), 0o600); err != nil {
 		return nil, err
 	}
@@ -69,6 +74,40 @@ func (l *Load) Send(ctx context.Context) (*Result, error) {
 		return nil, fmt.Errorf("wrk: %w: %s", err, out)
 	}
 	return parseWrk(out)
+}
+
+// sendHTTP2 sends the load with h2load, which speaks HTTP/2 alone.
+func (l *Load) sendHTTP2(ctx context.Context, method, dir string) (*Result, error) {
+	args := []string{"-t1", "-c" + strconv.Itoa(l.Connections), "-m" + strconv.Itoa(l.Streams), "-D" + strconv.Itoa(max(1, int(l.For/time.Second))), "-H", ":method: " + method}
+	if l.BodyBytes > 0 {
+		if err := os.WriteFile(dir+"/body", make([]byte, l.BodyBytes), 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "-d", dir+"/body")
+	}
+	var out []byte
+	if err := pinned(l.Cores, func() (err error) {
+		out, err = exec.CommandContext(ctx, "h2load", append(args, l.URL)...).CombinedOutput()
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("h2load: %w: %s", err, out)
+	}
+	return parseH2load(out)
+}
+
+var (
+	h2loadRequests = regexp.MustCompile(`requests: \d+ total, \d+ started, (\d+) done, \d+ succeeded, \d+ failed, (\d+) errored`)
+	h2loadStatus   = regexp.MustCompile(`status codes: \d+ 2xx, \d+ 3xx, (\d+) 4xx, (\d+) 5xx`)
+)
+
+// parseH2load reads what h2load prints. It prints no median.
+func parseH2load(out []byte) (*Result, error) {
+	requests, status := h2loadRequests.FindSubmatch(out), h2loadStatus.FindSubmatch(out)
+	if requests == nil || status == nil {
+		return nil, fmt.Errorf("h2load printed no result: %s", out)
+	}
+	n := func(b []byte) int { v, _ := strconv.Atoi(string(b)); return v } // digits
+	return &Result{Requests: n(requests[1]), Failed: n(status[1]) + n(status[2]), SocketErrors: n(requests[2]) > 0}, nil
 }
 
 // parseWrk reads what script prints.

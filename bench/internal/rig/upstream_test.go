@@ -108,3 +108,17 @@ func TestWrkIsRead(t *testing.T) {
 		t.Error("nonsense was understood")
 	}
 }
+
+func TestWhatH2loadPrintsIsRead(t *testing.T) {
+	text := `finished in 1.00s, 8858.00 req/s, 1.9MB/s
+requests: 8858 total, 8922 started, 8858 done, 8800 succeeded, 58 failed, 2 errored, 0 timeout
+status codes: 8800 2xx, 0 3xx, 3 4xx, 55 5xx
+`
+	r, err := parseH2load([]byte(text))
+	if err != nil || r.Requests != 8858 || r.Failed != 58 || !r.SocketErrors {
+		t.Errorf("%+v %v", r, err)
+	}
+	if _, err := parseH2load([]byte("unable to connect")); err == nil {
+		t.Error("no result is a result")
+	}
+}
