@@ -48,7 +48,7 @@ type Conn struct {
 	free      freeStreams
 	last      uint32   // the highest stream that the client opened
 	running   int      // workers, and streams in ready
-	open      int      // streams that neither side has reset
+	open      int      // streams that the client's limit counts
 	begun     bool     // our SETTINGS were sent
 	leaving   bool     // GOAWAY was sent
 	resets    []uint32 // streams that we reset lately; a ring

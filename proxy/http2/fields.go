@@ -57,15 +57,34 @@ func (f *fields) validTrailers() bool {
 	return !f.tooLarge
 }
 
+// byteSet is a set of bytes.
+type byteSet [256]bool
+
+var (
+	endsLine  = byteSet{'\r': true, '\n': true, 0: true}
+	notInLine = byteSet{'\r': true, '\n': true, 0: true, ' ': true, '\t': true}
+	notInName = func() (s byteSet) {
+		for b := range s {
+			s[b] = b <= ' ' || b >= 0x7f || 'A' <= b && b <= 'Z' || b == ':'
+		}
+		return s
+	}()
+)
+
+// hasAny reports whether text has a byte of the set. Package strings makes a set anew for each text.
+func hasAny(text string, set *byteSet) bool {
+	for i := range len(text) {
+		if set[text[i]] {
+			return true
+		}
+	}
+	return false
+}
+
 // validField reports whether a field may be in a message (RFC 9113 sections 8.2.1 and 8.2.2).
 func validField(h *hpack.HeaderField) bool {
-	if h.Name == "" || strings.ContainsAny(h.Value, "\r\n\x00") {
+	if h.Name == "" || hasAny(h.Value, &endsLine) || hasAny(h.Name, &notInName) {
 		return false
-	}
-	for i := 0; i < len(h.Name); i++ {
-		if b := h.Name[i]; b <= ' ' || b >= 0x7f || 'A' <= b && b <= 'Z' || b == ':' {
-			return false
-		}
 	}
 	return !isHopByHop(h.Name) && (h.Name != "te" || h.Value == "trailers")
 }
@@ -139,7 +158,7 @@ func (q *request) pseudo(h *hpack.HeaderField) bool {
 	default:
 		return false
 	}
-	if *to != "" || h.Value == "" || strings.ContainsAny(h.Value, "\r\n\x00 \t") {
+	if *to != "" || h.Value == "" || hasAny(h.Value, &notInLine) {
 		return false
 	}
 	*to = h.Value

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -175,4 +177,41 @@ func TestWorkersEndWhenTheyAreNotNeeded(t *testing.T) {
 			t.Errorf("%d were idle, and %d are", some, len(o.Workers.idle))
 		}
 	})
+}
+
+// A client that has read the end of a response may open another stream, however late its worker returns.
+func TestAnEndedStreamMakesRoomForAnother(t *testing.T) {
+	release := make(chan struct{})
+	o := options(func(s *Stream) { echo(s); <-release })
+	o.Streams = 1
+	p := dialFrames(t, o)
+	p.begin(true, getFields...)
+	p.want("1: \"")
+	p.begin(true, getFields...)
+	_ = p.WritePing(false, [8]byte{})
+	p.want("pong")
+	close(release)
+	p.mu.Lock()
+	refused := slices.ContainsFunc(p.seen, func(frame string) bool { return strings.Contains(frame, "REFUSED") })
+	p.mu.Unlock()
+	if refused {
+		t.Fatal("it was refused")
+	}
+	p.want("3: \"")
+}
+
+// A gRPC client keeps one connection: as many streams as are advertised are served at once.
+func TestAThousandStreamsAreServedAtOnce(t *testing.T) {
+	const streams = 1000
+	var all sync.WaitGroup
+	all.Add(streams)
+	o := options(func(s *Stream) { all.Done(); all.Wait(); echo(s) })
+	o.Streams = streams
+	p := dialFrames(t, o)
+	for range streams {
+		p.begin(true, getFields...)
+	}
+	for i := range streams {
+		p.want(fmt.Sprintf("%d: \"", 2*i+1))
+	}
 }

@@ -59,6 +59,7 @@ func (c *Conn) headersCame() error {
 	}
 	c.streams[id] = &s.flow
 	c.open++
+	s.counted = true
 	c.idleSince = noTime
 	if s.mustEnd {
 		s.vain = time.AfterFunc(emptyWithin, func() { c.endInVain(id) })

@@ -32,6 +32,7 @@ type Stream struct {
 
 // streamState is what a Stream forgets when it serves another request.
 type streamState struct {
+	counted       bool        // in Conn.open
 	grpc          bool        // a gRPC call
 	resetByClient bool        // the client has reset it
 	vain          *time.Timer // with mustEnd
@@ -76,7 +77,7 @@ func (s *Stream) end(err error) {
 		return
 	}
 	s.closed, s.err = true, err
-	s.conn.open--
+	s.uncount()
 	if !s.remoteEnded {
 		s.bodyBroken = s.bodyBroken || s.err == errGone && !s.complete
 		s.remoteEnded = true
@@ -99,6 +100,15 @@ func (s *Stream) end(err error) {
 	}
 }
 
+// uncount notes that the client may open another stream: this one was reset, or both sides have ended it
+// (RFC 9113 section 5.1.2).
+func (s *Stream) uncount() {
+	if s.counted {
+		s.counted = false
+		s.conn.open--
+	}
+}
+
 // endBody notes that no more of the body will come.
 func (s *Stream) endBody() {
 	if s.bodyDone != nil {
@@ -111,6 +121,9 @@ func (s *Stream) faulty() { s.bodyBroken = true }
 
 // peerEnded implements stream: the request came whole.
 func (s *Stream) peerEnded() {
+	if s.complete {
+		s.uncount()
+	}
 	s.endBody()
 	s.wake()
 	if s.mustEnd {
@@ -143,6 +156,9 @@ func (s *Stream) Write(p []byte) (int, error) {
 
 // completed implements stream: the response was written whole.
 func (s *Stream) completed() {
+	if s.remoteEnded {
+		s.uncount()
+	}
 	if s.inEnd == nil {
 		s.inEnd = io.EOF
 	}
