@@ -97,6 +97,7 @@ func (c *conn) serveHTTP2() {
 		Backlog:       c.server.ahead.Backlog,
 		Workers:       &c.server.workers,
 		Serve:         h.serveStream,
+		Keep:          h.newStreamConn,
 		TooLarge:      refused(http1.RefusalHeadersTooLarge),
 		Fault:         func(err error) { c.server.http2Fault(c.remote(), err) },
 		Wrote:         func(n int) { h.watch.Credit(1 + n/floodguard.FrameSize) },
@@ -159,7 +160,7 @@ func (h *http2Conn) serveStream(stream *http2.Stream) {
 	defer s.clients.streams.endStream(h)
 	h.count(1)
 	defer h.count(-1)
-	c := h.connOf(stream)
+	c := stream.Kept().(*streamConn)
 	if !h.awaitSlot(c, stream) {
 		h.refuseStream(stream)
 		return
@@ -206,15 +207,11 @@ type streamConn struct {
 	slot streamSlot
 }
 
-// connOf returns the conn of the stream. A stream that has served a request before has one.
-func (h *http2Conn) connOf(stream *http2.Stream) *streamConn {
-	c, _ := stream.Kept.(*streamConn)
-	if c == nil {
-		c = &streamConn{conn: conn{server: h.c.server, isSecure: h.c.isSecure, parent: h.c}, slot: streamSlot{h: h, stream: stream}}
-		c.client.InitStream(&h.c.client, stream, &c.x)
-		c.x.Init(&c.client, &h.c.server.process)
-		stream.Kept = c
-	}
+// newStreamConn makes a conn for the stream.
+func (h *http2Conn) newStreamConn(stream *http2.Stream) any {
+	c := &streamConn{conn: conn{server: h.c.server, isSecure: h.c.isSecure, parent: h.c}, slot: streamSlot{h: h, stream: stream}}
+	c.client.InitStream(&h.c.client, stream, &c.x)
+	c.x.Init(&c.client, &h.c.server.process)
 	return c
 }
 

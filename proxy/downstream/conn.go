@@ -130,7 +130,6 @@ func (c *Conn) InitStream(parent *Conn, stream *http2.Stream, spans spanHolder) 
 // BeginStream prepares c for another request, whose deadlines are not set.
 func (c *Conn) BeginStream() {
 	c.ForgetDeadlines()
-	c.r, c.w = 0, 0
 	c.turnedAway.Store(false)
 	c.EndWrite()
 	c.Enter(PhaseBusy)

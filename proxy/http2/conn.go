@@ -25,6 +25,9 @@ type Options struct {
 	// Workers have Serve serve each stream. Neither may be nil.
 	Workers *Workers
 	Serve   func(*Stream)
+	// Keep makes what Serve finds in Stream.Kept. The next request that uses the stream, of the same
+	// connection, finds it there, too.
+	Keep func(*Stream) any
 	// TooLarge is called for a request whose headers exceed HeaderBytes. The client gets 431.
 	TooLarge func()
 	// Fault is called with the fault of the client that ended the connection.

@@ -20,11 +20,8 @@ type Stream struct {
 	flow
 	conn *Conn
 
-	// Kept is what Options.Serve keeps for the next request that uses the stream. It is of the same
-	// connection.
-	Kept any
-
-	response  response // used by the worker
+	kept      any      // used by the worker
+	response  response // likewise
 	discarded bool     // likewise
 
 	streamState // guarded by mu of the connection
@@ -187,6 +184,14 @@ func (c *Conn) finished(s *Stream) {
 		stop()
 	}
 	c.flush()
+}
+
+// Kept returns what Options.Keep made for the stream. The worker calls it.
+func (s *Stream) Kept() any {
+	if s.kept == nil {
+		s.kept = s.conn.o.Keep(s)
+	}
+	return s.kept
 }
 
 // ID returns the stream's number.
