@@ -5,6 +5,7 @@ package docs
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/internal/needs"
 )
 
 // patience is how long a page may take on a busy machine.
@@ -71,6 +74,9 @@ func session(t *testing.T, inTree bool, script string) (string, error) {
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	err = c.Run()
+	if errors.Is(err, syscall.EPERM) {
+		needs.Missing(t, "it has to run as root, or where users may make network namespaces")
+	}
 	return out.String(), err
 }
 
