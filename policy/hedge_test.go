@@ -5,11 +5,9 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
-	"github.com/retryproxy/retryproxy/policy/budget"
 )
 
 func TestMayHedge(t *testing.T) {
-	full := func() *budget.Budget { return budget.New(budget.Config{Burst: 1}) }
 	fine := Situation{Retries: 1, MaxRetries: 3, Safe: true, Left: time.Second, Elapsed: time.Second}
 	for _, tc := range []struct {
 		name   string
@@ -33,20 +31,9 @@ func TestMayHedge(t *testing.T) {
 		if tc.change != nil {
 			tc.change(&p, &s)
 		}
-		b := full()
-		if got := p.MayHedge(&s, nil, 0); got != tc.want {
+		if got := p.MayHedge(&s); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
-		if got := p.MayHedge(&s, b, 0); got != tc.want {
-			t.Errorf("%s, with a budget: %v, want %v", tc.name, got, tc.want)
-		}
-		if taken := b.Tokens(0) == 0; taken != (tc.want == ReasonNone) {
-			t.Errorf("%s: token taken: %v", tc.name, taken)
-		}
-	}
-	p, s, b := Policy{MaxRetries: 3}, fine, full()
-	if p.MayHedge(&s, b, 0) != ReasonNone || p.MayHedge(&s, b, 0) != ReasonBudgetExhausted {
-		t.Error("the budget has one token")
 	}
 }
 
@@ -66,7 +53,7 @@ func TestMayHedgeAgreesWithDecide(t *testing.T) {
 			Elapsed: time.Duration(pick(3)) * time.Second, Draining: pick(4) == 0, Layered: pick(4) == 0,
 		}
 		d := p.Decide(&Result{Cause: CauseReset}, &s, nil, 0, rnd)
-		if why := p.MayHedge(&s, nil, 0); (why == ReasonNone) != d.Retry {
+		if why := p.MayHedge(&s); (why == ReasonNone) != d.Retry {
 			t.Fatalf("%+v %+v: a hedge %v, a retry %v (%v)", p, s, why, d.Retry, d.Why)
 		}
 	}

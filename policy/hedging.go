@@ -1,16 +1,8 @@
 package policy
 
-import (
-	"time"
-
-	"github.com/retryproxy/retryproxy/policy/budget"
-)
-
 // MayHedge returns the first reason against a hedge of a request in situation s, or
-// ReasonNone. With a nil b it does not check the budget, so it can run before costlier
-// checks. With a budget it takes a token, so that call comes last. A hedge counts as one of
-// Situation.Retries.
-func (p *Policy) MayHedge(s *Situation, b *budget.Budget, now time.Duration) Reason {
+// ReasonNone. It does not ask the retry budget. A hedge counts as one of Situation.Retries.
+func (p *Policy) MayHedge(s *Situation) Reason {
 	switch {
 	case !s.Safe:
 		return ReasonNotIdempotent
@@ -26,8 +18,6 @@ func (p *Policy) MayHedge(s *Situation, b *budget.Budget, now time.Duration) Rea
 		return ReasonDraining
 	case s.Left <= 0:
 		return ReasonDeadline
-	case b != nil && !b.TryRetry(now):
-		return ReasonBudgetExhausted
 	}
 	return ReasonNone
 }

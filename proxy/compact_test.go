@@ -9,7 +9,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
-	"github.com/retryproxy/retryproxy/proxy/permit"
+	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
 // While many requests wait, a buffered response takes as much memory as its length.
@@ -17,12 +17,12 @@ func TestManyWaitInLittleMemory(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
 		c.Default.Policy.Backoff, c.Default.RequestTimeout = backoff.Fixed{Base: 5 * time.Minute}, time.Hour
 	})
-	const n = permit.Crowd + 20
+	const n = request.Crowd + 20
 	for range n {
 		p.dial().send(get("/"))
 	}
 	soon(t, "all to wait", func() bool { return p.process.Waiting.Load() == n && p.seen.waitsBegun() == n })
-	least, most := int64(permit.Crowd*buffer.Medium), int64(permit.Crowd*(buffer.Medium+buffer.Small)+20*300)
+	least, most := int64(request.Crowd*buffer.Medium), int64(request.Crowd*(buffer.Medium+buffer.Small)+20*300)
 	soon(t, "the answers of the last 20 to be compacted", func() bool { // which happens after Waiting is raised
 		kept := int64(p.process.RetryBuffer.Used.Load())
 		return kept >= least && kept <= most
@@ -74,13 +74,13 @@ var slimCases = map[string]struct {
 var changing = regexp.MustCompile(`(?i)(host|x-forwarded-for|date): [^\r]*\r\n|port=\d+|:\d{4,5}`)
 
 // whatCame is all that the client and the upstream get.
-func whatCame(t *testing.T, slim bool, request, response string, responses int) string {
+func whatCame(t *testing.T, slim bool, sent, response string, responses int) string {
 	u := startUpstream(t, script(strings.Split(response, "\x00")...))
 	p := startProxy(t, u, nil)
 	if slim {
-		p.process.Waiting.Store(permit.Crowd)
+		p.process.Waiting.Store(request.Crowd)
 	}
-	c := p.dial().send(request)
+	c := p.dial().send(sent)
 	var got strings.Builder
 	for range responses {
 		res, body, err := c.response("GET")
@@ -126,7 +126,7 @@ func TestACompactedWaitChangesNothing(t *testing.T) {
 func TestACompactedWaitKeepsTheGeneratedRequestID(t *testing.T) {
 	u := startUpstream(t, script(bad503, "")) // the first response is held over all waits
 	p := startProxy(t, u, nil)
-	p.process.Waiting.Store(permit.Crowd)
+	p.process.Waiting.Store(request.Crowd)
 	res := p.dial().send(get("/")).want(503, "busy")
 	if res.Header.Get("X-Retryproxy-Attempts") != "4" || res.ContentLength != 4 {
 		t.Errorf("%+v", res)

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
-	"github.com/retryproxy/retryproxy/proxy/permit"
+	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
 // What clients of the test below do. Every request carries a token of its own in each of its parts.
@@ -250,7 +250,7 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 		c.Default.RequestTimeout, c.Default.AttemptTimeout = time.Minute, 0
 		config = *c
 	})
-	p.process.Waiting.Add(permit.Crowd) // so that each that waits gives its buffers back
+	p.process.Waiting.Add(request.Crowd) // so that each that waits gives its buffers back
 	var clients sync.WaitGroup
 	for i := range http1 {
 		clients.Go(func() { o.overHTTP1(p, i, rounds) })
@@ -269,11 +269,11 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 		}
 	})
 	clients.Wait()
-	p.process.Waiting.Add(-permit.Crowd)
+	p.process.Waiting.Add(-request.Crowd)
 	if n := o.sends.Load(); n < (http1+http2)*rounds {
 		t.Errorf("only %d attempts came", n)
 	}
-	if p.seen.hedged == 0 || len(p.seen.waits) < permit.Crowd {
+	if p.seen.hedged == 0 || len(p.seen.waits) < request.Crowd {
 		t.Errorf("%d hedges and %d waits: the test shows little", p.seen.hedged, len(p.seen.waits))
 	}
 }

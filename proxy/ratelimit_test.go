@@ -182,7 +182,7 @@ func TestASlotThatWasNotUsedIsGivenBack(t *testing.T) {
 	if used := p.Stats().RateLimits[0].State.Own - before; used < 30 {
 		t.Errorf("%d slots taken", used)
 	}
-	if !p.settings.Load().DefaultRoute.RateLimits.Common.TakeNow(p.process.Clock.Elapsed(), nil) {
+	if !p.settings.Load().DefaultRoute.Terms.RateLimits.Common.TakeNow(p.process.Clock.Elapsed(), nil) {
 		t.Error("no slot left, though none was used")
 	}
 }
@@ -245,7 +245,7 @@ func TestAShareIsUsedWithoutAnEngine(t *testing.T) {
 		if d := time.Since(began); len(asks) != 0 || d > 250*time.Millisecond { // 100 ms for the response, and a share's turn within 102
 			t.Errorf("answered after %v; asked %+v before", d, asks)
 		}
-		m.FailRateLimitLease(m.settings.Load().DefaultRoute.RateLimits.Common.Key)
+		m.FailRateLimitLease(m.settings.Load().DefaultRoute.Terms.RateLimits.Common.Key)
 		began = time.Now()
 		for range 20 {
 			m.client().send(get("/")).want(200, "ok")

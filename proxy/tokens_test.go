@@ -16,7 +16,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/admission"
-	"github.com/retryproxy/retryproxy/proxy/permit"
+	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/route"
 )
 
@@ -163,7 +163,7 @@ func TestABodyThatWasLookedAtIsRepeatedWhole(t *testing.T) {
 		c.Default.RateLimit = admission.RateLimit{Learn: true, Wait: time.Minute, Kind: admission.RateLimitValue, Model: true}
 	})
 	var wait sync.WaitGroup
-	for n := range 4 * permit.Crowd {
+	for n := range 4 * request.Crowd {
 		wait.Go(func() {
 			body := fmt.Sprintf(`{"messages":"%s","model":"m%d","max_tokens":1}`, strings.Repeat(fmt.Sprint(n), 300), n)
 			time.Sleep(time.Duration(n%2) * 100 * time.Millisecond) // the later half gets buffers that were given back

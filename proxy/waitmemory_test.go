@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
-	"github.com/retryproxy/retryproxy/proxy/permit"
+	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
 // memoryInUse returns the bytes of stacks and of objects after a collection.
@@ -30,7 +30,7 @@ func waitingProxy(t *testing.T, u *fakeUpstream) *testProxy {
 	p := startProxy(t, u, func(c *Config) {
 		c.Default.Policy.Backoff, c.Default.RequestTimeout = backoff.Fixed{Base: 5 * time.Minute}, time.Hour
 	})
-	p.process.Waiting.Store(permit.Crowd)
+	p.process.Waiting.Store(request.Crowd)
 	return p
 }
 
@@ -61,7 +61,7 @@ func TestAWaitingRequestKeepsLittleMemoryOfItsStack(t *testing.T) {
 			before, _ := memoryInUse()
 			for i := range int64(n) { // one after the other: many goroutines that end would leave gaps between stacks
 				p.sendOn(get("/"))
-				soon(t, "the request to wait", func() bool { return p.process.Waiting.Load() == permit.Crowd+i+1 })
+				soon(t, "the request to wait", func() bool { return p.process.Waiting.Load() == request.Crowd+i+1 })
 			}
 			if after, _ := memoryInUse(); after-before > n*6<<10 {
 				t.Errorf("%d bytes, expected 4 KiB and what gaps there are", (after-before)/n)
@@ -86,7 +86,7 @@ func TestAWaitingRequestKeepsLittleMemoryOfItsAttempt(t *testing.T) {
 	}
 	soon(t, "all attempts to be in flight", func() bool { return u.sends() == n })
 	close(answer)
-	soon(t, "all requests to wait", func() bool { return p.process.Waiting.Load() == permit.Crowd+n && p.seen.waitsBegun() == n })
+	soon(t, "all requests to wait", func() bool { return p.process.Waiting.Load() == request.Crowd+n && p.seen.waitsBegun() == n })
 	if _, after := memoryInUse(); after-before > n*8<<10 {
 		t.Errorf("%d bytes with its client, expected 6 KiB", (after-before)/n)
 	}

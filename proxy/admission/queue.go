@@ -1,7 +1,8 @@
 // Package admission admits attempts at an upstream, or makes them wait: for the circuit breaker,
-// for a permit under the concurrency limit (Queue), and for a slot of a rate limit (RateLimits).
-// Package policy decides; this package has the queues, timers, dials and probes. It knows a waiter
-// only as a Waker.
+// for a permit under the concurrency limit (Queue), for a slot of a rate limit (RateLimits), and for a
+// token of the retry budget (BudgetQueue). An Admitter takes one request through them and fills a
+// Ticket for each of its attempts. Package policy decides; this package has the queues, timers, dials
+// and probes. It knows a request only as a Requester.
 package admission
 
 import (

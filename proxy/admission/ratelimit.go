@@ -118,6 +118,7 @@ func (q *RateLimitQueue) take(now time.Duration, u *Use) bool {
 	}
 	if q.tokens != nil {
 		q.tokens.take(now, u)
+		u.queue = q
 	}
 	return true
 }
@@ -175,6 +176,9 @@ func (q *RateLimitQueue) TakeNow(now time.Duration, u *Use) bool {
 func (q *RateLimitQueue) GiveBack(now time.Duration, u *Use) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if u != nil {
+		u.queue = nil
+	}
 	if q.retired {
 		return // the slot is long past
 	}

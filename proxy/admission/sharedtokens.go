@@ -140,7 +140,8 @@ func (q *RateLimitQueue) askAccount(asks []ratelimit.LeaseRequest, now time.Dura
 func (q *RateLimitQueue) applyBalance(now time.Duration, b *ratelimit.Balance) {
 	first, _ := q.waiters.First()
 	if q.tokens.shared.answer(now, &q.tokens.buckets, b, first) {
-		first.Use.Stamp, first.Use.Taken, first.Use.Cost = q.tokens.buckets.Granted(now), true, q.tokens.shared.cost
+		u := first.Use
+		u.Stamp, u.Taken, u.Cost, u.queue = q.tokens.buckets.Granted(now), true, q.tokens.shared.cost, q
 		q.admitOldest()
 	}
 	q.enlist()

@@ -13,9 +13,28 @@ type Use struct {
 	Stamp    ratelimit.Stamp // of when it was taken
 	Taken    bool            // and not given back
 
-	queued ratelimit.Cost // expected when it was queued
-	asked  bool           // the other processes are asked for Cost
+	queue  *RateLimitQueue // that it was taken from; nil: none
+	queued ratelimit.Cost  // expected when it was queued
+	asked  bool            // the other processes are asked for Cost
 }
+
+// Learn takes what the response to the attempt says about its rate limits. rejected means that one of
+// them rejected it, or that no upstream got it.
+func (u *Use) Learn(now time.Duration, said []ratelimit.Reading, rejected bool) {
+	if u.queue != nil {
+		u.queue.Learn(now, u, said, rejected)
+	}
+}
+
+// Settle replaces the expected use of the attempt by what its response said.
+func (u *Use) Settle(now time.Duration, used ratelimit.Cost) {
+	if u.queue != nil {
+		u.queue.Settle(now, u, used)
+	}
+}
+
+// IsCounted reports whether the use was taken from a rate limit.
+func (u *Use) IsCounted() bool { return u.queue != nil }
 
 // tokenAccount is what is known of such limits for one key. It belongs to a RateLimitQueue, which
 // locks it.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -55,7 +54,6 @@ type Options struct {
 type Attempt struct {
 	options Options
 
-	Permit breaker.Permit    // the right to be in flight
 	span   trace.AttemptSpan // nil: not traced
 	began  clock.Instant     // zero: the attempt is not running
 	sentAt clock.Instant     // when the request was sent whole
@@ -222,6 +220,20 @@ func (a *Attempt) InFlight() bool { return a.wire.up != nil }
 // SentSome reports whether the upstream may have received a byte of the request.
 func (a *Attempt) SentSome() bool { return a.Running() && a.InFlight() && a.gotBytes }
 
+// Progress is how far an attempt has got, for whoever judges its upstream.
+type Progress struct {
+	SentSome  bool                // the upstream may have received a byte of the request
+	Sent      bool                // the request was sent whole
+	SentAt    clock.Instant       // when it was
+	Begun     bool                // a part of the response came
+	DialError *upstream.DialError // why there was no connection; nil if there was one
+}
+
+// Progress returns how far the attempt has got.
+func (a *Attempt) Progress() Progress {
+	return Progress{SentSome: a.SentSome(), Sent: a.IsSent(), SentAt: a.sentAt, Begun: a.Begun(), DialError: a.dialErr}
+}
+
 // IsSent reports whether the request was sent whole.
 func (a *Attempt) IsSent() bool { return a.progress.Load() == sent }
 
@@ -284,13 +296,6 @@ func (a *Attempt) EndRequest() {
 func (a *Attempt) SetAside() {
 	a.EndRequest()
 	a.upload.stop()
-}
-
-// TakePermit transfers the permit to the caller. It may be the zero permit.
-func (a *Attempt) TakePermit() breaker.Permit {
-	permit := a.Permit
-	a.Permit = breaker.Permit{}
-	return permit
 }
 
 // Take transfers the connection to the caller, without its read buffer. It returns nil if there is

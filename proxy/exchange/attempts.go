@@ -129,16 +129,14 @@ func (at *attempts) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.
 
 // AwaitDescriptor implements attempt.Owner. It closes an idle connection, or waits as long as the
 // request has time.
-func (at *attempts) AwaitDescriptor(a *attempt.Attempt, wait time.Duration, since clock.Instant) bool {
-	return at.r.Process.CloseIdleUpstream() || at.s.admit.AwaitDescriptor(a, wait, since.Add(at.r.Time.MaxWait(since)))
+func (at *attempts) AwaitDescriptor(_ *attempt.Attempt, wait time.Duration, since clock.Instant) bool {
+	return at.r.Process.CloseIdleUpstream() || at.s.awaitDescriptor(wait, since.Add(at.r.Time.MaxWait(since)))
 }
 
 // Connected implements attempt.Owner.
-func (at *attempts) Connected(a *attempt.Attempt, up *upstream.Conn) {
+func (at *attempts) Connected(_ *attempt.Attempt, up *upstream.Conn) {
 	at.s.avoid = up.Addr // what follows it prefers another address
-	if a.Permit.Probe() && !up.Reused {
-		at.r.Dest.UpstreamState.Admission.WatchProbe(a.Permit, up.Addr)
-	}
+	at.s.ticket.Connected(up.Addr, up.Reused)
 }
 
 // RequestHeaders implements attempt.Owner.
@@ -153,7 +151,7 @@ func (at *attempts) RespondBy(sentAt clock.Instant) clock.Instant {
 }
 
 // SentWhole implements attempt.Owner.
-func (at *attempts) SentWhole(a *attempt.Attempt) { at.s.admit.NoteSent(a) }
+func (at *attempts) SentWhole(a *attempt.Attempt) { at.s.ticket.SentWhole(a.SentAt()) }
 
 // HedgeDue implements attempt.Owner.
 func (at *attempts) HedgeDue() { at.hedge.send() }

@@ -6,7 +6,7 @@
 //
 //   - Exchange begins and ends the request (exchange.go). It has the retry loop, which ends with the
 //     choice of what the client gets (loop.go, fallback.go).
-//   - permit.Admitter gets the attempts admitted.
+//   - admission.Admitter gets their tickets.
 //   - attempts makes one attempt after another and finds out its result (attempts.go), as far as the
 //     retry rules must see the body of the response (firstcontent.go). It is the attempt.Owner of all. race
 //     decides about hedges (hedge.go).
@@ -20,11 +20,11 @@ package exchange
 import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
-	"github.com/retryproxy/retryproxy/proxy/permit"
 	"github.com/retryproxy/retryproxy/proxy/report"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/response"
@@ -36,7 +36,7 @@ import (
 type Exchange struct {
 	r        request.Request
 	report   report.Report
-	admit    permit.Admitter
+	admitter admission.Admitter
 	sender   sender
 	attempts attempts
 	buffered bufferedResponse
@@ -50,8 +50,8 @@ func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
 	r.Init(c, p)
 	x.report.Init(r)
 	x.w.Init(r, &x.report)
-	x.admit.Init(r, &x.report)
-	x.sender.r, x.sender.admit = r, &x.admit
+	x.admitter.Init(r, c, &x.report)
+	x.sender.r, x.sender.admitter = r, &x.admitter
 	x.sender.env = attempt.Env{Host: &p.Attempts, Buffers: &c.Buffers, Client: r, Owner: &x.attempts}
 	x.sender.first.Init(&x.sender.env)
 	x.sender.begin()
@@ -69,7 +69,7 @@ func (x *Exchange) Begin(set *settings.Settings, now clock.Instant) {
 	x.sender.begin()
 	x.attempts.hedge.begin()
 	x.report.Reset()
-	x.admit.Begin()
+	x.admitter.Begin()
 }
 
 // EndAfterFault ends the request after a fault of the proxy. It reports whether a request was
@@ -77,7 +77,7 @@ func (x *Exchange) Begin(set *settings.Settings, now clock.Instant) {
 func (x *Exchange) EndAfterFault() bool {
 	x.w.Reset()
 	x.attempts.hedge.abort()
-	x.sender.abandonPermit(breaker.Abandoned)
+	x.sender.abandonTicket(breaker.Abandoned)
 	x.sender.att.Drop()
 	x.sender.att.StopUpload()
 	if !x.report.IsOpen() {

@@ -3,8 +3,8 @@ package exchange
 import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
-	"github.com/retryproxy/retryproxy/proxy/permit"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/response"
 	"github.com/retryproxy/retryproxy/proxy/settings"
@@ -68,23 +68,23 @@ func (x *Exchange) askFallbacks(res *policy.Result, reason string) (int, policy.
 // askFallback sends the request once to a fallback upstream, and relays the response if it is no
 // failure. This send does not count as an attempt.
 func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, policy.Outcome, bool) {
-	last, noAttempt := x.sender.att, x.admit.NoAttempt
+	last, unmade := x.sender.att, x.sender.unmade
 	x.sender.redirect(to, x.sender.env.New())
-	x.sender.lastAttempt, x.admit.NoAttempt = false, permit.Admitted
+	x.sender.lastAttempt, x.sender.unmade = false, nil
 	x.r.Time.Deadline = x.r.Time.RespondBy(x.r.Time.RequestTimeout())
-	switch x.admit.Acquire(x.sender.att, x.r.Time.Tick()) {
-	case permit.Admitted:
-	case permit.ClientLeft:
+	switch why := x.admitter.Admit(&x.sender.ticket, x.r.Time.Tick(), x.sender.ask()); {
+	case why == nil:
+	case why.ClientLeft:
 		code, o := x.clientLeft()
 		return code, o, true
 	default:
-		return x.fallbackFailed(last, noAttempt)
+		return x.fallbackFailed(last, unmade)
 	}
 	var res policy.Result
 	x.attempts.begin(x.r.Attempts + 1)
-	x.attempts.make(&res, x.sender.att.Permit.Probe())
+	x.attempts.make(&res, x.sender.ticket.IsProbe())
 	if !x.r.ClientStaysOn() {
-		x.sender.abandonPermit(breaker.Abandoned)
+		x.sender.abandonTicket(breaker.Abandoned)
 		x.sender.att.Abandon()
 		x.report.EndSpan(x.sender.att, &policy.Result{Cause: policy.CauseReset}, policy.Unknown)
 		x.sender.att.Ended()
@@ -95,7 +95,7 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 	usedUp := res.Cause == policy.CauseStatus && !x.r.GRPC && account{at: &x.attempts}.isUsedUp(&res)
 	if usedUp || !x.r.Good(&res) {
 		x.sender.att.Abandon()
-		return x.fallbackFailed(last, noAttempt)
+		return x.fallbackFailed(last, unmade)
 	}
 	x.buffered.drop()
 	x.report.Explain(reason)
@@ -106,19 +106,19 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 
 // fallbackFailed counts a fallback upstream that had no better response. It restores the last
 // attempt at the upstream, whose result the client gets.
-func (x *Exchange) fallbackFailed(last *attempt.Attempt, noAttempt permit.Result) (int, policy.Outcome, bool) {
+func (x *Exchange) fallbackFailed(last *attempt.Attempt, unmade *admission.Refusal) (int, policy.Outcome, bool) {
 	x.report.Observer.FallbackFailed()
 	x.sender.redirect(x.r.Route, last)
-	x.admit.NoAttempt = noAttempt
+	x.sender.unmade = unmade
 	return 0, 0, false
 }
 
-// finishFallbackAttempt releases the permit at the fallback upstream and records the attempt.
+// finishFallbackAttempt settles the ticket at the fallback upstream and records the attempt.
 func (x *Exchange) finishFallbackAttempt(res *policy.Result) {
 	if res.Cause == policy.CauseAttemptTimeout {
-		x.sender.abandonPermit(x.r.Time.TimeoutEndKind())
+		x.sender.abandonTicket(x.r.Time.TimeoutEndKind())
 	}
-	x.admit.Release(x.sender.att, res)
+	x.sender.release(res)
 	x.report.RecordFallback(x.sender.att, res, x.r.Route.Policy.Classify(res))
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
-	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/report"
 	"github.com/retryproxy/retryproxy/proxy/request"
@@ -29,8 +29,9 @@ type race struct {
 // hedge is the second attempt.
 type hedge struct {
 	*attempt.Attempt
-	result policy.Result  // after its end
-	budget *budget.Budget // a token of it was taken for the hedge; nil: none
+	result policy.Result // after its end
+	ticket admission.Ticket
+	use    admission.Use // of a rate limit that counts tokens
 }
 
 // begin prepares for another request.
@@ -44,23 +45,17 @@ func (ra *race) arm() time.Duration {
 		return 0
 	}
 	ra.learns = r.Hedgeable()
-	if !ra.learns || ra.sent || ra.s.att.Permit.Probe() {
+	if !ra.learns || ra.sent || ra.s.ticket.IsProbe() {
 		return 0
 	}
 	s := ra.s.situation()
 	if s.Replay == policy.ReplayUnfinished {
 		s.Replay = policy.ReplayWhole // checked again when the request is sent whole
 	}
-	if !ra.mayHedge(&s, nil) {
+	if r.Route.Policy.MayHedge(&s) != policy.ReasonNone {
 		return 0
 	}
 	return r.Route.Hedge.After(r.Process.Clock.Since(r.Time.Clock))
-}
-
-// mayHedge reports whether the policy allows a hedge. It takes a token of b unless b is nil.
-func (ra *race) mayHedge(s *policy.Situation, b *budget.Budget) bool {
-	r := ra.s.r
-	return r.Route.Policy.MayHedge(s, b, r.Process.Clock.Since(r.Time.Clock)) == policy.ReasonNone
 }
 
 // send sends the hedge that is due, if no response has begun to arrive and the policy and all
@@ -72,22 +67,13 @@ func (ra *race) send() {
 	if r.Route.HedgeAfter.Slow() && !r.Route.UpstreamState.Pool.Several() {
 		return
 	}
-	if ra.s.att.HasUnread() || !r.Body.Ended() || !ra.mayHedge(&situation, nil) {
+	if ra.s.att.HasUnread() || !r.Body.Ended() || r.Route.Policy.MayHedge(&situation) != policy.ReasonNone || !r.Process.MakesRetry() {
 		return
 	}
-	budget := r.Route.RetryBudget()
-	if !ra.s.admit.HedgeAllowed(now) || !ra.mayHedge(&situation, budget) {
+	h, n := &hedge{Attempt: ra.s.env.New()}, r.Attempts+1
+	if !ra.s.admitter.AdmitHedge(&h.ticket, now, &r.Route.Terms, &h.use, r.Route.RetryBudget()) {
 		return
 	}
-	permit, ok := r.Route.HedgePermit(r.HTTP, r.Tokens.Model(), r.Process.Clock.Since(now))
-	if !ok {
-		if budget != nil {
-			budget.GiveBack()
-		}
-		return
-	}
-	h, n := &hedge{Attempt: ra.s.env.New(), budget: budget}, r.Attempts+1
-	h.Permit = permit
 	ra.sent, ra.running = true, h // also if what follows fails
 	h.Begin(n, now, ra.report.AttemptSpan(n, now, true), ra.s.options(n, 0))
 	until := r.Time.Deadline
@@ -123,11 +109,13 @@ func (ra *race) learnLatency(res *policy.Result, class policy.Class) {
 }
 
 // evaluate waits for the end of the hedge and finds out its result. It returns how reading its headers
-// ended, and whether the upstream got a byte of it.
+// ended, and whether the upstream got a byte of it. A hedge that sent nothing costs no budget.
 func (ra *race) evaluate() (cause policy.Cause, wrote bool) {
 	r := ra.s.r
 	h := ra.running
-	cause, wrote = h.HedgeResult()
+	if cause, wrote = h.HedgeResult(); !wrote {
+		h.ticket.ReturnToken()
+	}
 	h.result = policy.Result{Cause: cause}
 	if cause != policy.CauseStatus {
 		return cause, wrote
@@ -148,7 +136,7 @@ func (ra *race) takeOver(res *policy.Result) bool {
 	r := ra.s.r
 	ra.evaluate()
 	if !r.Good(&ra.running.result) {
-		ra.releaseHedge(ra.running, breaker.TimedOut) // its response stays in it
+		ra.settle(ra.running, breaker.TimedOut) // its response stays in it
 		return false
 	}
 	r.Time.Tick()
@@ -168,7 +156,7 @@ func (ra *race) await(res *policy.Result) bool {
 	r := ra.s.r
 	r.Time.Tick()
 	if res.Cause != policy.CauseAttemptTimeout { // otherwise it may still be resumed
-		ra.s.admit.Release(ra.s.att, res)
+		ra.s.release(res)
 	}
 	ra.s.att.AwaitHedge()
 	ra.evaluate()
@@ -192,13 +180,13 @@ func (ra *race) adopt(res *policy.Result, class policy.Class) {
 	r := ra.s.r
 	h := ra.running
 	if h.result.Cause == policy.CauseStatus {
-		ra.s.admit.Release(h.Attempt, &h.result)
+		ra.settle(h, breaker.TimedOut)
 	}
 	kind := breaker.TimedOut
 	if class == policy.Overtaken {
 		kind = breaker.Abandoned
 	}
-	ra.s.abandonPermit(kind) // no effect if the permit was released
+	ra.s.abandonTicket(kind) // no effect if it was settled with a result
 	r.StartPause(res)
 	if class != policy.Overtaken {
 		ra.s.reportToEndpoint(ra.s.att, res)
@@ -211,7 +199,7 @@ func (ra *race) adopt(res *policy.Result, class policy.Class) {
 	if r.ClientStaysOn() && r.Good(&h.result) {
 		ra.report.Observer.HedgeWon()
 	}
-	ra.s.att, ra.s.avoid = h.Attempt, h.Addr()
+	ra.s.att, ra.s.ticket, ra.s.avoid = h.Attempt, h.ticket, h.Addr()
 	h.Adopt(ra.s.options(h.Number(), 0))
 	*res = h.result
 }
@@ -222,7 +210,7 @@ func (ra *race) drop(res *policy.Result) {
 	r := ra.s.r
 	h := ra.running
 	if res.Cause == policy.CauseStatus {
-		ra.s.admit.Release(ra.s.att, res)
+		ra.s.release(res)
 	}
 	ended := h.HedgeEnded() // and not because the client left
 	h.StopHedge()
@@ -230,20 +218,20 @@ func (ra *race) drop(res *policy.Result) {
 	r.Time.Tick()
 	ra.finish()
 	if !ended && !wrote {
-		ra.releaseHedge(h, breaker.Unsent)
+		ra.settle(h, breaker.Unsent)
 		return
 	}
 	r.BeginAttempt()
 	r.BeginRetry()
 	class := r.Route.Policy.Classify(&h.result)
 	if !ended && cause != policy.CauseStatus {
-		ra.releaseHedge(h, breaker.Abandoned)
+		ra.settle(h, breaker.Abandoned)
 		class = policy.Overtaken
 		if !r.ClientStaysOn() {
 			class = policy.Unknown
 		}
 	} else {
-		ra.releaseHedge(h, breaker.TimedOut)
+		ra.settle(h, breaker.TimedOut)
 		ra.s.reportToEndpoint(h.Attempt, &h.result)
 	}
 	r.StartPause(&h.result)
@@ -251,18 +239,13 @@ func (ra *race) drop(res *policy.Result) {
 	h.Drop()
 }
 
-// finish ends the race. It counts a hedge that was sent. It returns the budget token of a hedge
-// that was not sent.
+// finish ends the race. It counts a hedge that was sent.
 func (ra *race) finish() {
-	h := ra.running
-	_, wrote := h.HedgeResult()
+	_, wrote := ra.running.HedgeResult()
 	ra.running = nil
 	ra.s.att.EndHedge()
-	switch {
-	case wrote:
+	if wrote {
 		ra.report.Observer.Hedged()
-	case h.budget != nil:
-		h.budget.GiveBack()
 	}
 }
 
@@ -274,29 +257,25 @@ func (ra *race) abort() {
 	}
 	ra.running = nil
 	h.StopHedge()
-	ra.releaseHedge(h, breaker.Abandoned)
+	ra.settle(h, breaker.Abandoned)
 	h.Drop()
 }
 
-// releaseHedge returns the permit of the hedge h. kind is how it ended if it has no result: Unsent, or
-// why it is no longer awaited.
-func (ra *race) releaseHedge(h *hedge, kind breaker.EndKind) {
-	permit := h.TakePermit()
-	if !permit.Taken() {
+// settle settles the ticket of the hedge h, unless that was done. kind is how it ended if it has no
+// result: Unsent, or why it is no longer awaited.
+func (ra *race) settle(h *hedge, kind breaker.EndKind) {
+	if !h.ticket.IsOpen() {
 		return
 	}
-	r := ra.s.r
-	d, t := r.Route.UpstreamState.Admission, r.Process.Clock.Elapsed()
-	e := breaker.AttemptEnd{Kind: kind, Key: r.UrlKey(), Closed: true}
+	r, p := ra.s.r, h.Progress()
+	now := r.Process.Clock.Now()
 	switch {
 	case kind == breaker.Unsent:
-		d.HandleSignal(d.Guard.Release(permit, t, e))
-	case kind == breaker.Abandoned && h.Begun():
-		d.HandleSignal(d.Guard.Release(permit, t, r.EndOfBegun(kind)))
-	case kind == breaker.Abandoned || h.result.Cause == policy.CauseAttemptTimeout && !h.Begun():
-		_, signal := d.Guard.Abandon(permit, t, e)
-		d.HandleSignal(signal)
+		h.ticket.Return(now)
+	case kind == breaker.Abandoned || h.result.Cause == policy.CauseAttemptTimeout:
+		p.SentSome = true // its connection may be gone already
+		h.ticket.Abandon(now, kind, p)
 	default:
-		d.HandleSignal(d.Guard.Release(permit, t, r.AttemptEnd(h.Attempt, &h.result)))
+		h.ticket.Release(now, &h.result, p, r.CutDialShort(h.Attempt))
 	}
 }

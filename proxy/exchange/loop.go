@@ -10,8 +10,9 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/status"
 	"github.com/retryproxy/retryproxy/policy/tokens"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
-	"github.com/retryproxy/retryproxy/proxy/permit"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -22,27 +23,27 @@ func (x *Exchange) run() (int, policy.Outcome) {
 	var again, d policy.Decision // why the next attempt is made, and the decision on it
 	var res policy.Result
 	for now := x.r.Time.Began; ; now = x.r.Time.Tick() {
-		if in := x.admit.Admit(x.sender.att, now); in != permit.Admitted {
-			return x.concludeUnsent(in)
+		if why := x.admit(now); why != nil {
+			return x.concludeUnsent(why)
 		}
 		if again.Retry {
-			x.admit.CountRetry(again)
+			x.report.Retry(again)
 		}
 		switch stays := x.tryOnce(&res, &d, again.Free); {
 		case !stays:
 			return x.abandon()
-		case d.LacksToken() && x.admit.MayRetryThroughBreaker(&res, &d): // d is that retry
+		case d.LacksToken() && x.mayRetryThroughBreaker(&res, &d): // d is that retry
 		case !d.Retry:
 			return x.conclude(&res, d)
 		}
 		x.buffered.leave(&res, &x.attempts.stream)
 		switch x.pause(d) {
-		case permit.Left:
-			return x.concludeUnsent(permit.ClientLeft)
-		case permit.DrainBegan:
-			x.admit.ReturnBudgetToken()
+		case admission.ClientLeft:
+			return x.concludeUnsent(admission.LeftClient())
+		case admission.DrainBegan:
+			x.sender.returnTicket()
 			return x.conclude(&res, policy.Decision{Class: d.Class, Why: policy.ReasonDraining})
-		case permit.NoToken:
+		case admission.NoToken:
 			return x.conclude(&res, policy.Decision{Class: d.Class, Why: policy.ReasonBudgetExhausted})
 		}
 		again = d
@@ -55,7 +56,7 @@ func (x *Exchange) run() (int, policy.Outcome) {
 func (x *Exchange) tryOnce(res *policy.Result, d *policy.Decision, fresh bool) bool {
 	x.r.BeginAttempt()
 	x.attempts.begin(x.r.Attempts)
-	x.attempts.make(res, fresh || x.sender.att.Permit.Probe())
+	x.attempts.make(res, fresh || x.sender.ticket.IsProbe())
 	x.r.Time.Tick()
 	stays := x.judgeAttempt(res, d)
 	for stays && !d.Retry && res.Cause == policy.CauseAttemptTimeout && x.sender.mayResume() {
@@ -66,8 +67,9 @@ func (x *Exchange) tryOnce(res *policy.Result, d *policy.Decision, fresh bool) b
 	if !stays {
 		return false
 	}
-	if x.sender.att.Permit.Taken() { // otherwise it was returned already
-		x.sender.abandonPermit(x.r.Time.TimeoutEndKind())
+	x.sender.abandonTicket(x.r.Time.TimeoutEndKind()) // unless it was settled with the result
+	if d.Token == policy.TokenTaken {
+		x.sender.ticket.Reserve(x.r.Route.RetryBudget())
 	}
 	x.sender.reportToEndpoint(x.sender.att, res)
 	if x.attempts.hedge.learns {
@@ -133,7 +135,7 @@ func (x *Exchange) judgeAttempt(res *policy.Result, d *policy.Decision) bool {
 	}
 	stays := x.r.ClientEnd() == request.ClientPresent
 	if res.Cause == policy.CauseStatus || stays && res.Cause != policy.CauseAttemptTimeout {
-		x.admit.Release(x.sender.att, res)
+		x.sender.release(res)
 	}
 	if stays && !x.r.IsPlainSuccess(res) {
 		*d = x.judge(res)
@@ -148,7 +150,7 @@ func (x *Exchange) judgeAttempt(res *policy.Result, d *policy.Decision) bool {
 // budget. Only if a retry is possible does it read the rest of the request body and buffer the
 // response.
 func (x *Exchange) judge(res *policy.Result) policy.Decision {
-	if x.admit.NoAttempt != permit.Admitted {
+	if x.sender.unmade != nil {
 		return policy.Decision{Class: policy.NotSent}
 	}
 	r := x.r.Route
@@ -162,11 +164,11 @@ func (x *Exchange) judge(res *policy.Result) policy.Decision {
 	case d.Free:
 		return d
 	case r.DryRun:
-		return x.admit.DryRun(x.sender.att, res, d)
+		return x.dryRun(res, d)
 	case !d.Retry:
 		return d
 	}
-	if why := x.admit.RetryBlockedBy(res); why != policy.ReasonNone {
+	if why := x.retryBlockedBy(res); why != policy.ReasonNone {
 		return policy.Decision{Class: d.Class, Why: why}
 	}
 	why := x.secure(res)
@@ -192,7 +194,6 @@ func (x *Exchange) judge(res *policy.Result) policy.Decision {
 		budget = nil // the breaker limits the load by itself
 	}
 	d = r.Policy.Decide(res, &s, budget, x.r.Process.Clock.Since(x.r.Time.Clock), backoff.Shared())
-	x.admit.HasBudgetToken = d.Token == policy.TokenTaken
 	if shut && !res.HasRetryAfter && r.UpstreamState.Admission.AdmitsOnlyProbes() {
 		d.Wait = 0 // the wait is at the breaker
 	}
@@ -202,7 +203,7 @@ func (x *Exchange) judge(res *policy.Result) policy.Decision {
 // situation returns what the policy has to know about the request.
 func (x *Exchange) situation() policy.Situation {
 	s := x.sender.situation()
-	if x.admit.SeenDown {
+	if x.sender.ticket.FoundDown() {
 		s.Retries = max(0, min(s.Retries, s.MaxRetries-1))
 	}
 	return s
@@ -228,32 +229,55 @@ func (x *Exchange) secure(res *policy.Result) policy.Reason {
 	return policy.ReasonNone
 }
 
+// admit gets the ticket of the next attempt. If the route has a fallback, a request is not sent whose
+// account is used up.
+func (x *Exchange) admit(now clock.Instant) *admission.Refusal {
+	if len(x.r.Route.Fallbacks) > 0 {
+		if left := x.r.AccountLeft(x.r.Route, now); left > 0 {
+			why := admission.GaveUp(429, policy.ReasonQuotaExhausted, "the account is used up")
+			why.RetryAfter = admission.WholeSeconds(left)
+			return &why
+		}
+	}
+	return x.admitter.Admit(&x.sender.ticket, now, x.sender.ask())
+}
+
+// backOff waits for the time of d.
+func (x *Exchange) backOff(d policy.Decision) admission.WaitEnd {
+	x.report.Observer.WaitBegan()
+	began := x.r.Time.Tick()
+	end := x.r.Await(began.Add(d.Wait), nil)
+	x.report.Observer.WaitEnded(x.r.Time.Tick().Sub(began))
+	x.report.Waited(d.Why.String(), began)
+	return end
+}
+
 // pause waits before a retry: for its budget token, if it has none yet, and for the backoff. Both
 // begin now. All checks that could forbid the retry were made before. The client or a drain ends the
 // wait early.
-func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
+func (x *Exchange) pause(d policy.Decision) admission.WaitEnd {
 	x.report.AttemptLog.Waited(d.Wait)
 	if d.Free {
 		x.sender.freeRetries++
 		return x.noWait()
 	}
-	if !x.admit.SeenDown { // otherwise the breaker paces it, as long as the request may be queued
+	if !x.sender.ticket.FoundDown() { // otherwise the breaker paces it, as long as the request may be queued
 		x.r.BeginRetry()
 	}
 	x.sender.waited = d.Wait
 	x.sender.askedWaitUsed = x.sender.askedWaitUsed || d.Token == policy.TokenWaived
-	end := permit.WaitedOut
+	end := admission.WaitedOut
 	if d.Token == policy.TokenQueued {
 		began := x.r.Time.Tick()
-		end = x.admit.AwaitBudgetToken()
+		end = x.admitter.AwaitToken(&x.sender.ticket, x.r.Route.Terms.Tokens)
 		queued := x.r.Time.Tick().Sub(began)
 		x.report.AttemptLog.Waited(max(d.Wait, queued))
 		d.Wait -= queued
 	}
 	switch {
-	case end != permit.WaitedOut:
+	case end != admission.WaitedOut:
 	case d.Wait > 0:
-		end = x.admit.BackOff(d)
+		end = x.backOff(d)
 	default:
 		x.report.Observer.WaitBegan()
 		x.report.Observer.WaitEnded(0)
@@ -264,17 +288,17 @@ func (x *Exchange) pause(d policy.Decision) permit.WaitEnd {
 
 // noWait ends a wait of length 0. An attempt shorter than downstream.PollEvery does not watch the
 // client, so the client may have left.
-func (x *Exchange) noWait() permit.WaitEnd {
+func (x *Exchange) noWait() admission.WaitEnd {
 	if x.r.Conn.HungUp() {
-		return permit.Left
+		return admission.ClientLeft
 	}
-	return permit.WaitedOut
+	return admission.WaitedOut
 }
 
 // conclude sends the client the last real response, or our own if there never was one.
 func (x *Exchange) conclude(res *policy.Result, d policy.Decision) (int, policy.Outcome) {
-	if x.admit.NoAttempt != permit.Admitted {
-		return x.concludeUnsent(x.admit.NoAttempt)
+	if x.sender.unmade != nil {
+		return x.concludeUnsent(x.sender.unmade)
 	}
 	if d.Class != policy.ClassNone {
 		if code, o, done := x.fallBack(res, reasonOf(d.Why)); done {
@@ -329,34 +353,32 @@ func (x *Exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason)
 }
 
 // concludeUnsent ends an exchange whose next attempt is not sent.
-func (x *Exchange) concludeUnsent(in permit.Result) (int, policy.Outcome) {
-	x.admit.ReturnBudgetToken()
-	x.admit.ReturnRateLimitSlot()
-	if in == permit.ClientLeft {
+func (x *Exchange) concludeUnsent(why *admission.Refusal) (int, policy.Outcome) {
+	x.sender.returnTicket()
+	if why.ClientLeft {
 		return x.clientLeft()
 	}
-	t := x.admit.Rejection(in)
-	x.w.Asks(time.Duration(x.admit.RetryAfter) * time.Second)
-	if in == permit.NoDescriptor {
-		x.w.Close() // that frees the client's descriptor
+	x.w.Asks(why.RetryAfter)
+	if why.CloseClient {
+		x.w.Close()
 	}
-	if code, o, done := x.fallBack(nil, t.Reason); done {
+	if code, o, done := x.fallBack(nil, why.Reason); done {
 		return code, o
 	}
-	return x.reject(t)
+	return x.reject(why)
 }
 
 // reject sends the client the last real response, or one of our own if there was none.
-func (x *Exchange) reject(t permit.Rejection) (int, policy.Outcome) {
-	x.report.Explain(t.Reason)
+func (x *Exchange) reject(why *admission.Refusal) (int, policy.Outcome) {
+	x.report.Explain(why.Reason)
 	if x.buffered.holds() {
-		return x.relay.buffered(&x.buffered, t.Outcome, t.Reason)
+		return x.relay.buffered(&x.buffered, why.Outcome, why.Reason)
 	}
 	x.relay.endIfUnread()
-	if !x.w.HasRetryAfter() && t.Status == 503 {
+	if !x.w.HasRetryAfter() && why.Status == 503 {
 		x.w.Asks(time.Duration(x.r.Route.UpstreamState.Admission.RetryAfter()) * time.Second)
 	}
-	return x.w.With(t.Status, t.Outcome, t.Reason, t.Text)
+	return x.w.With(why.Status, why.Outcome, why.Reason, why.Text)
 }
 
 // clientLeft ends an exchange whose client left during a wait.
@@ -371,7 +393,7 @@ func (x *Exchange) abandon() (int, policy.Outcome) {
 	if x.sender.att.SentSome() {
 		class = policy.Unknown // the upstream may still work on it
 	}
-	x.sender.abandonPermit(breaker.Abandoned)
+	x.sender.abandonTicket(breaker.Abandoned)
 	x.sender.att.Drop()
 	x.sender.att.StopUpload()
 	if x.sender.att.Running() {

@@ -5,8 +5,9 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
-	"github.com/retryproxy/retryproxy/proxy/permit"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -14,24 +15,26 @@ import (
 
 // sender has the running attempt of a request, and what its next one depends on.
 type sender struct {
-	r     *request.Request
-	admit *permit.Admitter
-	env   attempt.Env
-	att   *attempt.Attempt // the running attempt, or the last one: the first, or a hedge that won
+	r        *request.Request
+	admitter *admission.Admitter
+	env      attempt.Env
+	att      *attempt.Attempt // the running attempt, or the last one: the first, or a hedge that won
+	ticket   admission.Ticket // of the running attempt or, before it, of the next one
 
 	first         attempt.Attempt
-	avoid         string        // the address of the last attempt; the next one prefers another
-	waited        time.Duration // before the last retry
-	passed        uint64        // Group.Passed when the first attempt began that was retried free, or else the last one
-	freeRetries   uint8         // at most 10, see policy.maxFreeRetries
-	askedWaitUsed bool          // one retry cost no budget token, because the upstream asked for the wait
-	lastAttempt   bool          // no retry is possible: the attempt has all the time that is left
+	unmade        *admission.Refusal // why the running attempt was not made after all: no descriptor was free in time; nil: it was
+	avoid         string             // the address of the last attempt; the next one prefers another
+	waited        time.Duration      // before the last retry
+	passed        uint64             // Group.Passed when the first attempt began that was retried free, or else the last one
+	freeRetries   uint8              // at most 10, see policy.maxFreeRetries
+	askedWaitUsed bool               // one retry cost no budget token, because the upstream asked for the wait
+	lastAttempt   bool               // no retry is possible: the attempt has all the time that is left
 }
 
 // begin prepares for another request.
 func (s *sender) begin() {
 	s.avoid, s.waited, s.freeRetries, s.askedWaitUsed, s.lastAttempt = "", 0, 0, false, false
-	s.att = &s.first
+	s.att, s.unmade = &s.first, nil
 	s.att.Ended()
 }
 
@@ -96,9 +99,6 @@ func (s *sender) connectAndSend(fresh bool) policy.Cause {
 		s.passed = s.r.Dest.UpstreamState.Pool.Passed()
 	}
 	cause := s.att.Make(fresh)
-	if s.admit.NoAttempt == permit.Admitted {
-		s.admit.Connected()
-	}
 	if addr := s.att.Addr(); addr != "" {
 		s.avoid = addr // a next attempt prefers another address
 	}
@@ -133,11 +133,53 @@ func (s *sender) resume(a *attempt.Attempt) {
 	s.att = a
 }
 
-// abandonPermit keeps the permit of an attempt that was sent and that the client no longer waits
-// for, because the upstream still works on it. The connection of a probe is still read: its late
-// response is the first sign that the upstream is back. The caller of abandonPermit closes any
-// other connection.
-func (s *sender) abandonPermit(kind breaker.EndKind) { s.admit.Abandon(s.att, kind) }
+// ask returns what the next attempt is to admission.
+func (s *sender) ask() admission.Ask {
+	return admission.Ask{
+		Terms: &s.r.Dest.Terms, Began: s.r.Time.Began, Deadline: s.r.Time.Deadline, Unfinished: s.r.IsUnfinished(), First: s.r.Attempts == 0,
+	}
+}
+
+// awaitDescriptor waits before the next try to get a descriptor. It reports false if the attempt is not
+// made; unmade is why.
+func (s *sender) awaitDescriptor(wait time.Duration, until clock.Instant) bool {
+	why := s.admitter.AwaitDescriptor(&s.ticket, s.r.Time.Clock, wait, until)
+	switch {
+	case why == nil:
+		s.att.Postponed(s.r.Time.Clock)
+		return true
+	case why.ClientLeft:
+		s.r.ClientLeft()
+	}
+	s.unmade = why
+	return false
+}
+
+// release settles the ticket of the running attempt with its result res, unless the race with its hedge
+// has.
+func (s *sender) release(res *policy.Result) {
+	if s.ticket.IsOpen() {
+		s.ticket.Release(s.r.Time.Clock, res, s.att.Progress(), s.r.CutDialShort(s.att))
+	}
+}
+
+// abandonTicket settles the ticket, if that was not done, because nobody waits for the attempt. The
+// connection of a probe is still read. The caller closes any other.
+func (s *sender) abandonTicket(kind breaker.EndKind) {
+	if !s.ticket.IsOpen() {
+		return
+	}
+	if late, awaited := s.ticket.Abandon(s.r.Process.Clock.Now(), kind, s.att.Progress()); awaited {
+		late.AwaitResponse(s.att.Take())
+	}
+}
+
+// returnTicket settles the ticket of an attempt that is not sent, if it was begun.
+func (s *sender) returnTicket() {
+	if s.ticket.IsOpen() {
+		s.ticket.Return(s.r.Process.Clock.Now())
+	}
+}
 
 // situation returns what the policy has to know about the request.
 func (s *sender) situation() policy.Situation {

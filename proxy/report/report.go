@@ -60,6 +60,14 @@ func (p *Report) Begin() {
 	p.Observer.RequestBegan()
 }
 
+// Retry counts a retry that is sent now. d decided on it.
+func (p *Report) Retry(d policy.Decision) {
+	if p.Trace.Request != nil {
+		p.Trace.Why, p.Trace.Wait = d.Why, d.Wait
+	}
+	p.Observer.Retry(d.Why)
+}
+
 // Explain sets the reason of a refusal or a failure, for the logs.
 func (p *Report) Explain(reason string) { p.reason = reason }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/retryafter"
-	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -90,37 +89,6 @@ func readWait(res *policy.Result, r *http1.Response, on *policy.RetryOn) {
 	}
 }
 
-// AttemptEnd returns what a failed attempt with the result res shows about the upstream.
-func (cr *Request) AttemptEnd(a *attempt.Attempt, res *policy.Result) breaker.AttemptEnd {
-	e := breaker.AttemptEnd{Status: res.JudgedStatus(), Key: cr.UrlKey()}
-	switch res.Cause {
-	case policy.CauseStatus:
-		e.Kind, e.Client = breaker.Responded, cr.clientHash()
-	case policy.CauseIdleClose, policy.CauseRefusedStream:
-		e.Kind = breaker.Unsent
-	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
-		e.Kind = breaker.Reset // the connection ended before a byte was sent
-		if dial := a.DialError(); dial != nil {
-			e.Kind, e.CutShort = admission.DialEndKind(dial), cr.CutDialShort(a)
-		}
-	default:
-		e = admission.FailedEnd(res.Cause, a.Begun())
-		e.Key = cr.UrlKey()
-	}
-	return e
-}
-
-// EndOfBegun returns what an attempt shows whose response began and that nobody waits for. kind is
-// why. A client that leaves then shows nothing about the upstream.
-func (cr *Request) EndOfBegun(kind breaker.EndKind) breaker.AttemptEnd {
-	e := breaker.AttemptEnd{Kind: breaker.Unsent}
-	if kind == breaker.TimedOut {
-		e = admission.FailedEnd(policy.CauseAttemptTimeout, true)
-	}
-	e.Key = cr.UrlKey()
-	return e
-}
-
 // CutShort reports whether the client's own deadline ended the attempt before it had lasted long
 // enough to show anything about the upstream. Such a client must not stop others.
 func (cr *Request) CutShort(a *attempt.Attempt) bool {
@@ -132,9 +100,9 @@ func (cr *Request) CutDialShort(a *attempt.Attempt) bool {
 	return a.DialError() != nil && cr.CutShort(a)
 }
 
-// clientHash returns a hash by which the Guard distinguishes clients: of the connection, or of the
+// ClientKey returns a hash by which the Guard distinguishes clients: of the connection, or of the
 // address for a stream of HTTP/2. Connections one after another may have the same one.
-func (cr *Request) clientHash() uint32 {
+func (cr *Request) ClientKey() uint32 {
 	if s := cr.Conn.Stream; s != nil {
 		return uint32(maphash.String(urlSeed, s.RemoteAddr().String()))
 	}

@@ -145,46 +145,9 @@ func TestWhichRequestsHaveOneURL(t *testing.T) {
 	}
 }
 
-// What a failed attempt shows about the upstream as a whole.
-func TestWhatAnAttemptShowsOfItsUpstream(t *testing.T) {
-	refused := &upstream.DialError{Kind: upstream.KindRefused, Addr: "a", Err: errors.New("refused")}
-	timeout := &upstream.DialError{Kind: upstream.KindTimeout, Addr: "a", Err: errors.New("timeout")}
-	full := &upstream.DialError{Kind: upstream.KindNoDescriptors, Addr: "a", Err: errors.New("none left")}
-	for name, tc := range map[string]struct {
-		res    policy.Result
-		dial   error
-		kind   breaker.EndKind
-		status int
-	}{
-		"a response":            {policy.Result{Cause: policy.CauseStatus, Status: 503}, nil, breaker.Responded, 503},
-		"a failed call":         {policy.Result{Cause: policy.CauseStatus, Status: 200, GRPC: policy.GRPCUnavailable}, nil, breaker.Responded, 503},
-		"a stale connection":    {policy.Result{Cause: policy.CauseIdleClose}, nil, breaker.Unsent, 0},
-		"a refused stream":      {policy.Result{Cause: policy.CauseRefusedStream}, nil, breaker.Unsent, 0},
-		"refused":               {policy.Result{Cause: policy.CauseDial}, refused, breaker.Refused, 0},
-		"no connection":         {policy.Result{Cause: policy.CauseDial}, timeout, breaker.DialFailed, 0},
-		"no descriptor of ours": {policy.Result{Cause: policy.CauseDial}, full, breaker.Unsent, 0},
-		"nothing was taken":     {policy.Result{Cause: policy.CauseDial}, nil, breaker.Reset, 0},
-		"reset":                 {policy.Result{Cause: policy.CauseReset}, nil, breaker.Reset, 0},
-		"silence":               {policy.Result{Cause: policy.CauseAttemptTimeout}, nil, breaker.TimedOut, 0},
-		"not HTTP":              {policy.Result{Cause: policy.CauseMalformed}, nil, breaker.Responded, 502},
-	} {
-		c := begin(t, get(), nil)
-		a := begun(c.Time.Began)
-		if tc.dial != nil {
-			a = notDialled(c.Time.Began, tc.dial)
-		}
-		e := c.AttemptEnd(a, &tc.res)
-		if e.Kind != tc.kind || e.Status != tc.status || e.Key != c.UrlKey() || e.CutShort || (e.Client != 0) != (tc.res.Cause == policy.CauseStatus) {
-			t.Errorf("%s: %+v", name, e)
-		}
-	}
-}
-
 // Clients are told apart, so that one alone is no evidence.
 func TestClientsAreToldApart(t *testing.T) {
-	of := func(c *requesttest.Client) uint32 {
-		return c.AttemptEnd(begun(c.Time.Began), &policy.Result{Cause: policy.CauseStatus, Status: 500}).Client
-	}
+	of := func(c *requesttest.Client) uint32 { return c.ClientKey() }
 	one, two := begin(t, get(), nil), begin(t, get(), nil)
 	if first, again, other := of(one), of(one), of(two); first != again || first == other {
 		t.Error("two clients are one, or one is two")
@@ -218,20 +181,7 @@ func TestADialThatTheClientCutShort(t *testing.T) {
 			if got := c.CutDialShort(a); got != tc.cutShort {
 				t.Errorf("%v", got)
 			}
-			if e := c.AttemptEnd(a, &policy.Result{Cause: policy.CauseDial}); e.CutShort != tc.cutShort {
-				t.Errorf("%+v", e)
-			}
 		}))
-	}
-}
-
-func TestAResponseThatNobodyWaitsFor(t *testing.T) {
-	c := begin(t, get(), nil)
-	if e := c.EndOfBegun(breaker.TimedOut); e.Kind != breaker.Responded || e.Status != 504 || e.Key != c.UrlKey() {
-		t.Errorf("%+v", e)
-	}
-	if e := c.EndOfBegun(breaker.Abandoned); e.Kind != breaker.Unsent || e.Key != c.UrlKey() {
-		t.Errorf("%+v", e)
 	}
 }
 

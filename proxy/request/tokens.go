@@ -20,7 +20,6 @@ type Tokens struct {
 	of    *Request
 	look  tokens.Request
 	use   admission.Use
-	queue *admission.RateLimitQueue // use is taken of it; nil: nothing is
 	usage tokens.Usage
 	reads bool         // the response of the running attempt is being read
 	lost  tokens.Count // what the running attempt used, if it failed
@@ -37,7 +36,7 @@ func (cr *Request) NeedTokens() *Tokens {
 // begin prepares for another request. t may be nil, as for the methods below that say so.
 func (t *Tokens) begin() {
 	if t != nil {
-		t.queue, t.reads, t.lost = nil, false, tokens.Count{}
+		t.use, t.reads, t.lost = admission.Use{}, false, tokens.Count{}
 		t.look.Reset(0)
 	}
 }
@@ -53,50 +52,30 @@ func (t *Tokens) Model() []byte {
 
 // Expect returns what is estimated of the next attempt, for a rate limit that counts tokens.
 func (t *Tokens) Expect() *admission.Use {
-	t.queue, t.use = nil, admission.Use{}
+	t.use = admission.Use{}
 	if body := t.of.HTTP.Body; !body.Empty() {
 		t.use.Estimate = ratelimit.Estimate{Input: t.look.Input(body.Length), Output: t.look.Output, Unbounded: t.look.Output == 0}
 	}
 	return &t.use
 }
 
-// Taken notes that the use of an attempt was taken from a queue. t may be nil.
-func (t *Tokens) Taken(q *admission.RateLimitQueue) {
-	if t != nil && t.use.Taken {
-		t.queue = q
-	}
-}
-
-// Returned returns the use of an attempt that was not sent, nil if there is none. t may be nil.
-func (t *Tokens) Returned() *admission.Use {
-	if t == nil {
-		return nil
-	}
-	t.queue = nil
-	return &t.use
-}
-
 // Unsent gives back what an attempt took of rate limits if no upstream got it.
-func (t *Tokens) Unsent() {
-	if t.queue != nil {
-		t.queue.Learn(t.of.Process.Clock.Elapsed(), &t.use, nil, true)
-	}
-}
+func (t *Tokens) Unsent() { t.use.Learn(t.of.Process.Clock.Elapsed(), nil, true) }
 
 // Learn reads what the headers of a response say about rate limits, and gives back what a rejected
 // attempt took.
 func (t *Tokens) Learn(r *http1.Response, status int) {
-	if t.queue == nil {
+	if !t.use.IsCounted() {
 		return
 	}
 	var said [ratelimit.MaxBuckets]ratelimit.Reading
 	n := 0
-	if t.of.Route.RateLimits.Learns() {
+	if t.of.Route.Terms.RateLimits.Learns() {
 		n = readLimits(r, &said)
 	}
 	rejected := retryafter.MeansRateLimit(status)
 	if n > 0 || rejected {
-		t.queue.Learn(t.of.Process.Clock.Elapsed(), &t.use, said[:n], rejected)
+		t.use.Learn(t.of.Process.Clock.Elapsed(), said[:n], rejected)
 	}
 }
 
@@ -143,9 +122,9 @@ func (t *Tokens) EndUsage() tokens.Count {
 	}
 	t.reads = false
 	used := t.usage.Count()
-	if t.queue != nil && used.Any() {
+	if used.Any() {
 		limited := t.usage.Limited()
-		t.queue.Settle(t.of.Process.Clock.Elapsed(), &t.use, ratelimit.Cost{Input: limited.Input, Output: limited.Output})
+		t.use.Settle(t.of.Process.Clock.Elapsed(), ratelimit.Cost{Input: limited.Input, Output: limited.Output})
 	}
 	return used
 }

@@ -25,16 +25,18 @@ func asks(n int) string {
 
 // take takes what the next attempt needs of the rate limit, and reports whether that was there.
 func take(c *requesttest.Client) bool {
-	q := c.Route.RateLimits.Common
-	use := c.Tokens.Expect()
-	ok := q.TakeNow(c.Process.Clock.Elapsed(), use)
-	c.Tokens.Taken(q)
+	_, ok := takeUse(c)
 	return ok
+}
+
+func takeUse(c *requesttest.Client) (*admission.Use, bool) {
+	use := c.Tokens.Expect()
+	return use, c.Route.Terms.RateLimits.Common.TakeNow(c.Process.Clock.Elapsed(), use)
 }
 
 // room reports whether an attempt for n tokens could be sent, and takes nothing.
 func room(c *requesttest.Client, n int64) bool {
-	q, now := c.Route.RateLimits.Common, c.Process.Clock.Elapsed()
+	q, now := c.Route.Terms.RateLimits.Common, c.Process.Clock.Elapsed()
 	use := admission.Use{Estimate: ratelimit.Estimate{Output: n}}
 	ok := q.TakeNow(now, &use)
 	if ok {
@@ -79,10 +81,6 @@ func TestWhatIsTakenOfALimitOfTokens(t *testing.T) {
 			c.Tokens.ReadUsage([]byte("{}"))
 			c.Tokens.EndUsage()
 		}, false, false},
-		"returned by whoever took it": {func(c *requesttest.Client) {
-			c.Route.RateLimits.Common.GiveBack(c.Process.Clock.Elapsed(), c.Tokens.Returned())
-			c.Tokens.Unsent() // nothing is left to give back
-		}, true, true},
 	} {
 		c := begin(t, asks(700), limited)
 		if !take(c) {
@@ -148,15 +146,27 @@ func TestWhatALostResponseUsed(t *testing.T) {
 	}
 }
 
+// Whoever took the use of an attempt that is not sent gives it back, and nothing is left to settle.
+func TestAUseThatWasGivenBack(t *testing.T) {
+	c := begin(t, asks(700), limited)
+	use, ok := takeUse(c)
+	if !ok {
+		t.Fatal("there was not enough")
+	}
+	c.Route.Terms.RateLimits.Common.GiveBack(c.Process.Clock.Elapsed(), use)
+	if c.Tokens.Unsent(); use.IsCounted() || !room(c, 1000) {
+		t.Error("it is not there again")
+	}
+}
+
 // Most requests have nothing to do with tokens.
 func TestARequestWithoutTokens(t *testing.T) {
 	c := begin(t, asks(5), nil)
 	if c.Tokens != nil {
 		t.Fatal("it has")
 	}
-	c.Tokens.Taken(nil)
 	c.Tokens.ReadUsage([]byte("{}"))
-	if c.Tokens.Model() != nil || c.Tokens.Returned() != nil || c.Tokens.ReadsUsage() {
+	if c.Tokens.Model() != nil || c.Tokens.ReadsUsage() {
 		t.Error("something of nothing")
 	}
 	made := c.NeedTokens()

@@ -172,7 +172,7 @@ func TestWhichRateLimitsAreSharedAndSurvive(t *testing.T) {
 			c.Default.RateLimit = perMinute(t, "1/m", tc.kind)
 			also(c, "second", tc.change)
 		})
-		first, second := p.now.DefaultRoute.RateLimits, p.now.All[0].RateLimits
+		first, second := p.now.DefaultRoute.Terms.RateLimits, p.now.All[0].Terms.RateLimits
 		if first == nil || (first == second) != tc.shared {
 			t.Errorf("they differ in %s: shared %v", name, first == second)
 		}
@@ -183,14 +183,14 @@ func TestWhichRateLimitsAreSharedAndSurvive(t *testing.T) {
 			c.Default.RateLimit = perMinute(t, "1/m", tc.kind)
 			tc.change(&c.Default)
 		})
-		if got := p.now.DefaultRoute.RateLimits == first; got != tc.survives {
+		if got := p.now.DefaultRoute.Terms.RateLimits == first; got != tc.survives {
 			t.Errorf("a change of %s: survives %v", name, got)
 		}
 		if got := p.now.RateLimitQueue(first.Common.Key) != nil; got != tc.survives {
 			t.Errorf("a change of %s: found by its key %v", name, got)
 		}
 	}
-	if p := start(t, nil); p.now.DefaultRoute.RateLimits != nil || p.now.RateLimitQueue(1) != nil || len(p.now.RateLimitStats()) > 0 {
+	if p := start(t, nil); p.now.DefaultRoute.Terms.RateLimits != nil || p.now.RateLimitQueue(1) != nil || len(p.now.RateLimitStats()) > 0 {
 		t.Error("rate limits that nobody asked for")
 	}
 }
@@ -203,7 +203,7 @@ func TestStatsAddUpTheRateLimitsOfAnUpstream(t *testing.T) {
 		also(c, "third", func(r *settings.Route) { r.RateLimit = perMinute(t, "3/m", admission.RateLimitRoute) })
 	})
 	for _, r := range p.now.All {
-		if !r.RateLimits.Common.TakeNow(p.Clock.Elapsed(), nil) {
+		if !r.Terms.RateLimits.Common.TakeNow(p.Clock.Elapsed(), nil) {
 			t.Fatal("no slot")
 		}
 	}
@@ -329,32 +329,5 @@ func TestUpstreamsAreListedOnce(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"other.example", "spare.example", "upstream.example"}) {
 		t.Error(got)
-	}
-}
-
-// A request of a hedge takes a slot of its own key, and gives it back if there is no permit.
-func TestAHedgeNeedsASlotAndAPermit(t *testing.T) {
-	p := start(t, func(c *settings.Config) {
-		c.Default.RateLimit = perMinute(t, "1/m", admission.RateLimitValue)
-		c.Default.RateLimit.Header = "X-Key"
-		c.Default.Guard = breaker.Options{NoBreaker: true, ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1}
-	})
-	r := p.now.DefaultRoute
-	permit := func(key string) (breaker.Permit, bool) {
-		return r.HedgePermit(parsed(t, "/", "X-Key: "+key), nil, p.Clock.Elapsed())
-	}
-	first, ok := permit("a")
-	if !ok {
-		t.Fatal("no permit")
-	}
-	if _, ok := permit("b"); ok {
-		t.Error("two in flight, and one is allowed")
-	}
-	r.UpstreamState.Admission.Guard.Release(first, p.Clock.Elapsed(), breaker.AttemptEnd{Kind: breaker.Unsent})
-	if _, ok := permit("a"); ok {
-		t.Error("a second slot in a minute")
-	}
-	if _, ok := permit("b"); !ok {
-		t.Error("the slot was not given back")
 	}
 }

@@ -49,7 +49,7 @@ func everything(t *testing.T) func(c *settings.Config) {
 func TestADryRunIsARouteThatInterferesWithNothing(t *testing.T) {
 	p := start(t, func(c *settings.Config) { everything(t)(c); c.Default.DryRun = true })
 	r := p.now.DefaultRoute
-	if !r.Guard.NoBreaker || r.Probe.Path != "" || r.RateLimitPause.Kind != settings.RateLimitPauseNone || r.RateLimits != nil || len(r.FallbackRoutes) > 0 || r.Hedge != nil || r.RepeatsReset {
+	if !r.Guard.NoBreaker || r.Probe.Path != "" || r.RateLimitPause.Kind != settings.RateLimitPauseNone || r.Terms.RateLimits != nil || len(r.FallbackRoutes) > 0 || r.Hedge != nil || r.RepeatsReset {
 		t.Errorf("%+v", r)
 	}
 	if r.OwnResponse() != nil || p.now.LongestRateLimitPause != 0 || r.LookFor != 0 {
@@ -79,13 +79,13 @@ func TestAFallbackIsARouteWithoutQueuesAndRetries(t *testing.T) {
 		t.Errorf("%+v", to)
 	}
 	if to.RetryBudget() != nil || to.Breaker != settings.BreakerFailFast || to.Probe.Path != "" || to.RateLimitPause.Kind != settings.RateLimitPauseNone ||
-		to.RateLimits != nil || to.Hedge != nil || !to.HedgeAfter.Off() || to.Balance.RoundRobin || len(to.Fallbacks) > 0 {
+		to.Terms.RateLimits != nil || to.Hedge != nil || !to.HedgeAfter.Off() || to.Balance.RoundRobin || len(to.Fallbacks) > 0 {
 		t.Errorf("%+v", to.Route)
 	}
 	if to.RequestTimeout != own.RequestTimeout || to.RetryBufferBytes != own.RetryBufferBytes || to.PlainRetryOn != own.PlainRetryOn {
 		t.Error("its other rules are not those of the route")
 	}
-	if own.Breaker != settings.BreakerQueue || own.Upstream.Host != "upstream.example" || own.Hedge == nil || own.RateLimits == nil || !own.RepeatsReset {
+	if own.Breaker != settings.BreakerQueue || own.Upstream.Host != "upstream.example" || own.Hedge == nil || own.Terms.RateLimits == nil || !own.RepeatsReset {
 		t.Errorf("the route itself has changed: %+v", own.Route)
 	}
 	if p.now.Budgeted[to.UpstreamState] {

@@ -31,8 +31,8 @@ type RouteState struct {
 	RepeatsReset       bool          // a connection that ends without a response is a failure to retry
 	rateLimitPauseSeed [sha256.Size]byte
 	accounts           accounts
-	RateLimits         *admission.RateLimits // nil: none
-	LookFor            tokens.Want           // in the bodies of requests
+	Terms              admission.Terms // of its attempts
+	LookFor            tokens.Want     // in the bodies of requests
 }
 
 // RetryBudget returns the retry budget of the route, or nil if it has none.
@@ -154,10 +154,10 @@ func (r *RouteState) PauseKey(req *http1.Request, model []byte) (uint64, bool) {
 
 // lookFor returns what is to be found in the bodies of requests.
 func (r *RouteState) lookFor() (want tokens.Want) {
-	if r.RateLimitPause.Model || r.RateLimits != nil && r.RateLimit.Model {
+	if r.RateLimitPause.Model || r.Terms.RateLimits != nil && r.RateLimit.Model {
 		want |= tokens.WantModel
 	}
-	if r.RateLimits != nil && r.RateLimits.CountsTokens() {
+	if r.Terms.RateLimits != nil && r.Terms.RateLimits.CountsTokens() {
 		want |= tokens.WantOutput | tokens.WantInput
 	}
 	return want
@@ -195,19 +195,10 @@ func (n *Settings) hedgeOf(r *RouteState) *hedge.Hedge {
 	return hedge.New(r.HedgeAfter)
 }
 
-// HedgePermit takes what a hedge of req needs: a slot of the rate limit, if there is one, and a permit.
-// It never waits, and reports false if something is missing.
-func (r *RouteState) HedgePermit(req *http1.Request, model []byte, now time.Duration) (breaker.Permit, bool) {
-	var q *admission.RateLimitQueue
-	var use admission.Use
-	if s := r.RateLimits; s != nil {
-		if q = s.QueueOf(s.KeyOf(req, model), now); !q.TakeNow(now, &use) {
-			return breaker.Permit{}, false
-		}
+// terms returns those on which attempts of the route are admitted.
+func (r *RouteState) terms(limits *admission.RateLimits) admission.Terms {
+	return admission.Terms{
+		Queue: r.UpstreamState.Admission, Tokens: r.UpstreamState.BudgetQueue, RateLimits: limits, RateLimitWait: r.RateLimit.Wait,
+		Pauses: r.RateLimitPause.Kind != RateLimitPauseNone, Queues: r.Breaker == BreakerQueue, QueueTimeout: r.QueueTimeout, LimitQueueTimeout: r.LimitQueueTimeout,
 	}
-	permit, ok := r.UpstreamState.Admission.AcquireNow(now)
-	if !ok && q != nil {
-		q.GiveBack(now, &use)
-	}
-	return permit, ok
 }

@@ -124,7 +124,7 @@ func (n *Settings) add(r *Route, known map[upstreamKey]*UpstreamState) *RouteSta
 	state.UpstreamState = n.upstreamOf(r, known)
 	state.accounts = accountsOf(r)
 	state.Hedge = n.hedgeOf(state)
-	state.RateLimits = n.rateLimitOf(r)
+	state.Terms = state.terms(n.rateLimitOf(r))
 	state.LookFor = state.lookFor()
 	if !r.NoBudget {
 		n.Budgeted[state.UpstreamState] = true
@@ -143,6 +143,7 @@ func (n *Settings) addFallbacks(state *RouteState, known map[upstreamKey]*Upstre
 		}
 		to := &RouteState{Route: fallbackRoute(state.Route, f), IsFallback: true, PlainRetryOn: state.PlainRetryOn}
 		to.UpstreamState = n.upstreamOf(to.Route, known)
+		to.Terms = to.terms(nil)
 		to.accounts = accountsOf(to.Route)
 		state.FallbackRoutes = append(state.FallbackRoutes, to)
 	}

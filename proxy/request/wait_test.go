@@ -1,4 +1,4 @@
-package permit
+package request
 
 import (
 	"io"
@@ -10,7 +10,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
-	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
 // After a wait that somebody ended early the read deadline is in the past, and
@@ -19,23 +18,21 @@ func TestAWaitThatWasEndedLeavesNoDeadlineBehind(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	p := &request.Process{Clock: clock.New()}
+	p := &Process{Clock: clock.New()}
 	var c downstream.Conn
 	c.Init(far, &p.Clock, "", 0, nil)
-	var r request.Request
+	var r Request
 	r.Init(&c, p)
-	var ad Admitter
-	ad.Init(&r, nil)
 	c.Begin(buffer.Small)
 	w := &admission.Waiter{Owner: &c}
 	until := p.Clock.Now().Add(time.Minute)
-	done := make(chan WaitEnd)
-	go func() { done <- ad.Await(until, w) }()
+	done := make(chan admission.WaitEnd)
+	go func() { done <- r.Await(until, w) }()
 	for c.Phase() != downstream.PhaseBackoff {
 		time.Sleep(time.Millisecond)
 	}
 	w.Notify(admission.Admit)
-	if end := <-done; end != Notified {
+	if end := <-done; end != admission.Notified {
 		t.Fatalf("the wait ended as %v", end)
 	}
 	c.SetRead(until.Add(-time.Millisecond), time.Second) // as the pump does for a body
@@ -56,20 +53,18 @@ func TestAPanicInAPauseIsNotCountedAsPaused(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	p := &request.Process{Clock: clock.New()}
+	p := &Process{Clock: clock.New()}
 	var c downstream.Conn
 	c.Init(faultyConn{far}, &p.Clock, "", 0, nil)
-	var r request.Request
+	var r Request
 	r.Init(&c, p)
-	var ad Admitter
-	ad.Init(&r, nil)
 	func() {
 		defer func() {
 			if recover() == nil {
 				t.Error("no panic")
 			}
 		}()
-		ad.awaitPaused(p.Clock.Now().Add(time.Minute))
+		r.AwaitPause(p.Clock.Now().Add(time.Minute))
 	}()
 	if paused, waiting := p.Paused.Load(), p.Waiting.Load(); paused != 0 || waiting != 0 {
 		t.Errorf("%d paused and %d waiting, want none", paused, waiting)

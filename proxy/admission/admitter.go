@@ -1,0 +1,257 @@
+package admission
+
+import (
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+)
+
+// Terms are those on which the attempts of a route are admitted at an upstream.
+type Terms struct {
+	Queue             *Queue
+	Tokens            *BudgetQueue  // of retries that wait for a token of the retry budget
+	RateLimits        *RateLimits   // nil: none
+	RateLimitWait     time.Duration // the longest wait for a slot of them
+	Pauses            bool          // requests share rate-limit pauses
+	Queues            bool          // requests wait for the circuit breaker, and do not fail fast
+	QueueTimeout      time.Duration // their longest wait for it
+	LimitQueueTimeout time.Duration // the longest wait for a permit under the concurrency limit; 0: a second
+}
+
+// Ask is what the next attempt of a request is.
+type Ask struct {
+	Terms      *Terms
+	Began      clock.Instant // when the request began
+	Deadline   clock.Instant // when it must have its response; zero: there is no such time
+	Unfinished bool          // its client has not sent all of it, as far as was known before any wait
+	First      bool          // no attempt was made before
+}
+
+// Requester is a request that asks for tickets.
+type Requester interface {
+	Holder
+	// Tick reads the clock for the request.
+	Tick() clock.Instant
+	// Await waits until t, or until w has its decision if that is not nil.
+	Await(t clock.Instant, w *Waiter) WaitEnd
+	// AwaitPause waits until t for the end of a rate-limit pause.
+	AwaitPause(t clock.Instant) WaitEnd
+	// IsUnfinished reports whether its client has not sent all of it.
+	IsUnfinished() bool
+	// DrainEnds reports whether a drain ends the wait of w; nil waits for something other than a queue.
+	DrainEnds(w *Waiter) bool
+	// MaxWait returns the longest time that the request may wait from now on.
+	MaxWait(now clock.Instant) time.Duration
+	// PauseLeft returns how much longer the request has to pause; 0 means not at all.
+	PauseLeft(now clock.Instant) time.Duration
+	// RateLimitKey returns the key by which the request shares a rate limit.
+	RateLimitKey(s *RateLimits) uint64
+	// NextUse returns what the next attempt takes of a rate limit that counts tokens.
+	NextUse() *Use
+}
+
+// WaitEnd is what ended a wait of a request.
+type WaitEnd uint8
+
+// What ends a wait, a closed set.
+const (
+	WaitedOut WaitEnd = iota
+	ClientLeft
+	DrainBegan
+	Notified // the waiter has its decision
+	NoToken  // the retry budget had no token in time
+)
+
+// WaitLog records waits.
+type WaitLog interface {
+	// Queued records a wait in a queue that began at began and ends now.
+	Queued(began clock.Instant)
+}
+
+// Admitter gets tickets for the attempts of a request. If it must wait, it waits in the request's own
+// goroutine. It is not safe for concurrent use.
+type Admitter struct {
+	by     Requester
+	log    WaitLog
+	ask    Ask
+	waiter Waiter // the request while it is queued
+
+	queueUntil clock.Instant // end of all waiting at a breaker; zero: no wait began
+}
+
+// Init prepares the admitter of the requests of a connection. wakes ends their waits.
+func (ad *Admitter) Init(by Requester, wakes Waker, log WaitLog) {
+	ad.by, ad.log, ad.waiter.Owner = by, log, wakes
+}
+
+// Begin prepares for another request.
+func (ad *Admitter) Begin() { ad.queueUntil = 0 }
+
+// Admit fills t for the attempt of a: it waits for the end of a rate-limit pause, for a slot of the
+// rate limit and for a permit, and none of this costs a retry or budget. If it returns nil, the attempt
+// must be sent now. Otherwise t is settled.
+func (ad *Admitter) Admit(t *Ticket, now clock.Instant, a Ask) *Refusal {
+	if !t.open {
+		t.begin()
+	}
+	t.queue, t.holder, t.retries, t.down = a.Terms.Queue, ad.by, a.Terms.Queues, false
+	ad.ask = a
+	why := ad.admit(t, now)
+	if why != nil {
+		t.Return(ad.now())
+	}
+	return why
+}
+
+func (ad *Admitter) admit(t *Ticket, now clock.Instant) (why *Refusal) {
+	if ad.ask.Terms.Pauses {
+		if now, why = ad.waitOutPause(now); why != nil {
+			return why
+		}
+	}
+	if s := ad.ask.Terms.RateLimits; s != nil {
+		if now, why = ad.awaitRateLimit(t, s, now); why != nil {
+			return why
+		}
+	}
+	return ad.acquire(t, now)
+}
+
+// AdmitHedge fills t for a hedge of the request of a. It never waits. It reports false if something is
+// missing, the circuit breaker is not closed, or a rate-limit pause is running. use is for what the hedge takes of a
+// rate limit, and b the retry budget that pays for it, if there is one.
+func (ad *Admitter) AdmitHedge(t *Ticket, now clock.Instant, terms *Terms, use *Use, b *budget.Budget) bool {
+	at := now.Sub(clock.Start)
+	if !terms.Queue.Guard.BreakerClosed() || ad.by.PauseLeft(now) > 0 || b != nil && !b.TryRetry(at) {
+		return false
+	}
+	t.begin()
+	t.queue, t.holder, t.retries, t.budget = terms.Queue, ad.by, terms.Queues, b
+	if s := terms.RateLimits; s != nil {
+		q := s.QueueOf(ad.by.RateLimitKey(s), at)
+		if !q.TakeNow(at, use) {
+			t.Return(now)
+			return false
+		}
+		t.slot, t.use = q, use
+	}
+	permit, ok := t.queue.AcquireNow(at)
+	if t.permit = permit; !ok {
+		t.Return(now)
+	}
+	return ok
+}
+
+// acquire takes the permit of t. If the route allows it, it waits for one.
+func (ad *Admitter) acquire(t *Ticket, now clock.Instant) *Refusal {
+	if d := ad.ask.Deadline; !d.IsZero() && !now.Before(d) {
+		return &deadlinePassed
+	}
+	unfinished := ad.ask.Unfinished && ad.by.IsUnfinished()
+	permit, ok := t.queue.Guard.AcquireFast(now.Sub(clock.Start))
+	if t.permit = permit; !ok {
+		if why := ad.acquireSlow(t, now, unfinished); why != nil {
+			return why
+		}
+	}
+	if unfinished {
+		t.permit = t.queue.Guard.Sending(t.permit)
+	}
+	return nil
+}
+
+// now reads the clock of the upstream's queue, which is that of the request.
+func (ad *Admitter) now() clock.Instant { return clock.Start.Add(ad.ask.Terms.Queue.elapsed()) }
+
+// AwaitDescriptor waits before the next try to get a descriptor for the attempt with the ticket t, if now
+// is before until. The permit is given back during the wait, so that it does not count as silence of
+// the upstream. If the result is not nil, t is settled.
+func (ad *Admitter) AwaitDescriptor(t *Ticket, now clock.Instant, wait time.Duration, until clock.Instant) *Refusal {
+	why := ad.awaitDescriptor(t, now, wait, until)
+	if why != nil {
+		t.Return(ad.now())
+	}
+	return why
+}
+
+func (ad *Admitter) awaitDescriptor(t *Ticket, now clock.Instant, wait time.Duration, until clock.Instant) *Refusal {
+	t.returnPermit(ad.now())
+	if !now.Before(until) {
+		return &noDescriptor
+	}
+	ad.waiter.ExpectedAt = 0
+	ad.waiter.Decision.Store(Wait)
+	switch ad.by.Await(earliest(until, now.Add(wait)), &ad.waiter) {
+	case ClientLeft:
+		return &clientLeft
+	case DrainBegan:
+		return &drainEnded
+	}
+	why := ad.acquire(t, ad.by.Tick())
+	if why == &deadlinePassed {
+		return &noDescriptor // while none was free
+	}
+	return why
+}
+
+// earliest returns the earlier of two times. A zero a means never.
+func earliest(a, b clock.Instant) clock.Instant {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Refusal is why an attempt is not sent, and the response to its request.
+type Refusal struct {
+	Status      int // of our own response, if there was no real one
+	Outcome     policy.Outcome
+	Reason      string
+	Text        string
+	RetryAfter  time.Duration // when the client may retry; 0: unknown
+	ClientLeft  bool          // there is nobody to respond to
+	CloseClient bool          // the end of the client's connection frees what was missing
+}
+
+// notTaking is the error text if the upstream's queue admits nothing.
+const notTaking = "the upstream does not accept requests"
+
+// Refusals that depend on nothing else.
+var (
+	clientLeft     = Refusal{ClientLeft: true}
+	drainEnded     = GaveUp(503, policy.ReasonDraining, notTaking)
+	deadlinePassed = GaveUp(504, policy.ReasonDeadline, "the time for the request was over before it could be sent")
+	noDescriptor   = func() Refusal {
+		r := GaveUp(503, policy.ReasonNoDescriptors, "no file descriptor is left for a connection to the upstream")
+		r.CloseClient = true
+		return r
+	}()
+)
+
+// LeftClient returns the refusal of a request whose client left.
+func LeftClient() *Refusal { return &clientLeft }
+
+// GaveUp returns the Refusal for a reason that has an outcome of its own.
+func GaveUp(status int, why policy.Reason, text string) Refusal {
+	return Refusal{Status: status, Outcome: policy.GaveUp(why), Reason: why.String(), Text: text}
+}
+
+// drained returns the refusal of a request whose wait of at least left a drain ended.
+func drained(left time.Duration) *Refusal {
+	r := drainEnded
+	r.RetryAfter = WholeSeconds(left)
+	return &r
+}
+
+// refuse refuses the attempt. The outcome of the request is first if this is its first attempt, and
+// otherwise the one of a request that gave up because of why.
+func (ad *Admitter) refuse(status int, why policy.Reason, first policy.Outcome, text string, retryAfter time.Duration) *Refusal {
+	r := GaveUp(status, why, text)
+	if ad.ask.First {
+		r.Outcome = first
+	}
+	r.RetryAfter = retryAfter
+	return &r
+}

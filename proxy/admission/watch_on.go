@@ -1,0 +1,59 @@
+//go:build poison || race
+
+package admission
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+)
+
+// watch finds a ticket that is settled twice, or that ends without having been settled: overwritten, or
+// found by the garbage collector.
+type watch struct{ *watched }
+
+// watched is what all copies of a ticket share. Its cleanup runs when none is left.
+type watched struct{ place *place }
+
+// place is where a ticket was taken.
+type place struct {
+	callers [24]uintptr
+	settled atomic.Bool
+}
+
+// onDrop is called with a ticket that ended unsettled. Tests replace it.
+var onDrop = func(p *place) { panic("a ticket was dropped unsettled; it was taken here:\n" + p.String()) }
+
+func (w *watch) begin(isOpen bool) {
+	if isOpen && w.watched != nil {
+		onDrop(w.place)
+	}
+	p := new(place)
+	runtime.Callers(3, p.callers[:])
+	w.watched = &watched{p}
+	runtime.AddCleanup(w.watched, func(p *place) {
+		if !p.settled.Load() {
+			onDrop(p)
+		}
+	}, p)
+}
+
+func (w *watch) settle(isOpen bool) {
+	switch {
+	case w.watched == nil:
+		panic("a ticket was settled that was never taken")
+	case !isOpen || w.place.settled.Swap(true):
+		panic("a ticket was settled twice; it was taken here:\n" + w.place.String())
+	}
+}
+
+func (p *place) String() (text string) {
+	frames := runtime.CallersFrames(p.callers[:])
+	for more := true; more; {
+		var f runtime.Frame
+		if f, more = frames.Next(); f.PC != 0 {
+			text += fmt.Sprintf("\t%s %s:%d\n", f.Function, f.File, f.Line)
+		}
+	}
+	return text
+}
