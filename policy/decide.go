@@ -129,17 +129,25 @@ func (p *Policy) Retryable(method []byte, hasKey bool) bool {
 	return p.Unsafe || hasKey || p.Methods.Has(method)
 }
 
-// Decide returns what to do after an attempt came to res, of a request in situation s.
+// Decide returns what to do after an attempt came to res, of a request in situation s: it is Again and
+// then After, for whoever has nothing to do between them.
+func (p *Policy) Decide(res *Result, s *Situation, b *budget.Budget, now time.Duration, r backoff.Rand) Decision {
+	d := p.Again(res, s)
+	if !d.Retry || d.Free {
+		return d
+	}
+	return p.After(d, res, s, b, now, r)
+}
+
+// Again returns whether to send the request again after an attempt came to res, in situation s. Unless
+// the retry is free, After then has the last word. In between, the caller does what takes time or
+// memory, such as reading the rest of the request body.
 //
 // The checks have a fixed order, and the first that fails gives the reason: is the response a
 // failure; may the request be retried (mark of an inner proxy, request of the upstream, method,
-// count, body, layered retries, drain); does the wait fit in the time left; does the
-// budget allow it, now or in the time left. The budget comes last because asking takes a token.
-//
-// b is the budget shared by all requests to the upstream, or nil. now is monotonic time of any
-// origin, the same for all calls on one budget. r is the source of jitter. Decide does not
-// allocate. It is safe for concurrent use if r is.
-func (p *Policy) Decide(res *Result, s *Situation, b *budget.Budget, now time.Duration, r backoff.Rand) Decision {
+// count, body, layered retries, drain); can any wait fit in the time left. It draws nothing, takes
+// nothing and does not allocate.
+func (p *Policy) Again(res *Result, s *Situation) Decision {
 	d := Decision{Class: p.Classify(res)}
 	if d.Class == ClassNone {
 		return d
@@ -150,17 +158,35 @@ func (p *Policy) Decide(res *Result, s *Situation, b *budget.Budget, now time.Du
 	if d.Why = p.whyNot(res, s, d.Class); d.Why != ReasonNone {
 		return d
 	}
-	if d.Wait, d.Why = p.wait(res, s, r); d.Why != ReasonNone {
-		d.Wait = 0
+	if d.Why = p.tooLong(res, s, p.shortest(res, s)); d.Why != ReasonNone {
 		return d
 	}
-	if b != nil {
-		if d.Token, d.Why = p.claim(res, s, b, now); d.Why != ReasonNone {
-			d.Wait = 0
-			return d
-		}
-	}
 	d.Retry, d.Why = true, p.whatFor(res)
+	return d
+}
+
+// After returns the retry d of Again with its wait and what it has of the budget, or why it is not made
+// after all: meanwhile the body cannot be replayed any more, a drain began, or time has passed; or there
+// is no token, now or in the time left. It draws the wait, once. The budget comes last because asking
+// takes a token.
+//
+// b is the budget shared by all requests to the upstream, or nil. now is monotonic time of any
+// origin, the same for all calls on one budget. r is the source of jitter. After does not
+// allocate. It is safe for concurrent use if r is.
+func (p *Policy) After(d Decision, res *Result, s *Situation, b *budget.Budget, now time.Duration, r backoff.Rand) Decision {
+	why := s.Replay.whyNot()
+	if why == ReasonNone && s.Draining {
+		why = ReasonDraining
+	}
+	if why == ReasonNone {
+		d.Wait, why = p.wait(res, s, r)
+	}
+	if why == ReasonNone && b != nil {
+		d.Token, why = p.claim(res, s, b, now)
+	}
+	if why != ReasonNone {
+		return Decision{Class: d.Class, Why: why}
+	}
 	return d
 }
 
@@ -264,31 +290,61 @@ func (p *Policy) whyNot(res *Result, s *Situation, c Class) Reason {
 
 // wait returns how long to wait, or the reason why no wait fits in the time left.
 func (p *Policy) wait(res *Result, s *Situation, r backoff.Rand) (time.Duration, Reason) {
-	if s.Left <= 0 {
-		return 0, ReasonDeadline
+	w := p.asked(res)
+	if !asksWait(res) {
+		w = max(backoff.WaitOf(p.strategy(res), s.step(), r), w)
 	}
-	room := s.Left
-	least := backoff.FloorOf(p.Backoff)
-	step := backoff.Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}
-	if res.HasRetryAfter && res.Cause == CauseStatus {
-		if res.RetryAfter >= room {
-			return 0, ReasonRetryAfterTooLong
-		}
-		w := max(res.RetryAfter, least)
-		if w >= room {
-			return 0, ReasonDeadline
-		}
-		return w + p.spread(step, room-w, r), ReasonNone
+	if why := p.tooLong(res, s, w); why != ReasonNone {
+		return 0, why
 	}
-	b := p.Backoff
-	if res.Cause == CauseStatus && (res.Status == 429 || p.Rejected.Has(res.Status)) && p.Throttled != nil {
-		b = p.Throttled
-	}
-	w := max(backoff.WaitOf(b, step, r), least)
-	if w >= room {
-		return 0, ReasonDeadline
+	if asksWait(res) {
+		w += p.spread(s.step(), s.Left-w, r)
 	}
 	return w, ReasonNone
+}
+
+// tooLong returns why the wait w does not fit in the time left, or ReasonNone if it does.
+func (p *Policy) tooLong(res *Result, s *Situation, w time.Duration) Reason {
+	switch {
+	case s.Left > 0 && asksWait(res) && res.RetryAfter >= s.Left:
+		return ReasonRetryAfterTooLong
+	case w >= s.Left:
+		return ReasonDeadline
+	}
+	return ReasonNone
+}
+
+// shortest returns a wait that the retry cannot be sooner than.
+func (p *Policy) shortest(res *Result, s *Situation) time.Duration {
+	w, b := p.asked(res), p.strategy(res)
+	if k, ok := b.(backoff.Ranger); ok && !asksWait(res) && backoff.Bounded(b) {
+		w = max(w, k.Range(s.step()).Min)
+	}
+	return w
+}
+
+// asksWait reports whether the response asks for a wait.
+func asksWait(res *Result) bool { return res.HasRetryAfter && res.Cause == CauseStatus }
+
+// asked returns the wait that the response asks for, and not less than what the backoff never falls below.
+func (p *Policy) asked(res *Result) time.Duration {
+	least := max(backoff.FloorOf(p.Backoff), 0)
+	if asksWait(res) {
+		return max(res.RetryAfter, least)
+	}
+	return least
+}
+
+// strategy returns the backoff after the result res; nil does not wait.
+func (p *Policy) strategy(res *Result) backoff.Strategy {
+	if res.Cause == CauseStatus && (res.Status == 429 || p.Rejected.Has(res.Status)) && p.Throttled != nil {
+		return p.Throttled
+	}
+	return p.Backoff
+}
+
+func (s *Situation) step() backoff.Step {
+	return backoff.Step{Retry: s.Retries, Previous: s.Previous, Elapsed: s.Elapsed}
 }
 
 // spread returns what is added to a Retry-After, so that clients with the same Retry-After do not

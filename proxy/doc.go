@@ -17,16 +17,18 @@
 //     HTTP/1.1 connections (http2.go, package http2), so that there is one loop for every protocol.
 //  3. Exchange.Serve (package exchange) finds the route. Request.Prepare (package request) fixes what
 //     the retry rules need to know.
-//  4. Exchange.run (loop.go) is the retry loop. Each turn begins with Admitter.Admit (package
-//     admission): rate-limit pause, rate limit, and the queue of the upstream. It fills a Ticket.
+//  4. Exchange.run (loop.go) is the retry loop: admit, attempt, decide, wait. Each turn begins with
+//     Admitter.Admit (package admission): rate-limit pause, rate limit, and the queue of the upstream.
+//     It fills a Ticket.
 //  5. Attempt.Make (package attempt) gets a connection (connect.go) and sends the request (send.go). A body
 //     that is large or slow is sent by a second goroutine (pump.go).
 //  6. It waits for the headers of the response (await.go, response.go). A hedge (hedge.go) may race it.
-//  7. judgeAttempt (loop.go) settles the Ticket with what the attempt says about the upstream, and asks the
-//     policy whether to retry, and after how long.
+//  7. decide (decide.go) settles the Ticket with what the attempt says about the upstream, and asks the
+//     policy whether to retry.
 //  8. Before a retry the failed response is kept (bufferedresponse.go) and the rest of the request body
-//     read. pause waits (package request); it ends at once if the client leaves or the process drains.
-//  9. conclude (loop.go) relays the last real response (relay.go, package response), or a response of
+//     read. Then the policy says after how long, and wait waits (package request); it ends at once if
+//     the client leaves or the process drains.
+//  9. conclude (conclude.go) relays the last real response (relay.go, package response), or a response of
 //     our own if there never was one, or asks the fallback (fallback.go).
 //  10. Report.Done (package report) counts one outcome; the connection reads its next request.
 //

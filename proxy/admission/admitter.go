@@ -4,14 +4,13 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 )
 
 // Terms are those on which the attempts of a route are admitted at an upstream.
 type Terms struct {
 	Queue             *Queue
-	Tokens            *BudgetQueue  // of retries that wait for a token of the retry budget
+	Tokens            *BudgetQueue  // of retries that wait for a token of the retry budget; nil: there is no budget
 	RateLimits        *RateLimits   // nil: none
 	RateLimitWait     time.Duration // the longest wait for a slot of them
 	Pauses            bool          // requests share rate-limit pauses
@@ -22,7 +21,6 @@ type Terms struct {
 
 // Ask is what the next attempt of a request is.
 type Ask struct {
-	Terms      *Terms
 	Began      clock.Instant // when the request began
 	Deadline   clock.Instant // when it must have its response; zero: there is no such time
 	Unfinished bool          // its client has not sent all of it, as far as was known before any wait
@@ -31,11 +29,16 @@ type Ask struct {
 
 // Requester is a request that asks for tickets.
 type Requester interface {
-	Holder
+	// UrlKey returns a hash of the request's URL, see breaker.AttemptEnd.Key.
+	UrlKey() uint32
+	// ClientKey returns a hash of its client, see breaker.AttemptEnd.Client.
+	ClientKey() uint32
 	// Tick reads the clock for the request.
 	Tick() clock.Instant
 	// Await waits until t, or until w has its decision if that is not nil.
 	Await(t clock.Instant, w *Waiter) WaitEnd
+	// Queued records a wait that began at began and ends now.
+	Queued(began clock.Instant)
 	// AwaitPause waits until t for the end of a rate-limit pause.
 	AwaitPause(t clock.Instant) WaitEnd
 	// IsUnfinished reports whether its client has not sent all of it.
@@ -64,27 +67,17 @@ const (
 	NoToken  // the retry budget had no token in time
 )
 
-// WaitLog records waits.
-type WaitLog interface {
-	// Queued records a wait in a queue that began at began and ends now.
-	Queued(began clock.Instant)
-}
-
 // Admitter gets tickets for the attempts of a request. If it must wait, it waits in the request's own
 // goroutine. It is not safe for concurrent use.
 type Admitter struct {
 	by     Requester
-	log    WaitLog
-	ask    Ask
 	waiter Waiter // the request while it is queued
 
 	queueUntil clock.Instant // end of all waiting at a breaker; zero: no wait began
 }
 
 // Init prepares the admitter of the requests of a connection. wakes ends their waits.
-func (ad *Admitter) Init(by Requester, wakes Waker, log WaitLog) {
-	ad.by, ad.log, ad.waiter.Owner = by, log, wakes
-}
+func (ad *Admitter) Init(by Requester, wakes Waker) { ad.by, ad.waiter.Owner = by, wakes }
 
 // Begin prepares for another request.
 func (ad *Admitter) Begin() { ad.queueUntil = 0 }
@@ -92,104 +85,109 @@ func (ad *Admitter) Begin() { ad.queueUntil = 0 }
 // Admit fills t for the attempt of a: it waits for the end of a rate-limit pause, for a slot of the
 // rate limit and for a permit, and none of this costs a retry or budget. If it returns nil, the attempt
 // must be sent now. Otherwise t is settled.
-func (ad *Admitter) Admit(t *Ticket, now clock.Instant, a Ask) *Refusal {
+func (ad *Admitter) Admit(t *Ticket, now clock.Instant, terms *Terms, a Ask) *Refusal {
 	if !t.open {
-		t.begin()
+		t.begin(terms)
 	}
-	t.queue, t.holder, t.retries, t.down = a.Terms.Queue, ad.by, a.Terms.Queues, false
-	ad.ask = a
-	why := ad.admit(t, now)
+	t.of = ad
+	why := ad.admit(t, now, &a)
 	if why != nil {
-		t.Return(ad.now())
+		t.Return(t.now())
 	}
 	return why
 }
 
-func (ad *Admitter) admit(t *Ticket, now clock.Instant) (why *Refusal) {
-	if ad.ask.Terms.Pauses {
-		if now, why = ad.waitOutPause(now); why != nil {
+func (ad *Admitter) admit(t *Ticket, now clock.Instant, a *Ask) (why *Refusal) {
+	if t.terms.Pauses {
+		if now, why = ad.waitOutPause(now, a); why != nil {
 			return why
 		}
 	}
-	if s := ad.ask.Terms.RateLimits; s != nil {
-		if now, why = ad.awaitRateLimit(t, s, now); why != nil {
+	if t.terms.RateLimits != nil {
+		if now, why = ad.awaitRateLimit(t, now, a); why != nil {
 			return why
 		}
 	}
-	return ad.acquire(t, now)
+	return ad.acquire(t, now, a)
 }
 
 // AdmitHedge fills t for a hedge of the request of a. It never waits. It reports false if something is
-// missing, the circuit breaker is not closed, or a rate-limit pause is running. use is for what the hedge takes of a
-// rate limit, and b the retry budget that pays for it, if there is one.
-func (ad *Admitter) AdmitHedge(t *Ticket, now clock.Instant, terms *Terms, use *Use, b *budget.Budget) bool {
+// missing, the circuit breaker is not closed, or a rate-limit pause is running. use is for what the hedge
+// takes of a rate limit.
+func (ad *Admitter) AdmitHedge(t *Ticket, now clock.Instant, terms *Terms, use *Use) bool {
 	at := now.Sub(clock.Start)
-	if !terms.Queue.Guard.BreakerClosed() || ad.by.PauseLeft(now) > 0 || b != nil && !b.TryRetry(at) {
+	if !terms.Queue.Guard.BreakerClosed() || ad.by.PauseLeft(now) > 0 || terms.Tokens != nil && !terms.Tokens.budget.TryRetry(at) {
 		return false
 	}
-	t.begin()
-	t.queue, t.holder, t.retries, t.budget = terms.Queue, ad.by, terms.Queues, b
+	t.begin(terms)
+	t.of, t.hasToken = ad, terms.Tokens != nil
 	if s := terms.RateLimits; s != nil {
 		q := s.QueueOf(ad.by.RateLimitKey(s), at)
 		if !q.TakeNow(at, use) {
 			t.Return(now)
 			return false
 		}
-		t.slot, t.use = q, use
+		t.takeSlot(q, use)
 	}
-	permit, ok := t.queue.AcquireNow(at)
-	if t.permit = permit; !ok {
+	permit, ok := t.queue().AcquireNow(at)
+	if t.admitted(permit); !ok {
 		t.Return(now)
 	}
 	return ok
 }
 
+// await waits until t for what the waiter is queued for. It is likely to come at expected, a time since the
+// server's start; 0: at any time.
+func (ad *Admitter) await(t clock.Instant, expected time.Duration) WaitEnd {
+	ad.waiter.ExpectedAt = expected
+	return ad.by.Await(t, &ad.waiter)
+}
+
 // acquire takes the permit of t. If the route allows it, it waits for one.
-func (ad *Admitter) acquire(t *Ticket, now clock.Instant) *Refusal {
-	if d := ad.ask.Deadline; !d.IsZero() && !now.Before(d) {
+func (ad *Admitter) acquire(t *Ticket, now clock.Instant, a *Ask) *Refusal {
+	if d := a.Deadline; !d.IsZero() && !now.Before(d) {
 		return &deadlinePassed
 	}
-	unfinished := ad.ask.Unfinished && ad.by.IsUnfinished()
-	permit, ok := t.queue.Guard.AcquireFast(now.Sub(clock.Start))
-	if t.permit = permit; !ok {
-		if why := ad.acquireSlow(t, now, unfinished); why != nil {
+	unfinished := a.Unfinished && ad.by.IsUnfinished()
+	permit, ok := t.queue().Guard.AcquireFast(now.Sub(clock.Start))
+	if t.admitted(permit); !ok {
+		if why := ad.acquireSlow(t, now, a, unfinished); why != nil {
 			return why
 		}
 	}
 	if unfinished {
-		t.permit = t.queue.Guard.Sending(t.permit)
+		t.sending()
 	}
 	return nil
 }
 
-// now reads the clock of the upstream's queue, which is that of the request.
-func (ad *Admitter) now() clock.Instant { return clock.Start.Add(ad.ask.Terms.Queue.elapsed()) }
+// now reads the clock.
+func (t *Ticket) now() clock.Instant { return clock.Start.Add(t.queue().elapsed()) }
 
-// AwaitDescriptor waits before the next try to get a descriptor for the attempt with the ticket t, if now
-// is before until. The permit is given back during the wait, so that it does not count as silence of
+// AwaitDescriptor waits before the next try to get a descriptor for the attempt of a with the ticket t, if
+// now is before until. The permit is given back during the wait, so that it does not count as silence of
 // the upstream. If the result is not nil, t is settled.
-func (ad *Admitter) AwaitDescriptor(t *Ticket, now clock.Instant, wait time.Duration, until clock.Instant) *Refusal {
-	why := ad.awaitDescriptor(t, now, wait, until)
+func (ad *Admitter) AwaitDescriptor(t *Ticket, a Ask, now clock.Instant, wait time.Duration, until clock.Instant) *Refusal {
+	why := ad.awaitDescriptor(t, &a, now, wait, until)
 	if why != nil {
-		t.Return(ad.now())
+		t.Return(t.now())
 	}
 	return why
 }
 
-func (ad *Admitter) awaitDescriptor(t *Ticket, now clock.Instant, wait time.Duration, until clock.Instant) *Refusal {
-	t.returnPermit(ad.now())
+func (ad *Admitter) awaitDescriptor(t *Ticket, a *Ask, now clock.Instant, wait time.Duration, until clock.Instant) *Refusal {
+	t.returnPermit(t.now())
 	if !now.Before(until) {
 		return &noDescriptor
 	}
-	ad.waiter.ExpectedAt = 0
 	ad.waiter.Decision.Store(Wait)
-	switch ad.by.Await(earliest(until, now.Add(wait)), &ad.waiter) {
+	switch ad.await(earliest(until, now.Add(wait)), 0) {
 	case ClientLeft:
 		return &clientLeft
 	case DrainBegan:
 		return &drainEnded
 	}
-	why := ad.acquire(t, ad.by.Tick())
+	why := ad.acquire(t, ad.by.Tick(), a)
 	if why == &deadlinePassed {
 		return &noDescriptor // while none was free
 	}
@@ -247,9 +245,9 @@ func drained(left time.Duration) *Refusal {
 
 // refuse refuses the attempt. The outcome of the request is first if this is its first attempt, and
 // otherwise the one of a request that gave up because of why.
-func (ad *Admitter) refuse(status int, why policy.Reason, first policy.Outcome, text string, retryAfter time.Duration) *Refusal {
+func (a *Ask) refuse(status int, why policy.Reason, first policy.Outcome, text string, retryAfter time.Duration) *Refusal {
 	r := GaveUp(status, why, text)
-	if ad.ask.First {
+	if a.First {
 		r.Outcome = first
 	}
 	r.RetryAfter = retryAfter

@@ -16,18 +16,19 @@ import (
 const defaultLimitQueueTimeout = time.Second
 
 // acquireSlow takes a permit from the queue of the upstream, or waits there for one.
-func (ad *Admitter) acquireSlow(t *Ticket, now clock.Instant, unfinished bool) *Refusal {
-	q := t.queue
-	ad.waiter.Permit, ad.waiter.Request = breaker.Permit{}, breaker.Request{Key: ad.by.UrlKey(), Unfinished: unfinished}
-	decision, v, place := q.Acquire(&ad.waiter, now.Sub(clock.Start), ad.ask.Began.Sub(clock.Start), ad.mayQueue)
+func (ad *Admitter) acquireSlow(t *Ticket, now clock.Instant, a *Ask, unfinished bool) *Refusal {
+	q := t.queue()
+	w := &ad.waiter
+	w.Permit, w.Request = breaker.Permit{}, breaker.Request{Key: ad.by.UrlKey(), Unfinished: unfinished}
+	decision, v, place := q.Acquire(w, now.Sub(clock.Start), a.Began.Sub(clock.Start), func(v breaker.Verdict) bool { return ad.mayQueue(t, v) })
 	var end WaitEnd
 	queued := decision == Wait
 	if queued {
 		began := ad.by.Tick()
-		decision, end = ad.waitInQueue(q, place, began, v)
-		ad.log.Queued(began)
+		decision, end = ad.waitInQueue(t, place, began, a.Deadline, v)
+		ad.by.Queued(began)
 	}
-	t.permit = ad.waiter.Permit
+	t.admitted(w.Permit)
 	switch {
 	case end == ClientLeft: // a permit may have come at the same moment
 		return &clientLeft
@@ -40,68 +41,68 @@ func (ad *Admitter) acquireSlow(t *Ticket, now clock.Instant, unfinished bool) *
 	case Drained:
 		return &drainEnded
 	case Dropped:
-		holds := v != breaker.VerdictAtLimit && ad.ask.Terms.Queues && ad.queueTimeLeft() > 0
+		holds := v != breaker.VerdictAtLimit && t.terms.Queues && ad.queueTimeLeft(t) > 0
 		if holds && !queued {
 			return &drainEnded // only a drain makes a queueable request give up
 		}
-		return ad.refusedByQueue(v, holds)
+		return t.terms.refusedByQueue(v, holds)
 	}
-	return ad.refusedByQueue(v, false)
+	return t.terms.refusedByQueue(v, false)
 }
 
 // refusedByQueue refuses the request because the queue gave no permit. dropped means that the queue
 // was full.
-func (ad *Admitter) refusedByQueue(v breaker.Verdict, dropped bool) *Refusal {
+func (terms *Terms) refusedByQueue(v breaker.Verdict, dropped bool) *Refusal {
 	o := policy.OutcomeFailFast
 	switch {
 	case v == breaker.VerdictAtLimit:
 		o = policy.OutcomeOverloaded
 	case dropped:
 		o = policy.OutcomeQueueDropped
-	case ad.ask.Terms.Queues:
+	case terms.Queues:
 		o = policy.OutcomeQueueTimeout
 	}
 	return &Refusal{Status: 503, Outcome: o, Reason: o.String(), Text: notTaking}
 }
 
 // waitInQueue waits for the decision of the queue.
-func (ad *Admitter) waitInQueue(q *Queue, place queue.Ticket, began clock.Instant, v breaker.Verdict) (int32, WaitEnd) {
-	terms := ad.ask.Terms
+func (ad *Admitter) waitInQueue(t *Ticket, place queue.Ticket, began, deadline clock.Instant, v breaker.Verdict) (int32, WaitEnd) {
+	q, terms := t.queue(), t.terms
 	wait := cmp.Or(terms.LimitQueueTimeout, defaultLimitQueueTimeout)
 	switch {
 	case v == breaker.VerdictBreakerOpen:
-		wait = ad.queueTimeLeft()
+		wait = ad.queueTimeLeft(t)
 		q.LogQueued(terms.QueueTimeout)
 	case v == breaker.VerdictSuspect && terms.Queues:
-		wait = max(wait, ad.queueTimeLeft())
+		wait = max(wait, ad.queueTimeLeft(t))
 	}
-	until := earliest(ad.ask.Deadline, began.Add(wait))
-	ad.waiter.ExpectedAt = 0
-	end := ad.by.Await(until, &ad.waiter)
-	if decision := ad.waiter.Decision.Load(); decision != Wait {
+	until := earliest(deadline, began.Add(wait))
+	w := &ad.waiter
+	end := ad.await(until, 0)
+	if decision := w.Decision.Load(); decision != Wait {
 		return decision, end
 	}
-	decision := q.CancelWait(&ad.waiter, place)
-	inTime := ad.ask.Deadline.IsZero() || ad.now().Before(ad.ask.Deadline)
-	if decision == Wait && end == WaitedOut && v != breaker.VerdictAtLimit && inTime && q.TakeLast(&ad.waiter) {
+	decision := q.CancelWait(w, place)
+	inTime := deadline.IsZero() || t.now().Before(deadline)
+	if decision == Wait && end == WaitedOut && v != breaker.VerdictAtLimit && inTime && q.TakeLast(w) {
 		decision = Admit
 	}
 	return decision, end
 }
 
 // mayQueue reports whether the request may wait in the queue.
-func (ad *Admitter) mayQueue(v breaker.Verdict) bool {
+func (ad *Admitter) mayQueue(t *Ticket, v breaker.Verdict) bool {
 	if v != breaker.VerdictBreakerOpen {
 		return true
 	}
-	return ad.ask.Terms.Queues && ad.queueTimeLeft() > 0 && !ad.by.DrainEnds(&ad.waiter)
+	return t.terms.Queues && ad.queueTimeLeft(t) > 0 && !ad.by.DrainEnds(&ad.waiter)
 }
 
 // queueTimeLeft returns how much longer the request may be queued, over all its waits.
-func (ad *Admitter) queueTimeLeft() time.Duration {
-	now := ad.now()
+func (ad *Admitter) queueTimeLeft(t *Ticket) time.Duration {
+	now := t.now()
 	if ad.queueUntil.IsZero() {
-		ad.queueUntil = now.Add(ad.ask.Terms.QueueTimeout)
+		ad.queueUntil = now.Add(t.terms.QueueTimeout)
 	}
 	return ad.queueUntil.Sub(now)
 }
@@ -125,19 +126,20 @@ func (ad *Admitter) AwaitBreaker(q *Queue, deadline clock.Instant) WaitEnd {
 
 // AwaitToken waits for the budget token of a retry, in the order of all such retries of the upstream, and
 // begins t with it. It returns WaitedOut then, and NoToken if there was none within the time left.
-func (ad *Admitter) AwaitToken(t *Ticket, q *BudgetQueue) WaitEnd {
+func (ad *Admitter) AwaitToken(t *Ticket, terms *Terms) WaitEnd {
+	q := terms.Tokens
 	began := ad.by.Tick()
-	ad.waiter.ExpectedAt = 0
+	w := &ad.waiter
 	until := began.Add(ad.by.MaxWait(began))
-	decision, place := q.Enter(&ad.waiter, until.Sub(clock.Start))
+	decision, place := q.Enter(w, until.Sub(clock.Start))
 	end := WaitedOut
 	if decision == Wait {
-		end = ad.by.Await(until, &ad.waiter)
-		ad.log.Queued(began)
-		decision = q.Quit(&ad.waiter, place)
+		end = ad.await(until, 0)
+		ad.by.Queued(began)
+		decision = q.Quit(w, place)
 	}
 	if decision == Admit {
-		t.Reserve(q.budget)
+		t.Reserve(terms)
 	}
 	switch {
 	case end == ClientLeft, end == DrainBegan:

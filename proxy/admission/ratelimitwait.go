@@ -11,7 +11,7 @@ import (
 
 // waitOutPause waits for the end of the request's rate-limit pause, if the request has the time.
 // It returns the time after the wait. No permit is held during the wait.
-func (ad *Admitter) waitOutPause(now clock.Instant) (clock.Instant, *Refusal) {
+func (ad *Admitter) waitOutPause(now clock.Instant, a *Ask) (clock.Instant, *Refusal) {
 	for {
 		left := ad.by.PauseLeft(now)
 		if left <= 0 {
@@ -23,10 +23,10 @@ func (ad *Admitter) waitOutPause(now clock.Instant) (clock.Instant, *Refusal) {
 		case room <= 0:
 			return now, &deadlinePassed
 		case !fits:
-			return now, ad.refuse(429, policy.ReasonRateLimitPause, policy.OutcomeRateLimitPause, "the upstream asked for a pause that is not over", WholeSeconds(left))
+			return now, a.refuse(429, policy.ReasonRateLimitPause, policy.OutcomeRateLimitPause, "the upstream asked for a pause that is not over", WholeSeconds(left))
 		}
 		end := ad.by.AwaitPause(now.Add(wait))
-		ad.log.Queued(now)
+		ad.by.Queued(now)
 		switch end {
 		case ClientLeft:
 			return now, &clientLeft
@@ -42,35 +42,37 @@ func WholeSeconds(d time.Duration) time.Duration { return (d + time.Second - 1).
 
 // awaitRateLimit waits for a slot of the upstream's rate limit. It returns the time after the
 // wait.
-func (ad *Admitter) awaitRateLimit(t *Ticket, s *RateLimits, now clock.Instant) (clock.Instant, *Refusal) {
-	room := min(max(ad.ask.Terms.RateLimitWait, s.MinWait()), ad.by.MaxWait(now))
+func (ad *Admitter) awaitRateLimit(t *Ticket, now clock.Instant, a *Ask) (clock.Instant, *Refusal) {
+	s := t.terms.RateLimits
+	room := min(max(t.terms.RateLimitWait, s.MinWait()), ad.by.MaxWait(now))
 	var use *Use
 	if s.CountsTokens() {
 		use = ad.by.NextUse()
 	}
-	ad.waiter.Use = use
-	q, e := s.Enter(ad.by.RateLimitKey(s), &ad.waiter, now.Sub(clock.Start), room)
+	w := &ad.waiter
+	w.Use = use
+	q, e := s.Enter(ad.by.RateLimitKey(s), w, now.Sub(clock.Start), room)
 	switch e.Decision {
 	case Admit:
-		t.slot, t.use = q, use
+		t.takeSlot(q, use)
 		return now, nil
 	case Dropped:
-		return now, ad.overRateLimit(e.Wait)
+		return now, a.overRateLimit(e.Wait)
 	}
-	ad.waiter.ExpectedAt = now.Sub(clock.Start) + e.Wait
-	end := ad.by.Await(now.Add(room), &ad.waiter)
-	ad.log.Queued(now)
+	expected := now.Sub(clock.Start) + e.Wait
+	end := ad.await(now.Add(room), expected)
+	ad.by.Queued(now)
 	later := ad.by.Tick()
-	if q.Quit(&ad.waiter, e.Ticket, later.Sub(clock.Start)) {
+	if q.Quit(w, e.Ticket, later.Sub(clock.Start)) {
 		switch end {
 		case ClientLeft:
 			return later, &clientLeft
 		case DrainBegan:
-			return later, drained(max(ad.waiter.ExpectedAt-later.Sub(clock.Start), time.Second))
+			return later, drained(max(expected-later.Sub(clock.Start), time.Second))
 		}
-		return later, ad.overRateLimit(e.Wait)
+		return later, a.overRateLimit(e.Wait)
 	}
-	t.slot, t.use = q, use
+	t.takeSlot(q, use)
 	if end == ClientLeft { // it was let in at the same moment
 		return later, &clientLeft
 	}
@@ -78,7 +80,7 @@ func (ad *Admitter) awaitRateLimit(t *Ticket, s *RateLimits, now clock.Instant) 
 }
 
 // overRateLimit refuses the request because of the rate limit.
-func (ad *Admitter) overRateLimit(wait time.Duration) *Refusal {
+func (a *Ask) overRateLimit(wait time.Duration) *Refusal {
 	wait = min(max(WholeSeconds(wait), time.Second), time.Hour)
-	return ad.refuse(429, policy.ReasonRateLimited, policy.OutcomeRateLimited, "the rate limit of the upstream is used up", wait)
+	return a.refuse(429, policy.ReasonRateLimited, policy.OutcomeRateLimited, "the rate limit of the upstream is used up", wait)
 }

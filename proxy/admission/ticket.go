@@ -3,7 +3,6 @@ package admission
 import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
-	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -19,37 +18,39 @@ import (
 // poison, a second settlement panics, and so does the end of a ticket that was not settled, with the
 // place where it was taken. The zero Ticket is settled. It is not safe for concurrent use.
 type Ticket struct {
-	queue   *Queue
-	holder  Holder
-	permit  breaker.Permit
-	budget  *budget.Budget  // a token of it was taken; nil: none
-	slot    *RateLimitQueue // a slot of it was taken; nil: none
-	use     *Use            // of slot; nil: it does not count tokens
-	retries bool            // a retry may wait for the breaker
-	open    bool            // begun and not settled
-	down    bool            // see FoundDown
-	watch   watch
+	terms    *Terms // nil: it was never begun
+	of       *Admitter
+	permit   breaker.Permit
+	slot     *RateLimitQueue // a slot of it was taken; nil: none
+	use      *Use            // of slot; nil: it does not count tokens
+	hasToken bool            // of the retry budget
+	open     bool            // begun and not settled
+	down     bool            // see FoundDown
+	watch    watch
 }
 
-// Holder distinguishes the requests to one upstream.
-type Holder interface {
-	// UrlKey returns a hash of the request's URL, see breaker.AttemptEnd.Key.
-	UrlKey() uint32
-	// ClientKey returns a hash of its client, see breaker.AttemptEnd.Client.
-	ClientKey() uint32
-}
-
-// Reserve begins the ticket of a retry with the token of b that it took.
-func (t *Ticket) Reserve(b *budget.Budget) {
-	t.begin()
-	t.budget = b
+// Reserve begins the ticket of a retry with the token of the retry budget that it took.
+func (t *Ticket) Reserve(terms *Terms) {
+	t.begin(terms)
+	t.hasToken = true
 }
 
 // begin opens the ticket.
-func (t *Ticket) begin() {
+func (t *Ticket) begin(terms *Terms) {
 	t.watch.begin(t.open)
-	*t = Ticket{open: true, down: t.down, watch: t.watch}
+	*t = Ticket{terms: terms, open: true, watch: t.watch}
 }
+
+func (t *Ticket) queue() *Queue { return t.terms.Queue }
+
+// admitted gives the ticket the permit p, which may be none.
+func (t *Ticket) admitted(p breaker.Permit) { t.permit = p }
+
+// takeSlot gives the ticket a slot of q, with what it takes of limits that count tokens.
+func (t *Ticket) takeSlot(q *RateLimitQueue, u *Use) { t.slot, t.use = q, u }
+
+// sending records that the request is not sent whole while its attempt begins.
+func (t *Ticket) sending() { t.permit = t.queue().Guard.Sending(t.permit) }
 
 // IsOpen reports whether the ticket was begun and not settled.
 func (t *Ticket) IsOpen() bool { return t.open }
@@ -58,14 +59,14 @@ func (t *Ticket) IsOpen() bool { return t.open }
 // needs a connection of its own.
 func (t *Ticket) IsProbe() bool { return t.permit.Probe() }
 
-// FoundDown reports whether the last attempt failed while its upstream was known to be down, so that its
-// retry may wait for the breaker. It is forgotten when the next one is admitted.
+// FoundDown reports whether the ticket was settled with the failure of an attempt whose upstream was known
+// to be down.
 func (t *Ticket) FoundDown() bool { return t.down }
 
 // Connected records the connection to addr of the attempt. The endpoint of a probe is watched.
 func (t *Ticket) Connected(addr string, reused bool) {
 	if t.IsProbe() && !reused {
-		t.queue.WatchProbe(t.permit, addr)
+		t.queue().WatchProbe(t.permit, addr)
 	}
 }
 
@@ -74,9 +75,9 @@ func (t *Ticket) SentWhole(at clock.Instant) {
 	if !t.permit.Sending() {
 		return
 	}
-	p, signal := t.queue.Guard.Sent(t.permit, at.Sub(clock.Start))
+	p, signal := t.queue().Guard.Sent(t.permit, at.Sub(clock.Start))
 	t.permit = p
-	t.queue.HandleSignal(signal)
+	t.queue().HandleSignal(signal)
 }
 
 // Release settles the ticket at the time now: its attempt came to res and had got as far as p. cutShort
@@ -89,10 +90,10 @@ func (t *Ticket) Release(now clock.Instant, res *policy.Result, p attempt.Progre
 	switch at := now.Sub(clock.Start); {
 	case res.Cause != policy.CauseStatus || e.Status >= 500:
 		e = t.failure(res, p, cutShort)
-	case t.queue.Guard.WantsKey(at):
-		e.Key = t.holder.UrlKey()
+	case t.queue().Guard.WantsKey(at):
+		e.Key = t.of.by.UrlKey()
 	}
-	t.end(now, e)
+	t.down = t.end(now, e)&breaker.SignalDown != 0
 }
 
 // failure returns what a failed attempt shows about the upstream.
@@ -100,7 +101,7 @@ func (t *Ticket) failure(res *policy.Result, p attempt.Progress, cutShort bool) 
 	e := breaker.AttemptEnd{Status: res.JudgedStatus()}
 	switch res.Cause {
 	case policy.CauseStatus:
-		e.Kind, e.Client = breaker.Responded, t.holder.ClientKey()
+		e.Kind, e.Client = breaker.Responded, t.of.by.ClientKey()
 	case policy.CauseIdleClose, policy.CauseRefusedStream:
 		e.Kind = breaker.Unsent
 	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
@@ -111,7 +112,7 @@ func (t *Ticket) failure(res *policy.Result, p attempt.Progress, cutShort bool) 
 	default:
 		e = FailedEnd(res.Cause, p.Begun)
 	}
-	e.Key = t.holder.UrlKey()
+	e.Key = t.of.by.UrlKey()
 	return e
 }
 
@@ -136,14 +137,15 @@ func (t *Ticket) Abandon(now clock.Instant, kind breaker.EndKind, p attempt.Prog
 		if kind == breaker.TimedOut {
 			e = FailedEnd(policy.CauseAttemptTimeout, true)
 		}
-		e.Key = t.holder.UrlKey()
+		e.Key = t.of.by.UrlKey()
 		t.end(now, e)
 		return late, false
 	}
 	awaited = t.IsProbe() && p.Sent // a request that was not sent whole gets no response
-	permit, signal := t.queue.Guard.Abandon(t.permit, now.Sub(clock.Start), breaker.AttemptEnd{Kind: kind, Key: t.holder.UrlKey(), Closed: !awaited})
+	permit, signal := t.queue().Guard.Abandon(t.permit, now.Sub(clock.Start), breaker.AttemptEnd{Kind: kind, Key: t.of.by.UrlKey(), Closed: !awaited})
 	t.settle(signal)
-	return Late{t.queue, permit}, awaited
+	t.down = signal&breaker.SignalDown != 0
+	return Late{t.queue(), permit}, awaited
 }
 
 // Return settles the ticket at the time now, because its attempt was not sent. Everything goes back.
@@ -162,9 +164,9 @@ func (t *Ticket) Return(now clock.Instant) {
 
 // ReturnToken gives back the budget token of an attempt that sent nothing, whatever else it shows.
 func (t *Ticket) ReturnToken() {
-	if t.budget != nil {
-		t.budget.GiveBack()
-		t.budget = nil
+	if t.hasToken {
+		t.hasToken = false
+		t.terms.Tokens.budget.GiveBack()
 	}
 }
 
@@ -172,22 +174,22 @@ func (t *Ticket) ReturnToken() {
 func (t *Ticket) returnPermit(now clock.Instant) {
 	permit := t.permit
 	t.permit = breaker.Permit{}
-	t.queue.HandleSignal(t.queue.Guard.Release(permit, now.Sub(clock.Start), breaker.AttemptEnd{Kind: breaker.Unsent}))
+	t.queue().HandleSignal(t.queue().Guard.Release(permit, now.Sub(clock.Start), breaker.AttemptEnd{Kind: breaker.Unsent}))
 }
 
-// end gives the permit back to the Guard with the evidence e, and settles the ticket.
-func (t *Ticket) end(now clock.Instant, e breaker.AttemptEnd) {
-	t.settle(t.queue.Guard.Release(t.permit, now.Sub(clock.Start), e))
+// end gives the permit back to the Guard with the evidence e, and settles the ticket. It returns what the
+// Guard asks for, which is done.
+func (t *Ticket) end(now clock.Instant, e breaker.AttemptEnd) breaker.Signal {
+	s := t.queue().Guard.Release(t.permit, now.Sub(clock.Start), e)
+	t.settle(s)
+	return s
 }
 
 // settle closes the ticket. s is what the Guard asks for.
 func (t *Ticket) settle(s breaker.Signal) {
 	t.watch.settle(t.open)
-	t.open, t.permit, t.budget, t.slot, t.use = false, breaker.Permit{}, nil, nil, nil
-	t.down = s&breaker.SignalDown != 0 && t.retries
-	if t.queue != nil {
-		t.queue.HandleSignal(s)
-	}
+	t.open, t.down, t.permit, t.hasToken, t.slot, t.use = false, false, breaker.Permit{}, false, nil, nil
+	t.queue().HandleSignal(s)
 }
 
 // Late is the permit of an attempt that nobody waits for and whose late response is still evidence.

@@ -73,7 +73,7 @@ func (a *asker) Await(_ clock.Instant, w *Waiter) WaitEnd {
 func (h *house) admitter(awake WaitEnd) *Admitter {
 	a := &asker{h: h, awake: awake}
 	ad := new(Admitter)
-	ad.Init(a, a, a)
+	ad.Init(a, a)
 	ad.Begin()
 	return ad
 }
@@ -90,8 +90,8 @@ func (h *house) take(t *testing.T) *Ticket {
 	if !h.budget.TryRetry(h.clock.Elapsed()) {
 		t.Fatal("no token")
 	}
-	ticket.Reserve(h.budget)
-	if why := h.admitter(WaitedOut).Admit(ticket, h.clock.Now(), Ask{Terms: &h.terms, Began: h.clock.Now()}); why != nil {
+	ticket.Reserve(&h.terms)
+	if why := h.admitter(WaitedOut).Admit(ticket, h.clock.Now(), &h.terms, Ask{Began: h.clock.Now()}); why != nil {
 		t.Fatalf("%+v", why)
 	}
 	if h.inFlight() != 1 || h.tokens() != 0 || !ticket.IsOpen() {
@@ -128,8 +128,9 @@ func TestWhatASettledTicketGivesBack(t *testing.T) {
 		if ticket.IsOpen() || h.inFlight() != tc.inFlight || h.tokens() != tc.tokens {
 			t.Errorf("%s: open %v, %d in flight, %d tokens", name, ticket.IsOpen(), h.inFlight(), h.tokens())
 		}
+		h.budget.GiveBack() // for what comes
 		var hedge Ticket
-		if free := h.admitter(WaitedOut).AdmitHedge(&hedge, h.clock.Now(), &h.terms, nil, nil); free != tc.slot {
+		if free := h.admitter(WaitedOut).AdmitHedge(&hedge, h.clock.Now(), &h.terms, nil); free != tc.slot {
 			t.Errorf("%s: the slot of the rate limit is free: %v", name, free)
 		} else if free {
 			hedge.Return(h.clock.Now())
@@ -155,8 +156,8 @@ func TestARefusedTicketHoldsNothing(t *testing.T) {
 		if !h.budget.TryRetry(h.clock.Elapsed()) {
 			t.Fatalf("%s: no token", name)
 		}
-		ticket.Reserve(h.budget)
-		why := h.admitter(tc.awake).Admit(&ticket, h.clock.Now(), Ask{Terms: &h.terms, Began: h.clock.Now()})
+		ticket.Reserve(&h.terms)
+		why := h.admitter(tc.awake).Admit(&ticket, h.clock.Now(), &h.terms, Ask{Began: h.clock.Now()})
 		if why == nil || why.Reason != tc.reason || why.ClientLeft != tc.left {
 			t.Fatalf("%s: %+v", name, why)
 		}
@@ -173,13 +174,12 @@ func TestAWaitForADescriptorHoldsNoPermit(t *testing.T) {
 	ticket := h.take(t)
 	a := &asker{h: h}
 	var ad Admitter
-	ad.Init(a, a, a)
-	ad.ask = Ask{Terms: &h.terms}
+	ad.Init(a, a)
 	now := h.clock.Now()
-	if why := ad.AwaitDescriptor(ticket, now, time.Millisecond, now.Add(time.Minute)); why != nil || a.waits != 1 || h.inFlight() != 1 || h.tokens() != 0 {
+	if why := ad.AwaitDescriptor(ticket, Ask{}, now, time.Millisecond, now.Add(time.Minute)); why != nil || a.waits != 1 || h.inFlight() != 1 || h.tokens() != 0 {
 		t.Errorf("%+v, %d waits, %d in flight, %d tokens", why, a.waits, h.inFlight(), h.tokens())
 	}
-	why := ad.AwaitDescriptor(ticket, now, time.Millisecond, now)
+	why := ad.AwaitDescriptor(ticket, Ask{}, now, time.Millisecond, now)
 	if why == nil || !why.CloseClient || ticket.IsOpen() || h.inFlight() != 0 || h.tokens() != 1 {
 		t.Errorf("%+v, open %v, %d in flight, %d tokens", why, ticket.IsOpen(), h.inFlight(), h.tokens())
 	}
@@ -190,7 +190,7 @@ func TestAHedgeGetsAllOrNothing(t *testing.T) {
 	h := newHouse(t)
 	hedge := func() (Ticket, bool) {
 		var ticket Ticket
-		ok := h.admitter(WaitedOut).AdmitHedge(&ticket, h.clock.Now(), &h.terms, nil, h.budget)
+		ok := h.admitter(WaitedOut).AdmitHedge(&ticket, h.clock.Now(), &h.terms, nil)
 		return ticket, ok
 	}
 	one, ok := hedge()
@@ -238,7 +238,7 @@ func TestWhatAnAttemptShowsOfItsUpstream(t *testing.T) {
 		"silence":               {policy.Result{Cause: policy.CauseAttemptTimeout}, nil, breaker.TimedOut, 0},
 		"not HTTP":              {policy.Result{Cause: policy.CauseMalformed}, nil, breaker.Responded, 502},
 	} {
-		ticket := Ticket{holder: &asker{}}
+		ticket := Ticket{of: &Admitter{by: &asker{}}}
 		e := ticket.failure(&tc.res, attempt.Progress{DialError: tc.dial}, true)
 		if e.Kind != tc.kind || e.Status != tc.status || e.Key != 7 || e.CutShort != (tc.dial != nil) || (e.Client == 9) != (tc.res.Cause == policy.CauseStatus) {
 			t.Errorf("%s: %+v", name, e)

@@ -43,7 +43,7 @@ func TestATicketThatIsTakenTwiceIsFound(t *testing.T) {
 	places := dropped(t)
 	h := newHouse(t)
 	ticket := h.take(t)
-	ticket.Reserve(h.budget)
+	ticket.Reserve(&h.terms)
 	select {
 	case <-places:
 	default:

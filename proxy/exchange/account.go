@@ -19,7 +19,7 @@ type account struct {
 // judge looks for the signs in a response that is not retried, and sets d if there are any. The upstream
 // did not do the work then, so the fallback may get any request.
 func (c account) judge(res *policy.Result, d *policy.Decision) {
-	r := c.at.r
+	r := c.at.Request
 	if len(r.Route.Fallbacks) == 0 || d.Retry || res.Cause != policy.CauseStatus || r.GRPC {
 		return
 	}
@@ -31,7 +31,7 @@ func (c account) judge(res *policy.Result, d *policy.Decision) {
 // isUsedUp reports whether the account at the upstream that responded cannot serve the request, and
 // remembers whether it can serve others. a is the result of the attempt.
 func (c account) isUsedUp(res *policy.Result) bool {
-	r, to := c.at.r, c.at.r.Dest
+	r, to := c.at.Request, c.at.Dest
 	if res.Status < 400 {
 		r.AccountWorks()
 		return false
@@ -69,7 +69,7 @@ func isRefusal(status int) bool { return status == 400 || status == 401 || statu
 
 // verdict reads the error in the response.
 func (c account) verdict(list *apierror.List) apierror.Verdict {
-	if c.buffered != nil && c.buffered.full && c.buffered.keptOf(c.at.r.Attempts) {
+	if c.buffered != nil && c.buffered.full && c.buffered.keptOf(c.at.Attempts) {
 		return c.buffered.errorVerdict(list, &c.at.stream)
 	}
 	att := c.at.s.att
@@ -87,14 +87,14 @@ func (at *attempts) peekError() {
 	if len(b.Held()) > 0 || b.Ended() || !b.HasRoom() || !isErrorText(at.s.att.Response()) {
 		return
 	}
-	if f := b.Framing(); f.Kind == http1.BodyLength && f.Length > at.r.Route.ResponseBufferBytes {
+	if f := b.Framing(); f.Kind == http1.BodyLength && f.Length > at.Route.ResponseBufferBytes {
 		return // it could not be kept while a fallback is asked
 	}
-	until := at.r.Time.Now().Add(bodyWait)
+	until := at.Time.Now().Add(bodyWait)
 	for len(b.Held()) < apierror.MaxBytes {
 		if _, err := b.ReadAhead(until); err != nil {
 			break // the relay meets whatever ended it, usually the end of the body
 		}
 	}
-	at.r.Time.Tick()
+	at.Time.Tick()
 }

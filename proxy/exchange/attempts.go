@@ -15,10 +15,10 @@ import (
 )
 
 // attempts makes the attempts of a request one by one and finds out their results. It is the
-// attempt.Owner of them all.
+// attempt.Owner of them all, and the admission.Requester of their tickets.
 type attempts struct {
-	s      *sender
-	r      *request.Request
+	s *sender
+	*request.Request
 	report *report.Report
 	w      *response.Writer
 	hedge  race
@@ -30,10 +30,10 @@ type attempts struct {
 func (at *attempts) begin(n int) {
 	at.stream = heldStream{}
 	if n > 1 {
-		at.r.ContinueClient()
+		at.ContinueClient()
 	}
 	after := at.hedge.arm()
-	at.s.att.Begin(n, at.r.Time.Clock, at.report.AttemptSpan(n, at.r.Time.Clock, false), at.s.options(n, after))
+	at.s.att.Begin(n, at.Time.Clock, at.report.AttemptSpan(n, at.Time.Clock, false), at.s.options(n, after))
 }
 
 // make makes the attempt and sets res to the result. If fresh is set, it dials a new connection.
@@ -64,14 +64,14 @@ func (at *attempts) evaluate(res *policy.Result, cause policy.Cause) {
 	if cause != policy.CauseStatus {
 		return
 	}
-	if at.r.IsIdleTimeout408(at.s.att.Response(), at.s.att.Reused()) {
+	if at.IsIdleTimeout408(at.s.att.Response(), at.s.att.Reused()) {
 		at.lose(res, policy.CauseIdleClose)
 		return
 	}
-	at.r.StatusOf(res, at.s.att.Response())
+	at.StatusOf(res, at.s.att.Response())
 	at.learnLimits(res)
 	switch {
-	case at.r.GRPC && !at.peekGRPCStatus(res):
+	case at.GRPC && !at.peekGRPCStatus(res):
 		at.lose(res, policy.CauseReset)
 	case at.holdsStream(res):
 		at.awaitFirstContent(res)
@@ -86,8 +86,8 @@ func (at *attempts) lose(res *policy.Result, cause policy.Cause) {
 
 // learnLimits reads what the headers of a response say about the rate limits of the route's upstream.
 func (at *attempts) learnLimits(res *policy.Result) {
-	if at.r.Tokens != nil && at.r.Dest == at.r.Route {
-		at.r.Tokens.Learn(at.s.att.Response(), res.Status)
+	if at.Tokens != nil && at.Dest == at.Route {
+		at.Tokens.Learn(at.s.att.Response(), res.Status)
 	}
 }
 
@@ -104,7 +104,7 @@ func (at *attempts) raceHedge(res *policy.Result, cause policy.Cause) {
 		cause = at.s.att.Continue()
 	}
 	at.evaluate(res, cause)
-	if at.r.ClientStaysOn() && !at.r.Good(res) && at.hedge.await(res) {
+	if at.ClientStaysOn() && !at.Good(res) && at.hedge.await(res) {
 		at.holdHedgesStream(res)
 		return
 	}
@@ -124,13 +124,13 @@ func (at *attempts) Target(*attempt.Attempt) attempt.Target { return at.s.target
 
 // Dial implements attempt.Owner.
 func (at *attempts) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
-	return at.r.Dest.UpstreamState.Admission.Dial(ctx, o)
+	return at.Dest.UpstreamState.Admission.Dial(ctx, o)
 }
 
 // AwaitDescriptor implements attempt.Owner. It closes an idle connection, or waits as long as the
 // request has time.
 func (at *attempts) AwaitDescriptor(_ *attempt.Attempt, wait time.Duration, since clock.Instant) bool {
-	return at.r.Process.CloseIdleUpstream() || at.s.awaitDescriptor(wait, since.Add(at.r.Time.MaxWait(since)))
+	return at.Process.CloseIdleUpstream() || at.s.awaitDescriptor(wait, since.Add(at.Time.MaxWait(since)))
 }
 
 // Connected implements attempt.Owner.
@@ -141,13 +141,13 @@ func (at *attempts) Connected(_ *attempt.Attempt, up *upstream.Conn) {
 
 // RequestHeaders implements attempt.Owner.
 func (at *attempts) RequestHeaders(a *attempt.Attempt, host string, expect bool) []byte {
-	return at.r.Out.For(a, host, expect)
+	return at.Out.For(a, host, expect)
 }
 
 // RespondBy implements attempt.Owner. The time of the request runs from when it was first sent whole.
 func (at *attempts) RespondBy(sentAt clock.Instant) clock.Instant {
-	at.r.Time.StartClock(sentAt)
-	return at.r.Time.Deadline
+	at.Time.StartClock(sentAt)
+	return at.Time.Deadline
 }
 
 // SentWhole implements attempt.Owner.
@@ -160,13 +160,16 @@ func (at *attempts) HedgeDue() { at.hedge.send() }
 // only to a client that expects it, and nothing to HTTP/1.0.
 func (at *attempts) Inform(r *http1.Response) {
 	is100 := r.Status == 100
-	if at.r.HTTP.Minor == 0 || is100 && !at.r.ExpectsContinue() {
+	if at.HTTP.Minor == 0 || is100 && !at.ExpectsContinue() {
 		return
 	}
 	if is100 {
-		at.r.Continued()
+		at.Continued()
 	}
 	if at.w.Inform(r) != nil {
-		at.r.ClientLeft()
+		at.ClientLeft()
 	}
 }
+
+// Queued implements admission.Requester.
+func (at *attempts) Queued(began clock.Instant) { at.report.Queued(began) }

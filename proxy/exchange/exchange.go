@@ -4,13 +4,13 @@
 //
 // The parts of an exchange, each with its own state:
 //
-//   - Exchange begins and ends the request (exchange.go). It has the retry loop, which ends with the
-//     choice of what the client gets (loop.go, fallback.go).
-//   - admission.Admitter gets their tickets.
+//   - Exchange begins and ends the request (exchange.go). It has the retry loop (loop.go), with its
+//     decision (decide.go), which ends with the choice of what the client gets (conclude.go,
+//     fallback.go).
 //   - attempts makes one attempt after another and finds out its result (attempts.go), as far as the
 //     retry rules must see the body of the response (firstcontent.go). It is the attempt.Owner of all. race
 //     decides about hedges (hedge.go).
-//   - sender has the running attempt, and what the next one depends on (sender.go).
+//   - sender has the running attempt with its ticket, and what the next one depends on (sender.go).
 //   - bufferedResponse keeps a failed response while a better one is sought.
 //   - relay sends the response that the client gets, by response.Writer (relay.go, tunnel.go).
 //
@@ -20,7 +20,6 @@ package exchange
 import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
-	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -36,7 +35,6 @@ import (
 type Exchange struct {
 	r        request.Request
 	report   report.Report
-	admitter admission.Admitter
 	sender   sender
 	attempts attempts
 	buffered bufferedResponse
@@ -50,13 +48,13 @@ func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
 	r.Init(c, p)
 	x.report.Init(r)
 	x.w.Init(r, &x.report)
-	x.admitter.Init(r, c, &x.report)
-	x.sender.r, x.sender.admitter = r, &x.admitter
+	x.sender.r = r
+	x.sender.admitter.Init(&x.attempts, c)
 	x.sender.env = attempt.Env{Host: &p.Attempts, Buffers: &c.Buffers, Client: r, Owner: &x.attempts}
 	x.sender.first.Init(&x.sender.env)
 	x.sender.begin()
-	x.attempts.s, x.attempts.r, x.attempts.report, x.attempts.w = &x.sender, r, &x.report, &x.w
-	x.attempts.hedge.s, x.attempts.hedge.report = &x.sender, &x.report
+	x.attempts.s, x.attempts.Request, x.attempts.report, x.attempts.w = &x.sender, r, &x.report, &x.w
+	x.attempts.hedge.at = &x.attempts
 	x.buffered.s = &x.sender
 	x.relay.at = &x.attempts
 }
@@ -69,7 +67,6 @@ func (x *Exchange) Begin(set *settings.Settings, now clock.Instant) {
 	x.sender.begin()
 	x.attempts.hedge.begin()
 	x.report.Reset()
-	x.admitter.Begin()
 }
 
 // EndAfterFault ends the request after a fault of the proxy. It reports whether a request was

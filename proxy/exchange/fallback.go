@@ -72,7 +72,7 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 	x.sender.redirect(to, x.sender.env.New())
 	x.sender.lastAttempt, x.sender.unmade = false, nil
 	x.r.Time.Deadline = x.r.Time.RespondBy(x.r.Time.RequestTimeout())
-	switch why := x.admitter.Admit(&x.sender.ticket, x.r.Time.Tick(), x.sender.ask()); {
+	switch why := x.sender.admit(x.r.Time.Tick()); {
 	case why == nil:
 	case why.ClientLeft:
 		code, o := x.clientLeft()

@@ -23,7 +23,7 @@ type heldStream struct {
 
 // holdsStream reports whether the response is an event stream to be held back.
 func (at *attempts) holdsStream(res *policy.Result) bool {
-	return at.r.Dest.FirstContentTimeout > 0 && res.Status == 200 && !at.r.Route.DryRun && !at.s.att.Body().Ended() &&
+	return at.Dest.FirstContentTimeout > 0 && res.Status == 200 && !at.Route.DryRun && !at.s.att.Body().Ended() &&
 		at.s.att.IsSent() && at.s.att.Body().HasRoom() &&
 		isEventStream(at.s.att.Response()) && isUncompressed(at.s.att.Response())
 }
@@ -40,15 +40,15 @@ func (at *attempts) awaitFirstContent(res *policy.Result) {
 	case verdict == eventstream.Failed:
 		at.stream.failed = true
 		at.loseHeld()
-		at.r.StatusAs(res, at.s.att.Response(), at.stream.reader.Status())
+		at.StatusAs(res, at.s.att.Response(), at.stream.reader.Status())
 		at.learnLimits(res)
 	}
 }
 
 // loseHeld reads what an event stream that failed before its content says that it used.
 func (at *attempts) loseHeld() {
-	if at.r.Route.CountTokens && at.r.Dest == at.r.Route {
-		at.r.NeedTokens().LoseUsage(at.s.att.Body().Held())
+	if at.Route.CountTokens && at.Dest == at.Route {
+		at.NeedTokens().LoseUsage(at.s.att.Body().Held())
 	}
 }
 
@@ -62,11 +62,11 @@ const keepAliveAfter = 10 * time.Second
 // comments that are held back would not keep it waiting.
 func (at *attempts) heldUntil() clock.Instant {
 	sent := at.s.att.SentAt()
-	until := sent.Add(at.r.Dest.FirstContentTimeout)
-	if leaves := at.r.Time.ClientLeavesAt; !leaves.IsZero() {
+	until := sent.Add(at.Dest.FirstContentTimeout)
+	if leaves := at.Time.ClientLeavesAt; !leaves.IsZero() {
 		until = request.Earliest(until, sent.Add(leaves.Sub(sent)/2))
 	}
-	return request.Earliest(at.r.Time.Deadline, until)
+	return request.Earliest(at.Time.Deadline, until)
 }
 
 // readFirstEvents reads an event stream until its first content, an error or its end. It stops at
@@ -74,7 +74,7 @@ func (at *attempts) heldUntil() clock.Instant {
 // ping after keepAliveAfter. The stream then counts as one with content: a silent one may be attached
 // to a job that runs or wait for a notification, and another attempt would be as silent.
 func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
-	b, memory := at.s.att.Body(), &at.r.Process.RetryBuffer
+	b, memory := at.s.att.Body(), &at.Process.RetryBuffer
 	charged := 0
 	defer func() { memory.Give(charged) }()
 	until := at.heldUntil()
@@ -97,7 +97,7 @@ func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
 		if verdict := at.stream.reader.Read(b.Held()); verdict != eventstream.Pending {
 			return verdict, nil
 		}
-		if at.r.Time.Now().Sub(at.s.att.SentAt()) >= keepAliveAfter && at.stream.reader.IsBetweenEvents(b.Held()) {
+		if at.Time.Now().Sub(at.s.att.SentAt()) >= keepAliveAfter && at.stream.reader.IsBetweenEvents(b.Held()) {
 			return eventstream.Content, nil
 		}
 	}
@@ -122,7 +122,7 @@ var GRPCEndWait = 5 * time.Millisecond
 // GRPCStatusWait. It reports false if the response was cut off before any of it went to the
 // client. It is called for gRPC calls only.
 func (at *attempts) peekGRPCStatus(res *policy.Result) bool {
-	if res.Status != 200 || !at.r.Route.Policy.RetryOn.AnyGRPC() {
+	if res.Status != 200 || !at.Route.Policy.RetryOn.AnyGRPC() {
 		return true
 	}
 	whole := true

@@ -7,7 +7,6 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
-	"github.com/retryproxy/retryproxy/proxy/report"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
@@ -18,8 +17,7 @@ import (
 // race is the running attempt of a request and its hedge. The first good response wins. It has no effect
 // on requests that are not hedged.
 type race struct {
-	s      *sender
-	report *report.Report
+	at *attempts
 
 	running *hedge // in flight; nil: none
 	learns  bool   // the duration of the running attempt counts as a usual one
@@ -39,16 +37,16 @@ func (ra *race) begin() { ra.running, ra.learns, ra.sent = nil, false, false }
 
 // arm returns after which time a hedge of the attempt that begins is due, or 0 if a hedge is not useful.
 func (ra *race) arm() time.Duration {
-	r := ra.s.r
+	r := ra.at.Request
 	ra.learns = false
 	if r.Dest.Hedge == nil || r.Route.HedgeAfter.Slow() && r.Route.UpstreamState.Pool.Single() {
 		return 0
 	}
 	ra.learns = r.Hedgeable()
-	if !ra.learns || ra.sent || ra.s.ticket.IsProbe() {
+	if !ra.learns || ra.sent || ra.at.s.ticket.IsProbe() {
 		return 0
 	}
-	s := ra.s.situation()
+	s := ra.at.s.situation()
 	if s.Replay == policy.ReplayUnfinished {
 		s.Replay = policy.ReplayWhole // checked again when the request is sent whole
 	}
@@ -61,26 +59,26 @@ func (ra *race) arm() time.Duration {
 // send sends the hedge that is due, if no response has begun to arrive and the policy and all
 // stages of admission allow it. It never waits.
 func (ra *race) send() {
-	r := ra.s.r
+	r := ra.at.Request
 	now := r.Time.Tick()
-	situation := ra.s.situation()
+	situation := ra.at.s.situation()
 	if r.Route.HedgeAfter.Slow() && !r.Route.UpstreamState.Pool.Several() {
 		return
 	}
-	if ra.s.att.HasUnread() || !r.Body.Ended() || r.Route.Policy.MayHedge(&situation) != policy.ReasonNone || !r.Process.MakesRetry() {
+	if ra.at.s.att.HasUnread() || !r.Body.Ended() || r.Route.Policy.MayHedge(&situation) != policy.ReasonNone || !r.Process.MakesRetry() {
 		return
 	}
-	h, n := &hedge{Attempt: ra.s.env.New()}, r.Attempts+1
-	if !ra.s.admitter.AdmitHedge(&h.ticket, now, &r.Route.Terms, &h.use, r.Route.RetryBudget()) {
+	h, n := &hedge{Attempt: ra.at.s.env.New()}, r.Attempts+1
+	if !ra.at.s.admitter.AdmitHedge(&h.ticket, now, r.Route.Terms, &h.use) {
 		return
 	}
 	ra.sent, ra.running = true, h // also if what follows fails
-	h.Begin(n, now, ra.report.AttemptSpan(n, now, true), ra.s.options(n, 0))
+	h.Begin(n, now, ra.at.report.AttemptSpan(n, now, true), ra.at.s.options(n, 0))
 	until := r.Time.Deadline
 	if t := r.Time.AttemptTimeout(); t > 0 {
 		until = request.Earliest(until, now.Add(t))
 	}
-	ra.s.att.StartHedge(h.Attempt, attempt.Hedge{
+	ra.at.s.att.StartHedge(h.Attempt, attempt.Hedge{
 		Pool: r.Route.UpstreamState.Pool, DialTimeout: r.Route.DialTimeout, Until: until, AddHost: r.Out.LacksHost,
 		Request: append([][]byte{r.Out.ForHedge(h.Attempt)}, attempt.WholeBody(&r.Body)...),
 	})
@@ -91,27 +89,27 @@ func (ra *race) attemptDone(res *policy.Result, class policy.Class) {
 	if ra.learns {
 		ra.learnLatency(res, class)
 	}
-	ra.report.AttemptDone(ra.s.att, res, class)
+	ra.at.report.AttemptDone(ra.at.s.att, res, class)
 }
 
 // learnLatency records how long the attempt took that just ended, or how long the client waited
 // for it.
 func (ra *race) learnLatency(res *policy.Result, class policy.Class) {
-	r := ra.s.r
+	r := ra.at.Request
 	ra.learns = false
-	if class == policy.NotSent || !ra.s.att.IsSent() {
+	if class == policy.NotSent || !ra.at.s.att.IsSent() {
 		return
 	}
 	answered := class == policy.ClassNone
 	if answered || res.Cause != policy.CauseStatus {
-		r.Route.Hedge.Learn(r.Time.Clock.Sub(ra.s.att.SentAt()), answered)
+		r.Route.Hedge.Learn(r.Time.Clock.Sub(ra.at.s.att.SentAt()), answered)
 	}
 }
 
 // evaluate waits for the end of the hedge and finds out its result. It returns how reading its headers
 // ended, and whether the upstream got a byte of it. A hedge that sent nothing costs no budget.
 func (ra *race) evaluate() (cause policy.Cause, wrote bool) {
-	r := ra.s.r
+	r := ra.at.Request
 	h := ra.running
 	if cause, wrote = h.HedgeResult(); !wrote {
 		h.ticket.ReturnToken()
@@ -133,7 +131,7 @@ func (ra *race) evaluate() (cause policy.Cause, wrote bool) {
 // becomes the running attempt and res its result. The upstream may still work on the first
 // attempt, as if its client had left.
 func (ra *race) takeOver(res *policy.Result) bool {
-	r := ra.s.r
+	r := ra.at.Request
 	ra.evaluate()
 	if !r.Good(&ra.running.result) {
 		ra.settle(ra.running, breaker.TimedOut) // its response stays in it
@@ -142,7 +140,7 @@ func (ra *race) takeOver(res *policy.Result) bool {
 	r.Time.Tick()
 	if r.Route.HedgeAfter.Slow() {
 		// The endpoint counts it like an attempt timeout, in whose place it comes.
-		ra.s.reportToEndpoint(ra.s.att, &policy.Result{Cause: policy.CauseAttemptTimeout})
+		ra.at.s.reportToEndpoint(ra.at.s.att, &policy.Result{Cause: policy.CauseAttemptTimeout})
 	}
 	*res = policy.Result{Cause: policy.CauseReset}
 	ra.adopt(res, policy.Overtaken)
@@ -153,12 +151,12 @@ func (ra *race) takeOver(res *policy.Result) bool {
 // becomes the running attempt, with res as its result. If the client leaves during the wait, the
 // hedge is the attempt in flight.
 func (ra *race) await(res *policy.Result) bool {
-	r := ra.s.r
+	r := ra.at.Request
 	r.Time.Tick()
 	if res.Cause != policy.CauseAttemptTimeout { // otherwise it may still be resumed
-		ra.s.release(res)
+		ra.at.s.release(res)
 	}
-	ra.s.att.AwaitHedge()
+	ra.at.s.att.AwaitHedge()
 	ra.evaluate()
 	r.Time.Tick()
 	stays := r.ClientStaysOn()
@@ -177,7 +175,7 @@ func (ra *race) await(res *policy.Result) bool {
 // sets res to its result. The Guard sees that response first: without it, two attempts would be silent,
 // which may open the breaker.
 func (ra *race) adopt(res *policy.Result, class policy.Class) {
-	r := ra.s.r
+	r := ra.at.Request
 	h := ra.running
 	if h.result.Cause == policy.CauseStatus {
 		ra.settle(h, breaker.TimedOut)
@@ -186,31 +184,31 @@ func (ra *race) adopt(res *policy.Result, class policy.Class) {
 	if class == policy.Overtaken {
 		kind = breaker.Abandoned
 	}
-	ra.s.abandonTicket(kind) // no effect if it was settled with a result
+	ra.at.s.abandonTicket(kind) // no effect if it was settled with a result
 	r.StartPause(res)
 	if class != policy.Overtaken {
-		ra.s.reportToEndpoint(ra.s.att, res)
+		ra.at.s.reportToEndpoint(ra.at.s.att, res)
 	}
 	ra.attemptDone(res, class)
-	ra.s.att.Abandon()
+	ra.at.s.att.Abandon()
 	ra.finish()
 	r.BeginAttempt()
 	r.BeginRetry()
 	if r.ClientStaysOn() && r.Good(&h.result) {
-		ra.report.Observer.HedgeWon()
+		ra.at.report.Observer.HedgeWon()
 	}
-	ra.s.att, ra.s.ticket, ra.s.avoid = h.Attempt, h.ticket, h.Addr()
-	h.Adopt(ra.s.options(h.Number(), 0))
+	ra.at.s.adopt(h)
+	h.Adopt(ra.at.s.options(h.Number(), 0))
 	*res = h.result
 }
 
 // drop ends a hedge that lost to res and reports it. A hedge that sent nothing does not count. See
 // adopt for the order in which the Guard sees the results.
 func (ra *race) drop(res *policy.Result) {
-	r := ra.s.r
+	r := ra.at.Request
 	h := ra.running
 	if res.Cause == policy.CauseStatus {
-		ra.s.release(res)
+		ra.at.s.release(res)
 	}
 	ended := h.HedgeEnded() // and not because the client left
 	h.StopHedge()
@@ -232,10 +230,10 @@ func (ra *race) drop(res *policy.Result) {
 		}
 	} else {
 		ra.settle(h, breaker.TimedOut)
-		ra.s.reportToEndpoint(h.Attempt, &h.result)
+		ra.at.s.reportToEndpoint(h.Attempt, &h.result)
 	}
 	r.StartPause(&h.result)
-	ra.report.Record(h.Attempt, &h.result, class)
+	ra.at.report.Record(h.Attempt, &h.result, class)
 	h.Drop()
 }
 
@@ -243,9 +241,9 @@ func (ra *race) drop(res *policy.Result) {
 func (ra *race) finish() {
 	_, wrote := ra.running.HedgeResult()
 	ra.running = nil
-	ra.s.att.EndHedge()
+	ra.at.s.att.EndHedge()
 	if wrote {
-		ra.report.Observer.Hedged()
+		ra.at.report.Observer.Hedged()
 	}
 }
 
@@ -267,7 +265,7 @@ func (ra *race) settle(h *hedge, kind breaker.EndKind) {
 	if !h.ticket.IsOpen() {
 		return
 	}
-	r, p := ra.s.r, h.Progress()
+	r, p := ra.at.Request, h.Progress()
 	now := r.Process.Clock.Now()
 	switch {
 	case kind == breaker.Unsent:

@@ -22,7 +22,7 @@ type relay struct {
 // response sends the response of the attempt that just ended to the client as it arrives. It returns
 // the status code and the outcome.
 func (re *relay) response(o policy.Outcome, reason string) (int, policy.Outcome) {
-	return re.rest(re.at.r.Time.Clock, o, reason)
+	return re.rest(re.at.Time.Clock, o, reason)
 }
 
 // rest sends the response of the running attempt, whose headers were received at received.
@@ -73,7 +73,7 @@ func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Out
 		end = re.at.w.EndGRPCCallWithoutTrailers
 		re.at.report.Explain(http1.RefusalTrailersTooLarge.String())
 	}
-	if re.at.r.GRPC && f.Kind == http1.BodyChunked && end() == nil {
+	if re.at.GRPC && f.Kind == http1.BodyChunked && end() == nil {
 		return status, policy.OutcomeResponseBroken
 	}
 	if f.Kind == http1.BodyClose {
@@ -85,7 +85,7 @@ func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Out
 // endIfUnread marks the connection for closing if the response came before the whole request,
 // because the stream still contains the rest.
 func (re *relay) endIfUnread() {
-	if re.at.s.att.SendsBody() || !re.at.r.Body.Ended() || re.at.r.Process.Draining.Load() {
+	if re.at.s.att.SendsBody() || !re.at.Body.Ended() || re.at.Process.Draining.Load() {
 		re.at.w.Close()
 	}
 }
@@ -97,7 +97,7 @@ func (re *relay) copyBody(f http1.Framing) error {
 		re.at.s.att.EndRequest()
 	}
 	if held := b.Held(); len(held) > 0 {
-		re.at.r.Tokens.ReadUsage(held)
+		re.at.Tokens.ReadUsage(held)
 		if err := re.at.w.WritePiece(f, held); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (re *relay) copyBody(f http1.Framing) error {
 			if re.canSpliceDown(f) {
 				return re.spliceDown()
 			}
-			if piece, err = b.Next(re.at.r.Time.IdleOrForever()); err == io.EOF {
+			if piece, err = b.Next(re.at.Time.IdleOrForever()); err == io.EOF {
 				break
 			}
 		}
@@ -122,7 +122,7 @@ func (re *relay) copyBody(f http1.Framing) error {
 		if b.Ended() {
 			re.at.s.att.EndRequest()
 		}
-		re.at.r.Tokens.ReadUsage(piece)
+		re.at.Tokens.ReadUsage(piece)
 		if err := re.at.w.WritePiece(f, piece); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (re *relay) copyBody(f http1.Framing) error {
 func (re *relay) finishUpstream() {
 	if !re.at.s.att.IsSent() {
 		re.at.s.att.Drop()
-		if !re.at.r.Body.Ended() {
+		if !re.at.Body.Ended() {
 			re.at.w.Close()
 		}
 		return
@@ -147,22 +147,22 @@ func (re *relay) finishUpstream() {
 // canSpliceDown reports whether the rest of the response has a length and can move inside the
 // kernel.
 func (re *relay) canSpliceDown(f http1.Framing) bool {
-	return f.Kind == http1.BodyLength && !re.at.r.Tokens.ReadsUsage() && re.at.r.Conn.TCP != nil && re.at.s.att.Body().CanSplice()
+	return f.Kind == http1.BodyLength && !re.at.Tokens.ReadsUsage() && re.at.Conn.TCP != nil && re.at.s.att.Body().CanSplice()
 }
 
 // spliceDown moves the rest of the response body to the client.
 func (re *relay) spliceDown() error {
 	b := re.at.s.att.Body()
-	until := re.at.r.Time.Now().Add(re.at.r.Time.IdleOrForever())
+	until := re.at.Time.Now().Add(re.at.Time.IdleOrForever())
 	for !b.Ended() {
-		now := re.at.r.Time.Tick()
-		re.at.r.Conn.ExtendWrite(now)
-		re.at.r.Conn.BeginWrite(now)
-		n, whole, err := b.SpliceTo(re.at.r.Conn.TCP, until, now)
-		re.at.r.Conn.EndWrite()
+		now := re.at.Time.Tick()
+		re.at.Conn.ExtendWrite(now)
+		re.at.Conn.BeginWrite(now)
+		n, whole, err := b.SpliceTo(re.at.Conn.TCP, until, now)
+		re.at.Conn.EndWrite()
 		re.at.w.Spliced(n)
 		if n > 0 {
-			until = re.at.r.Time.Now().Add(re.at.r.Time.IdleOrForever())
+			until = re.at.Time.Now().Add(re.at.Time.IdleOrForever())
 		}
 		if !whole {
 			if err := re.spliceDownEnded(err, until); err != nil {
@@ -175,7 +175,7 @@ func (re *relay) spliceDown() error {
 
 // spliceDownEnded returns why a splice ended early, or nil if it can continue.
 func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
-	if re.at.r.ClientEnd() != request.ClientPresent || rawsocket.IsTimeout(err) && re.at.r.Conn.WriteTimedOut() {
+	if re.at.ClientEnd() != request.ClientPresent || rawsocket.IsTimeout(err) && re.at.Conn.WriteTimedOut() {
 		return attempt.ErrClientGone
 	}
 	return re.at.s.att.Body().SpliceEnded(err, until)
@@ -188,7 +188,7 @@ func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) 
 		re.at.stream = h.resume()
 		return re.rest(h.received, o, reason)
 	}
-	h.kept.Restore(re.at.r.Settings.Limits, re.at.r.HTTP.Method)
+	h.kept.Restore(re.at.Settings.Limits, re.at.HTTP.Method)
 	resp := h.kept.Response()
 	re.endIfUnread()
 	if re.at.w.NotGRPC(resp) {
@@ -215,14 +215,14 @@ func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) 
 func (re *relay) readsUsage() bool {
 	at := re.at
 	resp := at.s.att.Response()
-	if !at.r.Route.CountTokens || resp.Status < 200 || resp.Status > 299 || at.stream.failed || !isUncompressed(resp) {
+	if !at.Route.CountTokens || resp.Status < 200 || resp.Status > 299 || at.stream.failed || !isUncompressed(resp) {
 		return false
 	}
 	events := isEventStream(resp)
 	if !events && !isPlainJSON(resp) {
 		return false
 	}
-	at.r.NeedTokens().BeginUsage(events)
+	at.NeedTokens().BeginUsage(events)
 	return true
 }
 
@@ -232,7 +232,7 @@ func (re *relay) countUsage(whole bool) {
 	if whole {
 		fate = tokens.Delivered
 	}
-	if used := re.at.r.Tokens.EndUsage(); used.Any() {
+	if used := re.at.Tokens.EndUsage(); used.Any() {
 		re.at.report.Observer.TokensUsed(used, fate)
 	}
 }

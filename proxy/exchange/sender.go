@@ -16,7 +16,7 @@ import (
 // sender has the running attempt of a request, and what its next one depends on.
 type sender struct {
 	r        *request.Request
-	admitter *admission.Admitter
+	admitter admission.Admitter
 	env      attempt.Env
 	att      *attempt.Attempt // the running attempt, or the last one: the first, or a hedge that won
 	ticket   admission.Ticket // of the running attempt or, before it, of the next one
@@ -28,14 +28,17 @@ type sender struct {
 	passed        uint64             // Group.Passed when the first attempt began that was retried free, or else the last one
 	freeRetries   uint8              // at most 10, see policy.maxFreeRetries
 	askedWaitUsed bool               // one retry cost no budget token, because the upstream asked for the wait
+	retriesFree   bool               // the retry of the last attempt uses up no retry
+	lostFree      bool               // an attempt was lost or unanswered whose retry was free
 	lastAttempt   bool               // no retry is possible: the attempt has all the time that is left
 }
 
 // begin prepares for another request.
 func (s *sender) begin() {
 	s.avoid, s.waited, s.freeRetries, s.askedWaitUsed, s.lastAttempt = "", 0, 0, false, false
-	s.att, s.unmade = &s.first, nil
+	s.att, s.unmade, s.retriesFree, s.lostFree = &s.first, nil, false, false
 	s.att.Ended()
+	s.admitter.Begin()
 }
 
 // freshFor bounds the idle age of a pooled connection for a request that could not be retried.
@@ -133,17 +136,23 @@ func (s *sender) resume(a *attempt.Attempt) {
 	s.att = a
 }
 
+// admit gets the ticket of the next attempt.
+func (s *sender) admit(now clock.Instant) *admission.Refusal {
+	s.retriesFree = false
+	return s.admitter.Admit(&s.ticket, now, s.r.Dest.Terms, s.ask())
+}
+
 // ask returns what the next attempt is to admission.
 func (s *sender) ask() admission.Ask {
 	return admission.Ask{
-		Terms: &s.r.Dest.Terms, Began: s.r.Time.Began, Deadline: s.r.Time.Deadline, Unfinished: s.r.IsUnfinished(), First: s.r.Attempts == 0,
+		Began: s.r.Time.Began, Deadline: s.r.Time.Deadline, Unfinished: s.r.IsUnfinished(), First: s.r.Attempts == 0,
 	}
 }
 
 // awaitDescriptor waits before the next try to get a descriptor. It reports false if the attempt is not
 // made; unmade is why.
 func (s *sender) awaitDescriptor(wait time.Duration, until clock.Instant) bool {
-	why := s.admitter.AwaitDescriptor(&s.ticket, s.r.Time.Clock, wait, until)
+	why := s.admitter.AwaitDescriptor(&s.ticket, s.ask(), s.r.Time.Clock, wait, until)
 	switch {
 	case why == nil:
 		s.att.Postponed(s.r.Time.Clock)
@@ -160,6 +169,25 @@ func (s *sender) awaitDescriptor(wait time.Duration, until clock.Instant) bool {
 func (s *sender) release(res *policy.Result) {
 	if s.ticket.IsOpen() {
 		s.ticket.Release(s.r.Time.Clock, res, s.att.Progress(), s.r.CutDialShort(s.att))
+		s.settled(s.ticket.FoundDown(), res.Cause == policy.CauseStatus || res.Cause.Sure())
+	}
+}
+
+// settled finds out whether the retry of the attempt whose ticket was settled uses up no retry. down means
+// that the attempt failed while its upstream was known to be down, so that the retry may wait for the
+// breaker. If it is not certain what the upstream did with the attempt, it is free once, so that a request
+// that kills its upstream does not come again and again.
+func (s *sender) settled(down, certain bool) {
+	down = down && s.r.Dest.Terms.Queues
+	s.retriesFree = down && (certain || !s.lostFree)
+	s.lostFree = s.lostFree || down && !certain
+}
+
+// adopt makes the hedge h the running attempt.
+func (s *sender) adopt(h *hedge) {
+	s.att, s.ticket, s.avoid = h.Attempt, h.ticket, h.Addr()
+	if !s.ticket.IsOpen() {
+		s.settled(s.ticket.FoundDown(), true) // it has a response
 	}
 }
 
@@ -172,6 +200,7 @@ func (s *sender) abandonTicket(kind breaker.EndKind) {
 	if late, awaited := s.ticket.Abandon(s.r.Process.Clock.Now(), kind, s.att.Progress()); awaited {
 		late.AwaitResponse(s.att.Take())
 	}
+	s.settled(s.ticket.FoundDown(), false)
 }
 
 // returnTicket settles the ticket of an attempt that is not sent, if it was begun.

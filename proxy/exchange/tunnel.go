@@ -22,8 +22,8 @@ func (re *relay) tunnel() (int, policy.Outcome) {
 		re.at.w.Reset()
 		return 101, policy.OutcomeClientGone
 	}
-	t := &tunnel{idle: re.at.r.Settings.TunnelIdleTimeout, c: re.at.r.Conn, client: re.at.r.Conn.NC, up: re.at.s.att.Take()}
-	re.at.r.Conn.Buffers.Release()
+	t := &tunnel{idle: re.at.Settings.TunnelIdleTimeout, c: re.at.Conn, client: re.at.Conn.NC, up: re.at.s.att.Take()}
+	re.at.Conn.Buffers.Release()
 	defer func() { _ = t.up.Close() }() // also after a fault
 	re.upgraded.Store(t)
 	t.run()

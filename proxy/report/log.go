@@ -17,14 +17,14 @@ import (
 
 // logDone writes one line for the request: in the access log, or for a request that was given up.
 // The number of the latter is limited per minute.
-func (p *Report) logDone(code int, o policy.Outcome, took time.Duration) {
+func (p *Report) logDone(code int, o policy.Outcome, took time.Duration, sent int64) {
 	switch failed := worthALine(o); {
 	case p.Request.Settings.AccessLog && failed:
-		p.logRequest(p.Request.Settings.Log.Warn, "request", code, o, took)
+		p.logRequest(p.Request.Settings.Log.Warn, "request", code, o, took, sent)
 	case p.Request.Settings.AccessLog:
-		p.logRequest(p.Request.Settings.Log.Info, "request", code, o, took)
+		p.logRequest(p.Request.Settings.Log.Info, "request", code, o, took, sent)
 	case failed && p.Request.Route.GaveUpLog.Allow():
-		p.logRequest(p.Request.Settings.Log.Warn, "request given up", code, o, took)
+		p.logRequest(p.Request.Settings.Log.Warn, "request given up", code, o, took, sent)
 	}
 }
 
@@ -45,7 +45,7 @@ const (
 )
 
 // logRequest writes a line without secrets: the query is left out.
-func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code int, o policy.Outcome, took time.Duration) {
+func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code int, o policy.Outcome, took time.Duration, sent int64) {
 	target := printable.Bytes(p.Request.HTTP.Path, loggedPath)
 	if p.Request.HTTP.HasQuery {
 		target = append(bytes.Clone(target), "?..."...)
@@ -58,7 +58,7 @@ func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code i
 		zap.Int("status", code),
 		zap.Stringer("outcome", o),
 		zap.Int64("request_bytes", p.Request.Body.Total()),
-		zap.Int64("response_bytes", p.bodySent),
+		zap.Int64("response_bytes", sent),
 		zap.Duration("duration_seconds", took),
 		zap.Array("attempts", &p.AttemptLog),
 		zap.String("peer", p.Request.Conn.Peer().Text),

@@ -32,7 +32,6 @@ type Report struct {
 	Failed     bool // an attempt failed
 	Exposed    bool // the upstream may have done the work; see policy.Class.Exposes
 	wouldRetry bool // counted, in a dry run
-	bodySent   int64
 }
 
 // Init prepares the report of a connection for its first use.
@@ -97,7 +96,7 @@ func (p *Report) HasCountedDryRun() bool { return p.wouldRetry }
 // Done reports the request to the observer and the logs, once. sent is how many bytes of the response's
 // body were written.
 func (p *Report) Done(code int, o policy.Outcome, sent int64) {
-	p.open, p.bodySent = false, sent
+	p.open = false
 	now := p.relayedAt // read a moment ago
 	if now.IsZero() {
 		now = p.Request.Time.Tick()
@@ -112,7 +111,7 @@ func (p *Report) Done(code int, o policy.Outcome, sent int64) {
 	}
 	p.Observer.RequestDone(p.Request.HTTP.Method, code, o, took, added, p.Request.Attempts)
 	if p.Request.Settings.AccessLog || worthALine(o) {
-		p.logDone(code, o, now.Sub(p.Request.Time.Began))
+		p.logDone(code, o, now.Sub(p.Request.Time.Began), sent)
 	}
 	p.keep(code, o, now, took)
 	if p.Trace.Request != nil {

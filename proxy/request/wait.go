@@ -13,18 +13,17 @@ import (
 // Crowd is how many requests must wait at once before it is worth compacting their memory.
 const Crowd = 64
 
-// A Request is the admission.Requester of its attempts.
-var _ admission.Requester = (*Request)(nil)
+// What follows implements most of admission.Requester.
 
-// RateLimitKey implements admission.Requester.
+// RateLimitKey returns the key by which the request shares the rate limit s.
 func (cr *Request) RateLimitKey(s *admission.RateLimits) uint64 {
 	return s.KeyOf(cr.HTTP, cr.Tokens.Model())
 }
 
-// NextUse implements admission.Requester.
+// NextUse returns what the next attempt takes of a rate limit that counts tokens.
 func (cr *Request) NextUse() *admission.Use { return cr.NeedTokens().Expect() }
 
-// IsUnfinished implements admission.Requester.
+// IsUnfinished reports whether the client has not sent all of the request.
 func (cr *Request) IsUnfinished() bool { return !cr.Body.IsComplete() }
 
 // MaxWait is like Time.MaxWait.

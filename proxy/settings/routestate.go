@@ -31,8 +31,8 @@ type RouteState struct {
 	RepeatsReset       bool          // a connection that ends without a response is a failure to retry
 	rateLimitPauseSeed [sha256.Size]byte
 	accounts           accounts
-	Terms              admission.Terms // of its attempts
-	LookFor            tokens.Want     // in the bodies of requests
+	Terms              *admission.Terms // of its attempts
+	LookFor            tokens.Want      // in the bodies of requests
 }
 
 // RetryBudget returns the retry budget of the route, or nil if it has none.
@@ -47,7 +47,7 @@ func (r *RouteState) RetryBudget() *budget.Budget {
 // without a response, if nothing else forbids it.
 func retriesResets(p *policy.Policy) bool {
 	s := policy.Situation{MaxRetries: 1, Safe: true, Replay: policy.ReplayWhole, Left: backoff.Forever}
-	return p.Decide(&policy.Result{Cause: policy.CauseReset}, &s, nil, 0, backoff.Shared()).Retry
+	return p.Again(&policy.Result{Cause: policy.CauseReset}, &s).Retry
 }
 
 // plain reports whether no response below 300 can be a failure, so that most responses need no
@@ -196,9 +196,13 @@ func (n *Settings) hedgeOf(r *RouteState) *hedge.Hedge {
 }
 
 // terms returns those on which attempts of the route are admitted.
-func (r *RouteState) terms(limits *admission.RateLimits) admission.Terms {
-	return admission.Terms{
-		Queue: r.UpstreamState.Admission, Tokens: r.UpstreamState.BudgetQueue, RateLimits: limits, RateLimitWait: r.RateLimit.Wait,
+func (r *RouteState) terms(limits *admission.RateLimits) *admission.Terms {
+	tokens := r.UpstreamState.BudgetQueue
+	if r.NoBudget {
+		tokens = nil
+	}
+	return &admission.Terms{
+		Queue: r.UpstreamState.Admission, Tokens: tokens, RateLimits: limits, RateLimitWait: r.RateLimit.Wait,
 		Pauses: r.RateLimitPause.Kind != RateLimitPauseNone, Queues: r.Breaker == BreakerQueue, QueueTimeout: r.QueueTimeout, LimitQueueTimeout: r.LimitQueueTimeout,
 	}
 }
