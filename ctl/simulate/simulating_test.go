@@ -172,7 +172,7 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 		change func(*Wish)
 		want   string
 	}{
-		{func(w *Wish) { w.Through = []string{"nginx"} }, `--through: "nginx" is none of direct`},
+		{func(w *Wish) { w.Through = []string{"nginx"} }, `--through: "nginx" is not one of direct`},
 		{func(w *Wish) { w.ClientBackoffs = []string{"naive,hasty"} }, `--client-backoff: expected naive, once or a strategy: unknown backoff "hasty"`},
 		{func(w *Wish) { w.ClientBackoffs = []string{"full-jitter:from=pause"} }, "--client-backoff: full-jitter:from=pause: only normal and decorrelated grow"},
 		{func(w *Wish) { w.ClientBackoffs = []string{"hasty:from=pause"} }, `or a strategy: unknown backoff "hasty"`},
@@ -180,7 +180,7 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 		{func(w *Wish) { w.Backoffs, w.Through = []string{"fixed"}, []string{"direct", "haproxy"} }, "nothing here retries"},
 		{func(w *Wish) { w.Through = []string{"direct", "direct"} }, "direct is given twice"},
 		{func(w *Wish) { w.ClientBackoffs = []string{"naive,once,fixed,slots,ratio"} }, "15 storms to play, expected at most 12"},
-		{func(w *Wish) { w.Outage = "flood" }, `--outage: "flood" is none of stop`},
+		{func(w *Wish) { w.Outage = "flood" }, `--outage: "flood" is not one of stop`},
 		{func(w *Wish) { w.Clients = 0 }, "--clients: expected 1 to 1000000"},
 		{func(w *Wish) { w.Clients, w.Proxies = 3, 4 }, "--proxies: expected"},
 		{func(w *Wish) { w.Length = 55 * time.Second }, "--length=55s: expected"},
