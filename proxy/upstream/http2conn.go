@@ -89,7 +89,7 @@ func (c *http2Conn) whenSettled(do func()) {
 // leaves is called once, when c takes no more requests.
 func (c *http2Conn) leaves() {
 	c.endWait()
-	c.pool.pool.endpoint.requestLookup()
+	c.pool.requestLookup()
 }
 
 // wentAway is called when the upstream did not process all streams before its GOAWAY. Those that it took are how

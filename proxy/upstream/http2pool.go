@@ -93,6 +93,9 @@ func (s *http2Pool) noteStreams(n int) {
 	}
 }
 
+// requestLookup asks for a lookup of the upstream's name, since its endpoints may have changed.
+func (s *http2Pool) requestLookup() { s.pool.endpoint.requestLookup() }
+
 // openStream returns a stream on a connection with capacity, or nil. A connection on which the
 // upstream does not read a request's body has none: its window may be used up.
 func (s *http2Pool) openStream(o *GetOptions) *Conn {
