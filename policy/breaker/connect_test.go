@@ -281,3 +281,36 @@ func TestOneCheckAtATime(t *testing.T) {
 	d.endDial(Refused)
 	d.want(Open, OpenedByFailing)
 }
+
+// A server closes the connections that exceed its limit. If so many are lost that the breaker opens, a connection
+// that the server keeps closes it, and not a request, which would be lost on a further one.
+func TestLostConnectionsAreProbedByConnections(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(5*time.Second, 50, 10*time.Millisecond)
+	for d.g.State().Breaker == Closed {
+		d.acquire()
+		d.advance(10 * time.Millisecond)
+		d.end(0, AttemptEnd{Kind: Reset})
+		for len(d.dial) > 0 {
+			d.endDial(Connected)
+		}
+	}
+	d.want(HalfOpen, OpenedByLost)
+	for lost := range 2 { // requests, in slow start
+		d.acquire()
+		if len(d.out) > 0 {
+			t.Fatal("a request is the probe")
+		}
+		for len(d.dial) == 0 {
+			d.advance(time.Millisecond)
+		}
+		d.endDial(Connected)
+		d.want(SlowStart, OpenedByLost)
+		if lost == 0 {
+			d.end(0, AttemptEnd{Kind: Reset})
+			d.want(Open, OpenedByLost)
+		}
+	}
+	d.end(0, AttemptEnd{Status: 200})
+	d.want(SlowStart, OpenedByLost)
+}

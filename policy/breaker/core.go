@@ -241,6 +241,8 @@ func (g *core) reason(e AttemptEnd) OpenedBy {
 	case g.window.phase == shut && e.Kind != Responded && g.pace.why == OpenedByStall,
 		g.window.phase != shut && g.evidence.mostlyUnanswered():
 		return OpenedByStall
+	case e.Kind == Reset:
+		return OpenedByLost
 	}
 	return OpenedByFailing
 }

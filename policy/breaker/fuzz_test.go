@@ -123,17 +123,29 @@ func (w *fuzzed) act(act byte, i int) {
 		}
 	case 11:
 		state := w.g.State().Breaker
-		if p, ok := w.g.Probe(w.now); ok && p.Check() {
-			w.handleSignal(w.g.Release(p, w.now, AttemptEnd{Kind: [...]EndKind{Connected, Refused, DialFailed, Dropped}[act/16%4]}))
-		} else if ok {
-			w.taken(p, VerdictProbe, state)
-		} else if act&128 != 0 && w.probe.Taken() {
+		if w.probes(state, [...]EndKind{Connected, Refused, DialFailed, Dropped}[act/16%4]) {
+			break
+		}
+		if act&128 != 0 && w.probe.Taken() {
 			s := w.g.ReplaceProbe(w.probe, w.now)
 			w.ended(w.probe)
 			w.handleSignal(s)
 		}
 	}
 	w.check()
+}
+
+// probes takes the probe that is due, and reports whether one was. A check ends at once with kind.
+func (w *fuzzed) probes(before State, kind EndKind) bool {
+	w.t.Helper()
+	p, due := w.g.Probe(w.now)
+	switch {
+	case due && p.Check():
+		w.handleSignal(w.g.Release(p, w.now, AttemptEnd{Kind: kind}))
+	case due:
+		w.taken(p, VerdictProbe, before)
+	}
+	return due
 }
 
 func (w *fuzzed) taken(p Permit, v Verdict, before State) {
@@ -286,9 +298,7 @@ func (w *fuzzed) finish() {
 		if len(w.line) > 0 {
 			w.now = max(w.now, min(w.g.NextEvent(), w.now+time.Hour)) + time.Millisecond
 			w.handleSignal(w.g.Expire(w.now))
-			if p, due := w.g.Probe(w.now); due {
-				w.taken(p, VerdictProbe, HalfOpen)
-			}
+			w.probes(HalfOpen, Connected)
 			w.check()
 		}
 	}

@@ -28,7 +28,7 @@ const (
 	OpenedByDial             // no connection for another reason
 	OpenedByFailing          // nearly all attempts fail
 	OpenedByStall            // no response for far longer than usual
-	OpenedByLost             // all requests in flight were lost at once
+	OpenedByLost             // connections end without a response
 	numOpenedBy
 )
 
@@ -49,9 +49,9 @@ var openedByTexts = [numOpenedBy]labels.Text{
 	OpenedByNothing: {Label: "none", Explain: "The breaker was never opened."},
 	OpenedByRefused: {Label: "refused", Explain: "No address of the upstream took connections, or kept them."},
 	OpenedByDial:    {Label: "dial", Explain: "No connection to the upstream could be made."},
-	OpenedByFailing: {Label: "failing", Explain: "Nearly all attempts failed: resets, timeouts, clients who left late, 502, 503 or 504."},
+	OpenedByFailing: {Label: "failing", Explain: "Nearly all attempts failed: timeouts, clients who left late, 502, 503 or 504."},
 	OpenedByStall:   {Label: "stall", Explain: "No response came for far longer than usual."},
-	OpenedByLost:    {Label: "lost", Explain: "The connections of nearly all requests in flight ended at once, as when a process is killed."},
+	OpenedByLost:    {Label: "lost", Explain: "Connections ended without a response: those of nearly all requests in flight at once, as when a process is killed, or nearly all."},
 }
 
 // String returns the metric label, or "invalid" for a value outside the set.
