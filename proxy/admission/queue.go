@@ -85,16 +85,15 @@ type Options struct {
 	Max      int  // waiters; when exceeded, the oldest is dropped
 	Oldest   bool // the waiter whose request began first is admitted first, and not the newest
 	Clock    *clock.Clock
-	Draining *atomic.Bool // the server drains
-	Log      *zap.Logger
-	Failures *DialFailures // failed dials of the pool
+	Draining *atomic.Bool  // the server drains
+	Failures *DialFailures // of the pool; what the queue logs goes to their log
 }
 
 // New returns a queue with no attempt in flight. Close ends its timer and probes.
 func New(o Options) *Queue {
 	o.Guard.ActiveProbe = o.Probe.Path != ""
 	d := &Queue{
-		log: o.Log.Warn, Guard: breaker.New(o.Guard), hasBreaker: !o.Guard.NoBreaker, pool: o.Pool, elapsed: o.Clock.Elapsed, draining: o.Draining,
+		log: o.Failures.log.Warn, Guard: breaker.New(o.Guard), hasBreaker: !o.Guard.NoBreaker, pool: o.Pool, elapsed: o.Clock.Elapsed, draining: o.Draining,
 		queue: queue.New[*Waiter](o.Max), oldest: o.Oldest, byRequest: o.Probe, lastCause: o.Failures.lastCause,
 	}
 	d.probeCtx, d.endProbes = context.WithCancel(context.Background())

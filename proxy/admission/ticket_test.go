@@ -34,7 +34,7 @@ func newHouse(t *testing.T) *house {
 	q := New(Options{
 		Guard: breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1},
 		Pool:  upstream.NewGroup(target, upstream.Options{Start: h.clock.Epoch()}), Max: 10, Clock: &h.clock, Draining: &h.draining,
-		Log: zap.NewNop(), Failures: NewDialFailures(zap.NewNop(), "a"),
+		Failures: NewDialFailures(zap.NewNop(), "a"),
 	})
 	t.Cleanup(q.Close)
 	limit := RateLimit{Rate: ratelimit.Rate{Attempts: 1, Per: time.Hour}}

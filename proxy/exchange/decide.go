@@ -76,12 +76,13 @@ func (x *Exchange) ask(res *policy.Result) policy.Decision {
 	if x.r.GRPC && s.Replay == policy.ReplayUnfinished {
 		s.Replay = policy.ReplayWhole // what arrived is kept; the rest follows as it arrives
 	}
-	budget, shut := x.r.Route.RetryBudget(), x.r.RetryWaitsInQueue()
+	route := x.r.Route
+	budget, shut := route.RetryBudget(), x.r.RetryWaitsInQueue()
 	if shut {
 		budget = nil // the breaker limits the load by itself
 	}
 	d = p.After(d, res, &s, budget, x.r.Process.Clock.Since(x.r.Time.Clock), backoff.Shared())
-	if shut && !res.HasRetryAfter && x.r.Route.Terms.Queue.AdmitsOnlyProbes() {
+	if shut && !res.HasRetryAfter && route.Terms.Queue.AdmitsOnlyProbes() {
 		d.Wait = 0 // the wait is at the breaker
 	}
 	return d

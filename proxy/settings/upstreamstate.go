@@ -74,7 +74,7 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 			BudgetQueue: admission.NewBudgetQueue(retryBudget, r.QueueMax, n.process.Clock),
 			Admission: admission.New(admission.Options{
 				Guard: r.Guard, Pool: pool, Probe: r.Probe, Max: r.QueueMax, Oldest: r.QueueOldest,
-				Clock: n.process.Clock, Draining: n.process.Draining, Log: n.Log, Failures: failures,
+				Clock: n.process.Clock, Draining: n.process.Draining, Failures: failures,
 			}),
 			DialFailures: failures,
 		}
