@@ -76,7 +76,7 @@ var timeRules = []rule{
 		want: outOfTime(1, policy.ReasonDeadline)},
 	{name: "the client's deadline as Envoy writes it", acts: []act{stalls}, call: call{headers: []string{"X-Envoy-Expected-Rq-Timeout-Ms", "700"}},
 		want: outOfTime(1, policy.ReasonDeadline)},
-	{name: "the client's deadline is never longer than ours", set: requestTimeout(2 * brief), acts: []act{stalls},
+	{name: "the client's deadline is never longer than ours", set: requestTimeout(700 * time.Millisecond), acts: []act{stalls},
 		call: call{headers: []string{"X-Request-Timeout", "300"}}, want: outOfTime(1, policy.ReasonDeadline)},
 	{name: "the client's deadline runs during its upload", acts: []act{stalls},
 		call:   call{method: "PUT", headers: []string{"X-Request-Timeout", "700ms"}, upload: uploads("x", released, "y", nil)},

@@ -265,7 +265,10 @@ func TestGRPCCallsAreNotHedged(t *testing.T) {
 // A fault in the hedge's goroutine leaves the first attempt alone.
 func TestAPanicInAHedgeIsContained(t *testing.T) {
 	var dials atomic.Int32
-	u := startUpstream(t, respondsAfter(200*time.Millisecond, ok200))
+	counted := make(chan struct{}) // the first attempt is answered after the fault of the second one
+	u := startUpstream(t, func(c *upConn) { c.head(); <-counted; c.say(ok200) })
+	answer := sync.OnceFunc(func() { close(counted) })
+	t.Cleanup(answer)
 	p := startProxy(t, u, func(c *Config) {
 		hedgedOnce(t)(c)
 		c.Default.Upstream.Dial = func(context.Context, string, string) (net.Conn, error) {
@@ -275,7 +278,10 @@ func TestAPanicInAHedgeIsContained(t *testing.T) {
 			return net.Dial("tcp", u.Addr().String())
 		}
 	})
-	p.dial().send(get("/")).want(200, "ok")
+	c := p.dial().send(get("/"))
+	eventually(t, "the fault is counted", func() bool { return p.faults.Load() == 1 })
+	answer()
+	c.want(200, "ok")
 	if p.seen.outcome(t, 0); p.seen.attempts[0] != 2 || len(p.seen.classes) != 2 {
 		t.Errorf("attempts %v, classes %v", p.seen.attempts, p.seen.classes)
 	}
