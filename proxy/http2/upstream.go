@@ -56,9 +56,10 @@ type Upstream struct {
 	o UpstreamOptions
 
 	pace     pace
-	lastRead atomic.Int64 // UnixNano
+	began    time.Time
+	lastRead atomic.Int64 // when something came last, by elapsed
 	isSilent atomic.Bool  // what Silent reported
-	asked    atomic.Int64 // UnixNano of when Silent was called last
+	asked    atomic.Int64 // when Silent was called last, by elapsed
 
 	// All below is guarded by mu.
 	next      uint32 // the number of the next stream
@@ -74,13 +75,12 @@ type Upstream struct {
 
 // NewUpstream returns the connection nc, on which nothing was sent.
 func NewUpstream(nc net.Conn, o *UpstreamOptions) *Upstream {
-	c := &Upstream{o: *o, next: 1, said: -1, most: 1, pace: newPace()}
+	c := &Upstream{o: *o, next: 1, said: -1, most: 1, pace: newPace(), began: time.Now()}
 	l := limits{
 		perStream: o.Window, headerBytes: o.HeaderBytes, headerTimeout: o.HeaderTimeout, idleTimeout: o.IdleTimeout, pingAfter: o.PingAfter,
 		writeTimeout: o.WriteTimeout, backlog: o.Backlog, tryWrite: o.TryWrite, isUpstream: true,
 	}
 	c.init(nc, c, &l)
-	c.lastRead.Store(time.Now().UnixNano())
 	c.mu.Lock()
 	c.control(128, c.appendPreface)
 	c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *Upstream) read() error {
 		if err := c.fill(); err != nil {
 			return err
 		}
-		c.lastRead.Store(time.Now().UnixNano())
+		c.lastRead.Store(c.elapsed())
 		c.isSilent.Store(false)
 		if err := c.frames(); err != nil {
 			return err
@@ -219,12 +219,15 @@ const (
 	askAgain    = 100 * time.Millisecond
 )
 
+// elapsed returns the nanoseconds since the connection began.
+func (c *Upstream) elapsed() int64 { return int64(time.Since(c.began)) }
+
 // silent reports whether the upstream seems to be gone. It is called with mu held.
 func (c *Upstream) silent() bool {
 	if c.o.Silent == nil || c.inFlight == 0 {
 		return false
 	}
-	now := time.Now().UnixNano()
+	now := c.elapsed()
 	if now-c.lastRead.Load() < int64(silentAfter) {
 		return false
 	}

@@ -71,7 +71,7 @@ func all(n int, h how) (same []how) {
 var pages = []page{
 	{path: "README.md", tree: true, blocks: []how{{kind: prints}, {kind: serves}}},
 	{path: "CONTRIBUTING.md", tree: true, blocks: []how{{kind: measures}}},
-	{path: "docs/tutorials/api.md", tree: true, blocks: []how{{kind: runs}, {kind: runs}, {kind: prints}, {kind: runs}, {kind: prints}, {kind: prints}, {kind: runs}}},
+	{path: "docs/tutorials/api.md", tree: true, blocks: []how{{kind: runs}, {kind: runs}, {kind: prints}, {kind: runs}, {kind: prints}, {kind: prints}, {kind: prints}, {kind: runs}}},
 	{path: "docs/tutorials/compose.md", blocks: all(7, how{belongs, "deploy/test/compose/page_test.go"})},
 	{path: "docs/tutorials/kubernetes.md", blocks: all(5, how{belongs, "deploy/test/cluster/page_test.go"})},
 	{path: "docs/how-to/kubernetes.md", tree: true, given: noCluster, blocks: []how{{kind: runs}, {belongs, "deploy/test/cluster/page_test.go"}}},
@@ -85,7 +85,7 @@ var pages = []page{
 	{path: "docs/how-to/image.md", blocks: all(2, how{belongs, "deploy/test/image/page_test.go"})},
 	{path: "docs/how-to/llm.md", given: "echo 'X-Api-Key: a' | tee first.txt second.txt >both.txt\n",
 		blocks: []how{{kind: serves}, {kind: runs}, {settings, "RETRYPROXY_PROFILE=llm"}, {settings, "RETRYPROXY_PROFILE=llm"}}},
-	{path: "docs/reference/logs.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}, {kind: runs}}},
+	{path: "docs/reference/logs.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}, {kind: runs}, {kind: runs}}},
 	{path: "docs/how-to/migrating.md", given: upstream, blocks: []how{{kind: serves}, {kind: runs}}},
 	{path: "docs/how-to/traces.md", given: upstream, blocks: []how{{kind: serves}, {kind: prints}}},
 	{path: "docs/how-to/try-out.md", given: running, blocks: []how{{settings, reports}, {kind: runs}}},
@@ -142,6 +142,7 @@ func documents(t *testing.T) (all []string) {
 func (p page) run(t *testing.T, all []block) {
 	needs.Program(t, "curl", "curl")
 	needs.Program(t, "ip", "iproute2")
+	needs.Program(t, "jq", "jq")
 	if p.given == prometheus {
 		needs.Program(t, "prometheus", "prometheus")
 	}

@@ -12,25 +12,30 @@ import (
 
 // wallTimes are the calls that have to do with the wall clock and are right so: how many, by file and method.
 var wallTimes = map[string]int{
-	"proxy/internal/clock/clock.go UnixNano":   1, // converts an instant, for logs and traces
-	"proxy/internal/clock/date.go Unix":        1, // the wall clock, for Date
-	"proxy/internal/clock/date.go UTC":         1, // the wall clock, for Date
-	"proxy/internal/rawsocket/conn.go Unix":    1, // a deadline that is over by any clock
-	"proxy/accepting/accepting.go Unix":        1, // a deadline that is over by any clock
-	"proxy/attempt/pump.go Unix":               1, // a deadline that is over by any clock
-	"proxy/http2/conn.go Unix":                 1, // a deadline that is over by any clock
-	"proxy/report/report.go UnixNano":          1, // of an instant, for the journal
-	"proxy/admission/probe.go Unix":            1, // a deadline that is over by any clock
-	"proxy/downstream/conn.go Unix":            1, // a deadline that is over by any clock
-	"proxy/upstream/pool.go Unix":              1, // when a certificate expires
-	"proxy/upstream/tls.go Unix":               1, // when a certificate expires
-	"proxy/upstream/target.go Local":           1, // no time, but whether a target is on this machine
-	"policy/retryafter/values.go Unix":         1, // a time in a header, measured against the Date of the response
-	"policy/retryafter/values.go UnixMilli":    1, // a time in a header, measured against the Date of the response
-	"internal/admin/page/journal.go UnixNano":  1, // for comparison with what the data path says in nanoseconds
-	"internal/admin/page/journal.go UnixMilli": 1, // shown
-	"internal/admin/page/state.go UnixMilli":   2, // shown
-	"internal/tracing/tracing.go Round":        3, // converts instants to the wall clock, for spans
+	"proxy/internal/clock/clock.go UnixNano":    1, // converts an instant, for logs and traces
+	"proxy/internal/clock/date.go Unix":         1, // the wall clock, for Date
+	"proxy/internal/clock/date.go UTC":          1, // the wall clock, for Date
+	"proxy/internal/rawsocket/conn.go Unix":     1, // a deadline that is over by any clock
+	"proxy/accepting/accepting.go Unix":         1, // a deadline that is over by any clock
+	"proxy/attempt/pump.go Unix":                1, // a deadline that is over by any clock
+	"proxy/http2/link.go Unix":                  1, // a deadline that is over by any clock
+	"proxy/report/report.go UnixNano":           1, // of an instant, for the journal
+	"proxy/admission/probe.go Unix":             1, // a deadline that is over by any clock
+	"proxy/downstream/conn.go Unix":             1, // a deadline that is over by any clock
+	"proxy/upstream/pool.go Unix":               1, // when a certificate expires
+	"proxy/upstream/tls.go Unix":                1, // when a certificate expires
+	"proxy/upstream/target.go Local":            1, // no time, but whether a target is on this machine
+	"policy/retryafter/values.go Unix":          1, // a time in a header, measured against the Date of the response
+	"policy/retryafter/values.go UnixMilli":     1, // a time in a header, measured against the Date of the response
+	"policy/retryafter/values.go UnixMicro":     1, // a time in a header, measured against the Date of the response
+	"policy/retryafter/clock.go UTC":            1, // a time of day in a text, measured against the Date of the response
+	"policy/retryafter/clock.go Truncate":       1, // a time of day in a text, measured against the Date of the response
+	"policy/apierror/keys.go In":                1, // no time, but the unit of a name
+	"proxy/admission/ratelimitwait.go Truncate": 1, // a duration
+	"internal/admin/page/journal.go UnixNano":   1, // for comparison with what the data path says in nanoseconds
+	"internal/admin/page/journal.go UnixMilli":  1, // shown
+	"internal/admin/page/state.go UnixMilli":    2, // shown
+	"internal/tracing/tracing.go Round":         3, // converts instants to the wall clock, for spans
 }
 
 // TestNothingIsMeasuredByTheWallClock finds what drops the monotonic part of a time.Time. The difference of two such
