@@ -91,7 +91,9 @@ func TestAResponseMayComeInAnyPieces(t *testing.T) {
 		{"HTTP/1.1 204 No Content\r\nDate: now\r\n\r\n", "1: :status=204 date=now end", ""},
 	} {
 		for _, step := range []int{1, 3, 1000} {
+			done := make(chan struct{})
 			p := dialFrames(t, options(func(s *Stream) {
+				defer close(done)
 				if _, err := readHead(s); err != nil {
 					return
 				}
@@ -115,6 +117,7 @@ func TestAResponseMayComeInAnyPieces(t *testing.T) {
 				p.want("1: :status=200")
 				p.want(tc.end)
 			}
+			<-done // before the connection ends
 		}
 	}
 }
