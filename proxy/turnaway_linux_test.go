@@ -221,6 +221,7 @@ func TestAnHTTP2ConnectionWithIdleStreamsGivesItsRoomToOthers(t *testing.T) {
 		writeHeaders(t, f, uint32(2*i+1), "POST", false)
 	}
 	soon(t, "streams upstream", func() bool { return u.sends() > 0 })
+	time.Sleep(3 * time.Second) // until what was moved for the headers is less than leastUploadRate in all this time
 	p.dial().send(get("/")).want(200, "ok")
 	if n := p.Stats().EvictedSlow; n != 1 {
 		t.Errorf("%d evicted", n)
