@@ -43,7 +43,7 @@ func TestPageShowsWhatGoesOn(t *testing.T) {
 	b.await("failed requests with attempts", `document.querySelectorAll('#failed svg.timeline rect.failed').length > 2`)
 	b.await("slow requests", `document.querySelectorAll('#slow tbody tr').length > 5`)
 	b.await("a sparkline", `[...document.querySelectorAll('#routes svg.stack path.ok')].some((p) => new Set(p.getAttribute('d').match(/ [\d.]+H/g)).size > 1)`)
-	b.await("the reason of a failure", `document.getElementById('routes').innerText.includes('gave up retries exhausted')`)
+	b.await("the reason of a failure", `document.getElementById('routes').innerText.includes('all retries were used')`)
 	b.await("a curve", `document.querySelectorAll('#routes svg.curve rect.range').length >= 3`)
 
 	text := is[string](b, `document.documentElement.outerHTML`)
