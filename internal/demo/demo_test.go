@@ -10,12 +10,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/retryproxy/retryproxy/internal/logtest"
 	"github.com/retryproxy/retryproxy/internal/needs"
 )
 
@@ -25,23 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // 1<<32+1.
 const calmSeed = 1
 
-// output is a buffer that can be read while the demo writes.
-type output struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
+// output is what the demo has written.
+type output struct{ logtest.Buffer }
 
 // until waits until text was written.
 func (o *output) until(t *testing.T, text string) string {

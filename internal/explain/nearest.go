@@ -37,26 +37,26 @@ func nearest(s *config.Settings, listener string, q *http1.Request, fields route
 
 // mismatches returns why a request does not match, matcher by matcher.
 func mismatches(m *route.Match, listener string, q *http1.Request, fields route.HeaderLookup) (why []string) {
-	takes := func(only route.Match, host, path, method []byte) bool {
+	takes := func(only route.Match) bool {
 		table, err := route.New([]route.Rule[bool]{{Name: "only", Match: only, Value: true}}, false)
-		return err != nil || table.Find(listener, host, path, method, fields)
+		return err != nil || table.Find(listener, q.Authority, q.Path, q.Method, fields)
 	}
 	if m.Listen != "" && m.Listen != listener {
 		why = append(why, "it has its own listener "+m.Listen)
 	}
-	if m.Path != "" && !takes(route.Match{Path: m.Path}, q.Authority, q.Path, q.Method) {
+	if m.Path != "" && !takes(route.Match{Path: m.Path}) {
 		why = append(why, pathWhy(m, string(q.Path)))
 	}
-	if m.Host != "" && !takes(route.Match{Host: m.Host}, q.Authority, q.Path, q.Method) {
+	if m.Host != "" && !takes(route.Match{Host: m.Host}) {
 		why = append(why, fmt.Sprintf("its host is %s, not %s", m.Host, q.Authority))
 	}
-	if len(m.Methods) > 0 && !takes(route.Match{Methods: m.Methods}, q.Authority, q.Path, q.Method) {
+	if len(m.Methods) > 0 && !takes(route.Match{Methods: m.Methods}) {
 		why = append(why, fmt.Sprintf("its methods are %s", strings.Join(m.Methods, ",")))
 	}
-	if m.Header != "" && !takes(route.Match{Header: m.Header}, q.Authority, q.Path, q.Method) {
+	if m.Header != "" && !takes(route.Match{Header: m.Header}) {
 		why = append(why, "the request lacks its header "+m.Header)
 	}
-	if m.Model != "" && !takes(route.Match{Model: m.Model}, q.Authority, q.Path, q.Method) {
+	if m.Model != "" && !takes(route.Match{Model: m.Model}) {
 		why = append(why, "the request does not name its model "+m.Model)
 	}
 	return why

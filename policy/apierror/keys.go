@@ -18,31 +18,17 @@ func (w waitKey) takes(value []byte) bool { return !w.dated || retryafter.Starts
 
 const maxKey = 48
 
-// knownKeys are the keys of waitForms, as plain writes them.
+// knownKeys are the keys of waitForms, as AppendPlain writes them.
 var knownKeys = func() map[string]time.Duration {
 	all := map[string]time.Duration{}
 	for i := range waitForms {
 		if f := &waitForms[i]; f.Key != "" {
 			var b [maxKey]byte
-			all[string(plain(b[:0], []byte(f.Key)))] = f.Unit
+			all[string(retryafter.AppendPlain(b[:0], []byte(f.Key)))] = f.Unit
 		}
 	}
 	return all
 }()
-
-// plain appends key to b in lower case and without what separates its words.
-func plain(b, key []byte) []byte {
-	for _, c := range key {
-		switch {
-		case 'A' <= c && c <= 'Z':
-			c |= 0x20
-		case c == '_' || c == '-' || c == ' ':
-			continue
-		}
-		b = append(b, c)
-	}
-	return b
-}
 
 // keyOfWait returns what a key says about its value. A key that is not known counts as one of a wait
 // if its words are about a retry or a reset, and about time. outer is the key of the object that the key
@@ -52,12 +38,12 @@ func keyOfWait(outer, key []byte) waitKey {
 		return waitKey{}
 	}
 	var b [maxKey]byte
-	if unit, known := knownKeys[string(plain(b[:0], key))]; known {
+	if unit, known := knownKeys[string(retryafter.AppendPlain(b[:0], key))]; known {
 		return waitKey{unit: unit, known: true}
 	}
 	w := retryafter.ReadName(key)
 	if w.IsUnit() && len(outer) > 0 {
-		if _, known := knownKeys[string(plain(b[:0], outer))]; known {
+		if _, known := knownKeys[string(retryafter.AppendPlain(b[:0], outer))]; known {
 			return waitKey{unit: w.Unit, known: true}
 		}
 		w = retryafter.ReadName(outer).In(w.Unit)

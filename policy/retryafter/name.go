@@ -63,7 +63,7 @@ func (w *Name) add(word []byte) {
 		w.other = true
 		return
 	}
-	switch string(plainWord(b[:0], word)) {
+	switch string(AppendPlain(b[:0], word)) {
 	case "", "x":
 	case "reset", "resets":
 		w.event, w.time, w.reset = true, true, true
@@ -96,9 +96,9 @@ func (w *Name) add(word []byte) {
 	}
 }
 
-// plainWord appends word to b in lower case; nothing if it is a separator.
-func plainWord(b, word []byte) []byte {
-	for _, c := range word {
+// AppendPlain appends name to b in lower case and without what separates its words: _, - and spaces.
+func AppendPlain(b, name []byte) []byte {
+	for _, c := range name {
 		switch {
 		case 'A' <= c && c <= 'Z':
 			c |= 0x20

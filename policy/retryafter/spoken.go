@@ -105,8 +105,7 @@ var ranges = [...]string{"-", "–", "—", " - ", " to ", "~"}
 // cutQuantity parses the number at the start of b: digits, a word, or a range, of which the last counts.
 func cutQuantity(b []byte) (n decimal, after []byte, ok bool) {
 	if word, after, found := cutNumberWord(b); found {
-		n, b = decimal{whole: word}, after
-		return n, b, true
+		return decimal{whole: word}, after, true
 	}
 	if n, after, ok = cutDigitsGrouped(b); !ok {
 		return n, after, false
