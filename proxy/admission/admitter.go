@@ -129,8 +129,8 @@ func (ad *Admitter) AdmitHedge(t *Ticket, now clock.Instant, terms *Terms, use *
 		}
 		t.takeSlot(q, use)
 	}
-	permit, ok := t.queue().AcquireNow(at)
-	if t.admitted(permit); !ok {
+	var ok bool
+	if t.permit, ok = t.queue().AcquireNow(at); !ok {
 		t.Return(now)
 	}
 	return ok
@@ -149,9 +149,10 @@ func (ad *Admitter) acquire(t *Ticket, now clock.Instant, a *Ask) *Refusal {
 		return &deadlinePassed
 	}
 	unfinished := a.Unfinished && ad.by.IsUnfinished()
-	permit, ok := t.queue().Guard.AcquireFast(now.Sub(clock.Start))
-	if t.admitted(permit); !ok {
-		if why := ad.acquireSlow(t, now, a, unfinished); why != nil {
+	var ok bool
+	if t.permit, ok = t.queue().Guard.AcquireFast(now.Sub(clock.Start)); !ok {
+		why := ad.acquireSlow(t, now, a, unfinished)
+		if t.permit = ad.waiter.Permit; why != nil {
 			return why
 		}
 	}

@@ -15,7 +15,8 @@ import (
 // waste time in which the client could use another server.
 const defaultLimitQueueTimeout = time.Second
 
-// acquireSlow takes a permit from the queue of the upstream, or waits there for one.
+// acquireSlow takes a permit from the queue of the upstream, or waits there for one. ad.waiter has it then,
+// also after a refusal: it may have come at the same moment.
 func (ad *Admitter) acquireSlow(t *Ticket, now clock.Instant, a *Ask, unfinished bool) *Refusal {
 	q := t.queue()
 	w := &ad.waiter
@@ -28,9 +29,8 @@ func (ad *Admitter) acquireSlow(t *Ticket, now clock.Instant, a *Ask, unfinished
 		decision, end = ad.waitInQueue(t, place, began, a.Deadline, v)
 		ad.by.Queued(began)
 	}
-	t.admitted(w.Permit)
 	switch {
-	case end == ClientLeft: // a permit may have come at the same moment
+	case end == ClientLeft:
 		return &clientLeft
 	case decision == Wait && end == DrainBegan:
 		return &drainEnded

@@ -43,9 +43,6 @@ func (t *Ticket) begin(terms *Terms) {
 
 func (t *Ticket) queue() *Queue { return t.terms.Queue }
 
-// admitted gives the ticket the permit p, which may be none.
-func (t *Ticket) admitted(p breaker.Permit) { t.permit = p }
-
 // takeSlot gives the ticket a slot of q, with what it takes of limits that count tokens.
 func (t *Ticket) takeSlot(q *RateLimitQueue, u *Use) { t.slot, t.use = q, u }
 

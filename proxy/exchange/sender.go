@@ -95,7 +95,7 @@ func (s *sender) maxIdle() time.Duration {
 	return freshFor
 }
 
-// make makes the attempt and returns how reading its headers ended. If fresh is set, it dials a new
+// connectAndSend makes the attempt and returns how reading its headers ended. If fresh is set, it dials a new
 // connection.
 func (s *sender) connectAndSend(fresh bool) policy.Cause {
 	if s.freeRetries == 0 {

@@ -341,6 +341,14 @@ func (c *link) isOver() bool {
 	return c.lingering && len(c.streams) == 0 && len(c.out.pending) == 0 && !c.out.writing && c.side.mayEnd()
 }
 
+// emptied notes that the last stream has ended. It is called with mu held.
+func (c *link) emptied() {
+	c.idleSince = time.Now()
+	if c.isOver() {
+		c.endReading()
+	}
+}
+
 var pingData = [8]byte{'r', 'e', 't', 'r', 'y', 'p', 'r', 'x'}
 
 // Errors that end a connection without a word.

@@ -80,7 +80,7 @@ func (s *flow) Read(p []byte) (int, error) {
 		stop()
 	}
 	if n > 0 {
-		s.c.flushCredit()
+		s.c.flushElsewhere() // credit, without a wait for the peer
 	}
 	return n, err
 }
@@ -135,9 +135,6 @@ func (s *flow) took() {
 
 // behindFrom is how many bytes a reader may be behind before the Backlog counts it.
 func (c *link) behindFrom() int { return c.perStream / 2 }
-
-// flushCredit writes credit that Read gave. It never makes the reader of a body wait for the peer.
-func (c *link) flushCredit() { c.flushElsewhere() }
 
 // count has the Backlog count the stream if its reader is behind. It is called without mu.
 func (s *flow) count() {

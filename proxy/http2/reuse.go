@@ -45,10 +45,7 @@ func (c *Conn) forget(s *Stream) {
 	delete(c.streams, s.id)
 	c.keep(s)
 	if len(c.streams) == 0 {
-		c.idleSince = time.Now()
-		if c.isOver() {
-			c.endReading()
-		}
+		c.emptied()
 	}
 }
 

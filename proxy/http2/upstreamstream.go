@@ -162,10 +162,7 @@ func (c *Upstream) forget(s *UpstreamStream) {
 	}
 	s.free = true
 	if c.inFlight--; c.inFlight == 0 {
-		c.idleSince = time.Now()
-		if c.isOver() {
-			c.endReading()
-		}
+		c.emptied()
 	}
 }
 
