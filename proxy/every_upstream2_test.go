@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
+	ourhttp2 "github.com/retryproxy/retryproxy/proxy/http2"
 )
 
 // session is an HTTP/2 connection of a scripted upstream, framed by hand.
@@ -30,7 +30,7 @@ type session struct {
 
 // serveHTTP2 is a connection of HTTP/2; every stream is served beside the others.
 func (s *scripted) serveHTTP2(c *upConn) {
-	if _, err := c.Reader.Discard(len(floodguard.Preface)); err != nil {
+	if _, err := c.Reader.Discard(len(ourhttp2.Preface)); err != nil {
 		return
 	}
 	x := &session{s: s, c: c, frames: http2.NewFramer(c.Conn, c.Reader), window: 65535, initial: 65535, streams: map[uint32]*wire2{}}
@@ -183,10 +183,10 @@ func (w *wire2) writeHeaders(pseudo string, status int, last bool, fields []stri
 	}
 	w.x.write(func(f *http2.Framer) error {
 		block := b.Bytes()
-		first := block[:min(len(block), floodguard.FrameSize)]
+		first := block[:min(len(block), ourhttp2.FrameSize)]
 		err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: w.id, BlockFragment: first, EndStream: last, EndHeaders: len(first) == len(block)})
 		for block = block[len(first):]; len(block) > 0 && err == nil; {
-			next := block[:min(len(block), floodguard.FrameSize)]
+			next := block[:min(len(block), ourhttp2.FrameSize)]
 			block = block[len(next):]
 			err = f.WriteContinuation(w.id, len(block) == 0, next)
 		}
@@ -200,7 +200,7 @@ func (w *wire2) data(p string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for p != "" && !w.bodyless {
-		n := int(min(x.window, w.window, int64(len(p)), floodguard.FrameSize))
+		n := int(min(x.window, w.window, int64(len(p)), ourhttp2.FrameSize))
 		if w.reset || x.over {
 			return
 		}

@@ -100,7 +100,7 @@ func (c *conn) serveHTTP2() {
 		Keep:          h.newStreamConn,
 		TooLarge:      refused(http1.RefusalHeadersTooLarge),
 		Fault:         func(err error) { c.server.http2Fault(c.remote(), err) },
-		Wrote:         func(n int) { h.watch.Credit(1 + n/floodguard.FrameSize) },
+		Wrote:         func(n int) { h.watch.Credit(1 + n/http2.FrameSize) },
 		Local:         c.client.Wire.LocalAddr(),
 		Remote:        c.remote(),
 	}

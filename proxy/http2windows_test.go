@@ -10,7 +10,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 )
 
 // sendsEndlessly responds with more than any client reads, and /small with a few bytes.
@@ -85,8 +85,8 @@ func TestUnreadUploadsDoNotStopOthers(t *testing.T) {
 	c := p.frameClient(t)
 	for range stuck {
 		id := c.begin("POST", "/", false)
-		for sent := 0; sent < p.ahead.Window; sent += floodguard.FrameSize {
-			_ = c.WriteData(id, false, make([]byte, floodguard.FrameSize))
+		for sent := 0; sent < p.ahead.Window; sent += http2.FrameSize {
+			_ = c.WriteData(id, false, make([]byte, http2.FrameSize))
 		}
 	}
 	eventually(t, "the uploads wait for their upstream", func() bool { return dials.Load() == stuck })

@@ -287,7 +287,7 @@ func TestNoStreamBeginsOnAConnectionThatHasEnded(t *testing.T) {
 	})
 	c := NewConn(nil, o)
 	c.settled = true
-	c.opening = frame{stream: 1, flags: flagEndStream}
+	c.opening = frame{stream: 1, flags: FlagEndStream}
 	c.err = errVanished
 	c.fields.reset(1 << 10)
 	for i := 0; i < len(getFields); i += 2 {

@@ -26,7 +26,7 @@ func TestFaultsOfAConnection(t *testing.T) {
 			_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1})
 			_ = p.WritePing(false, [8]byte{})
 		}, "PROTOCOL_ERROR"},
-		"a frame that is too large": {func(p *peer) { _ = p.WriteRawFrame(0, 0, 1, make([]byte, frameSize+1)) }, "FRAME_SIZE_ERROR"},
+		"a frame that is too large": {func(p *peer) { _ = p.WriteRawFrame(0, 0, 1, make([]byte, FrameSize+1)) }, "FRAME_SIZE_ERROR"},
 		"a block that is none": {func(p *peer) {
 			_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, EndHeaders: true})
 		}, "COMPRESSION_ERROR"},
@@ -50,7 +50,7 @@ func TestFaultsOfAConnection(t *testing.T) {
 		"a header block without end": {func(p *peer) {
 			_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1})
 			for range 20 {
-				_ = p.WriteContinuation(1, false, make([]byte, frameSize))
+				_ = p.WriteContinuation(1, false, make([]byte, FrameSize))
 			}
 		}, "ENHANCE_YOUR_CALM"},
 	} {

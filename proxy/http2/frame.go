@@ -8,30 +8,30 @@ import (
 // Preface is the first bytes of a client that knows the server to support HTTP/2 (RFC 9113 section 3.4).
 const Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// frameSize is the largest payload of a frame that either side may send, in bytes: the smallest value
+// FrameSize is the largest payload of a frame that either side may send, in bytes: the smallest value
 // allowed and the default (RFC 9113 section 4.2). Larger ones would only delay other streams.
-const frameSize = 16 << 10
+const FrameSize = 16 << 10
 
 // frameHeader is the length of what precedes each payload (RFC 9113 section 4.1).
 const frameHeader = 9
 
-// Types of frames (RFC 9113 section 6).
+// Types of frames (RFC 9113 section 6). Those that others look at are exported.
 const (
-	frameData         = 0
-	frameHeaders      = 1
+	FrameData         = 0
+	FrameHeaders      = 1
 	framePriority     = 2
-	frameRSTStream    = 3
+	FrameRSTStream    = 3
 	frameSettings     = 4
 	framePushPromise  = 5
 	framePing         = 6
 	frameGoAway       = 7
-	frameWindowUpdate = 8
+	FrameWindowUpdate = 8
 	frameContinuation = 9
 )
 
-// Flags of frames.
+// Flags of frames. The one that others look at is exported.
 const (
-	flagEndStream  = 1 // DATA, HEADERS
+	FlagEndStream  = 1 // DATA, HEADERS
 	flagAck        = 1 // SETTINGS, PING
 	flagEndHeaders = 4
 	flagPadded     = 8
@@ -109,11 +109,11 @@ func appendSetting(dst []byte, id uint16, value uint32) []byte {
 }
 
 func appendReset(dst []byte, stream uint32, code Code) []byte {
-	return binary.BigEndian.AppendUint32(appendFrame(dst, frameRSTStream, 0, stream, 4), uint32(code))
+	return binary.BigEndian.AppendUint32(appendFrame(dst, FrameRSTStream, 0, stream, 4), uint32(code))
 }
 
 func appendWindowUpdate(dst []byte, stream uint32, n int) []byte {
-	return binary.BigEndian.AppendUint32(appendFrame(dst, frameWindowUpdate, 0, stream, 4), uint32(n))
+	return binary.BigEndian.AppendUint32(appendFrame(dst, FrameWindowUpdate, 0, stream, 4), uint32(n))
 }
 
 // unpad removes the padding of DATA and HEADERS (RFC 9113 section 6.1).

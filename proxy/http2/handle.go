@@ -15,15 +15,15 @@ func (c *link) handle(f *frame, p []byte) error {
 		return refuse(ProtocolError, "the first frame is not SETTINGS")
 	}
 	switch f.kind {
-	case frameData:
+	case FrameData:
 		return c.data(f, p)
-	case frameHeaders:
+	case FrameHeaders:
 		return c.headers(f, p)
 	case frameContinuation:
 		return c.continuation(f, p)
 	case framePriority:
 		return c.priority(f, p)
-	case frameRSTStream:
+	case FrameRSTStream:
 		return c.streamReset(f, p)
 	case frameSettings:
 		return c.settings(f, p)
@@ -36,7 +36,7 @@ func (c *link) handle(f *frame, p []byte) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.side.goAway(p)
-	case frameWindowUpdate:
+	case FrameWindowUpdate:
 		return c.windowUpdate(f, p)
 	case framePushPromise:
 		return refuse(ProtocolError, "nobody may push")
@@ -81,7 +81,7 @@ func (c *link) dataOf(f *frame, body []byte) (*flow, error) {
 		s.fault(ProtocolError)
 		return nil, nil
 	}
-	s.receive(body, f.length, f.has(flagEndStream))
+	s.receive(body, f.length, f.has(FlagEndStream))
 	return s, nil
 }
 
@@ -125,7 +125,7 @@ func (c *link) continuation(f *frame, p []byte) error {
 // addBlock adds a piece of a header block, and handles it when it is whole. Blocks are kept as they came,
 // since only a whole one can be decoded; what they may grow to is bounded.
 func (c *link) addBlock(p []byte, whole bool) error {
-	if len(c.block)+len(p) > c.headerBytes+frameSize {
+	if len(c.block)+len(p) > c.headerBytes+FrameSize {
 		return refuse(EnhanceYourCalm, "a header block larger than headers may be")
 	}
 	if !whole {
@@ -248,7 +248,7 @@ func (c *link) takeSetting(id uint16, value uint32) error {
 			s.wake()
 		}
 	case settingMaxFrameSize:
-		if value < frameSize || value > 1<<24-1 {
+		if value < FrameSize || value > 1<<24-1 {
 			return refuse(ProtocolError, "a frame size that is not allowed")
 		}
 	}

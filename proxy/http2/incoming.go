@@ -23,7 +23,7 @@ var (
 
 // headersCame implements side.
 func (c *Upstream) headersCame() error {
-	id, ends := c.opening.stream, c.opening.has(flagEndStream)
+	id, ends := c.opening.stream, c.opening.has(FlagEndStream)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {

@@ -20,7 +20,7 @@ func TestMoreThanTheWindowEndsAStream(t *testing.T) {
 	p := dialFrames(t, options(func(s *Stream) { _, _ = readHead(s); <-s.Done() }))
 	p.begin(false, getFields...)
 	for range 4 {
-		_ = p.WriteRawFrame(0, 8, 1, append([]byte{255}, make([]byte, frameSize-1)...))
+		_ = p.WriteRawFrame(0, 8, 1, append([]byte{255}, make([]byte, FrameSize-1)...))
 	}
 	_ = p.WritePing(false, [8]byte{})
 	p.want("pong")

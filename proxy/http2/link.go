@@ -95,7 +95,7 @@ func (c *link) init(nc net.Conn, of side, l *limits) {
 	c.nc, c.side, c.limits, c.streams = nc, of, *l, map[uint32]*flow{}
 	c.window, c.streamWindow, c.idleSince = defaultWindow, defaultWindow, time.Now()
 	c.decoder = hpack.NewDecoder(defaultHeaderTable, c.fields.add)
-	c.decoder.SetMaxStringLength(2 * (c.headerBytes + frameSize)) // of a whole block with Huffman codes: what is too large is told from its sum
+	c.decoder.SetMaxStringLength(2 * (c.headerBytes + FrameSize)) // of a whole block with Huffman codes: what is too large is told from its sum
 }
 
 // fail ends the connection because of err, once. It is called with mu held.
@@ -161,7 +161,7 @@ func (c *link) frames() error {
 	for c.w-c.r >= frameHeader {
 		c.current = parseFrame(c.in[c.r:])
 		f := &c.current
-		if f.length > frameSize {
+		if f.length > FrameSize {
 			return refuse(FrameSizeError, "a frame larger than allowed")
 		}
 		if c.w-c.r < frameHeader+f.length {
@@ -300,7 +300,7 @@ func (c *link) inHeaders() bool {
 		return c.w > c.r
 	}
 	kind := parseFrame(c.in[c.r:]).kind
-	return kind == frameHeaders || kind == frameContinuation
+	return kind == FrameHeaders || kind == frameContinuation
 }
 
 // timeUp handles the end of a wait. It returns an error if the connection has ended.

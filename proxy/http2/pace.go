@@ -54,10 +54,10 @@ func (p *pace) wait(came *int) error {
 // isIdle reports whether a frame carries nothing for a stream.
 func (f *frame) isIdle() bool {
 	switch f.kind {
-	case frameHeaders, frameWindowUpdate:
+	case FrameHeaders, FrameWindowUpdate:
 		return false
-	case frameData:
-		return f.length == 0 && !f.has(flagEndStream)
+	case FrameData:
+		return f.length == 0 && !f.has(FlagEndStream)
 	}
 	return true
 }

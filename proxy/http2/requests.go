@@ -9,7 +9,7 @@ import (
 
 // headersCame opens a stream with the fields just decoded, or ends one with its trailers.
 func (c *Conn) headersCame() error {
-	id, ends := c.opening.stream, c.opening.has(flagEndStream)
+	id, ends := c.opening.stream, c.opening.has(FlagEndStream)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil { // nobody would end a stream that begins now
@@ -74,7 +74,7 @@ func (c *Conn) closedStream(f *frame) error {
 	if f.stream > c.last || f.stream%2 == 0 {
 		return refuse(ProtocolError, "a frame of a stream that was not opened")
 	}
-	if f.kind == frameData && !c.wasReset(f.stream) {
+	if f.kind == FrameData && !c.wasReset(f.stream) {
 		c.sendReset(f.stream, StreamClosed)
 	}
 	return nil
@@ -134,7 +134,7 @@ func (c *Conn) respondTooLarge(id uint32, ends bool) {
 	}
 	block := c.encode(431, tooLarge, func(*http1.Header) bool { return false })
 	c.control(frameHeader+64, func(dst []byte) []byte {
-		return append(appendFrame(dst, frameHeaders, flagEndHeaders|flagEndStream, id, len(block)), block...)
+		return append(appendFrame(dst, FrameHeaders, flagEndHeaders|FlagEndStream, id, len(block)), block...)
 	})
 	if !ends {
 		c.sendReset(id, NoError)

@@ -17,7 +17,7 @@ func (s *flow) writeData(p []byte, ends bool) error {
 		if err := s.writeErr(); err != nil {
 			return err
 		}
-		n := int(max(0, min(int64(len(p)), s.window, c.window, frameSize, int64(roomForData-len(c.out.pending))))) // SETTINGS may make a window negative
+		n := int(max(0, min(int64(len(p)), s.window, c.window, FrameSize, int64(roomForData-len(c.out.pending))))) // SETTINGS may make a window negative
 		if n == 0 && len(p) > 0 {
 			if err := s.waitToWrite(s.canWrite); err != nil {
 				return err
@@ -27,9 +27,9 @@ func (s *flow) writeData(p []byte, ends bool) error {
 		last := ends && n == len(p)
 		var flags byte
 		if last {
-			flags = flagEndStream
+			flags = FlagEndStream
 		}
-		dst := appendFrame(c.room(frameHeader+n), frameData, flags, s.id, n)
+		dst := appendFrame(c.room(frameHeader+n), FrameData, flags, s.id, n)
 		c.out.pending = append(dst, p[:n]...)
 		s.window -= int64(n)
 		if c.window -= int64(n); c.window <= 0 {
@@ -126,14 +126,14 @@ func (s *flow) wroteAll() {
 
 // appendHeaders appends the frames of a header block. It is called with mu held.
 func (c *link) appendHeaders(id uint32, block []byte, ends bool) {
-	dst := c.room(len(block) + frameHeader*(1+len(block)/frameSize))
-	kind := byte(frameHeaders)
+	dst := c.room(len(block) + frameHeader*(1+len(block)/FrameSize))
+	kind := byte(FrameHeaders)
 	var flags byte
 	if ends {
-		flags = flagEndStream
+		flags = FlagEndStream
 	}
 	for {
-		n := min(len(block), frameSize)
+		n := min(len(block), FrameSize)
 		if n == len(block) {
 			flags |= flagEndHeaders
 		}

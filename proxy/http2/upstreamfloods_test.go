@@ -24,7 +24,7 @@ func TestFaultsOfAnUpstream(t *testing.T) {
 		send func(p *peer)
 		want http2.ErrCode
 	}{
-		"a frame that is too large":    {func(p *peer) { _ = p.WriteRawFrame(99, 0, 0, make([]byte, frameSize+1)) }, http2.ErrCodeFrameSize},
+		"a frame that is too large":    {func(p *peer) { _ = p.WriteRawFrame(99, 0, 0, make([]byte, FrameSize+1)) }, http2.ErrCodeFrameSize},
 		"DATA without a stream":        {func(p *peer) { _ = p.WriteData(0, false, nil) }, http2.ErrCodeProtocol},
 		"a stream that was not opened": {func(p *peer) { p.headers(7, true, ":status", "200") }, http2.ErrCodeProtocol},
 		"a stream of its own":          {func(p *peer) { p.headers(2, true, ":status", "200") }, http2.ErrCodeProtocol},
@@ -50,7 +50,7 @@ func TestFaultsOfAnUpstream(t *testing.T) {
 		"a block without an end": {func(p *peer) {
 			_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1})
 			for range 10 {
-				_ = p.WriteContinuation(1, false, make([]byte, frameSize))
+				_ = p.WriteContinuation(1, false, make([]byte, FrameSize))
 			}
 		}, http2.ErrCodeEnhanceYourCalm},
 	} {
@@ -265,7 +265,7 @@ func responseFrames(body string) []byte {
 // oracle reads the response to stream 1 by x/net. It returns the body, and whether it is whole.
 func oracle(b []byte) (body string, whole bool) {
 	fr := http2.NewFramer(io.Discard, bytes.NewReader(b))
-	fr.SetMaxReadFrameSize(frameSize)
+	fr.SetMaxReadFrameSize(FrameSize)
 	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	fr.MaxHeaderListSize = 64 << 10
 	var text strings.Builder

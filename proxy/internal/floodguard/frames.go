@@ -11,16 +11,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/http2"
 )
 
-// Preface is the first bytes of a client that knows the server to support HTTP/2 (RFC 9113 section
-// 3.4). An HTTP/1.1 parser refuses it after its first line.
-const Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-// FrameSize is the largest frame that a client may send, in bytes: the smallest value allowed (RFC
-// 9113 section 4.2). A larger frame would be read whole before it counts, and net/http's own 1 MiB
-// is more than a stream's window.
-const FrameSize = 16 << 10
+// Preface is http2.Preface. An HTTP/1.1 parser refuses it after its first line.
+const Preface = http2.Preface
 
 // How many frames that request nothing an HTTP/2 client may send: SETTINGS, PING, RST_STREAM,
 // PRIORITY, CONTINUATION, GOAWAY, unknown ones, and DATA without content. Each costs the proxy
@@ -136,23 +132,13 @@ func (w *FrameWatch) inspect(p []byte) {
 	}
 }
 
-// Types and flags of frames (RFC 9113 section 6).
-const (
-	frameData         = 0
-	frameHeaders      = 1
-	frameRSTStream    = 3
-	frameWindowUpdate = 8
-
-	flagEndStream = 1
-)
-
 // frame counts the frame whose header has arrived.
 func (w *FrameWatch) frame() {
 	kind, flags := w.scan.kind(), w.scan.flags()
 	switch {
-	case kind == frameHeaders, kind == frameWindowUpdate, kind == frameData && (w.scan.skip > 0 || flags&flagEndStream != 0):
+	case kind == http2.FrameHeaders, kind == http2.FrameWindowUpdate, kind == http2.FrameData && (w.scan.skip > 0 || flags&http2.FlagEndStream != 0):
 		return
-	case kind == frameRSTStream:
+	case kind == http2.FrameRSTStream:
 		w.resets.tokens--
 	}
 	w.frames.tokens--
@@ -187,12 +173,6 @@ func (s *frameScan) header(p []byte) (rest []byte, whole bool) {
 	return p[n:], true
 }
 
-// Codes of RST_STREAM with which a server ends streams for reasons of its own (RFC 9113 section 7).
-const (
-	codeNoError       = 0
-	codeInternalError = 2
-)
-
 // resetScan finds, in the bytes written to a client, the streams that we reset because of the
 // client's fault (MadeYouReset, CVE-2025-8671): a WINDOW_UPDATE of 0 or beyond the largest window,
 // DATA after END_STREAM, more DATA than announced, a stream that depends on itself.
@@ -215,7 +195,7 @@ func (s *resetScan) scan(p []byte) (found int) {
 		}
 		p = s.payload(p)
 		var whole bool
-		if p, whole = s.header(p); whole && s.kind() == frameRSTStream {
+		if p, whole = s.header(p); whole && s.kind() == http2.FrameRSTStream {
 			s.skip, s.codeBytesLeft = 0, len(s.code)
 		}
 	}
@@ -223,8 +203,8 @@ func (s *resetScan) scan(p []byte) (found int) {
 }
 
 func (s *resetScan) clientsFault() bool {
-	code := binary.BigEndian.Uint32(s.code[:])
-	return code != codeNoError && code != codeInternalError
+	code := http2.Code(binary.BigEndian.Uint32(s.code[:]))
+	return code != http2.NoError && code != http2.InternalError // those of a server's own reasons
 }
 
 // allowance grows with time up to max. It may be overdrawn.
