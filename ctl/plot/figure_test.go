@@ -46,9 +46,9 @@ func TestValidateRefuses(t *testing.T) {
 		"fewer y than x":    {func(f *Figure) { f.Panels[0].Series[1].Y = []float64{1} }, "10 x and 1 y"},
 		"half a band":       {func(f *Figure) { f.Panels[0].Series[0].High = nil }, "10 low and 0 high"},
 		"short band":        {func(f *Figure) { s := &f.Panels[0].Series[0]; s.Low, s.High = s.Low[:3], s.High[:3] }, "3 low and 3 high for 10 points"},
-		"not a number":      {func(f *Figure) { f.Panels[0].Series[1].Y[3] = math.NaN() }, "NaN is no value"},
-		"infinite":          {func(f *Figure) { f.Panels[0].Series[1].X[3] = math.Inf(1) }, "+Inf is no value"},
-		"infinite band":     {func(f *Figure) { f.Panels[0].Series[0].High[3] = math.Inf(1) }, "+Inf is no value"},
+		"not a number":      {func(f *Figure) { f.Panels[0].Series[1].Y[3] = math.NaN() }, "NaN cannot be drawn"},
+		"infinite":          {func(f *Figure) { f.Panels[0].Series[1].X[3] = math.Inf(1) }, "+Inf cannot be drawn"},
+		"infinite band":     {func(f *Figure) { f.Panels[0].Series[0].High[3] = math.Inf(1) }, "+Inf cannot be drawn"},
 		"escape in a title": {func(f *Figure) { f.Title = "a\x1b[31m" }, "cannot be shown"},
 		"delete in a title": {func(f *Figure) { f.Title = "a\x7f" }, "cannot be shown"},
 		"line end in a name": {func(f *Figure) {
