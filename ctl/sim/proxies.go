@@ -224,6 +224,12 @@ func (p *proxies) responded(j *job, status int) {
 	p.handleSignal(x, s)
 }
 
+func (p *proxies) endpointLost() {
+	for i := range p.each {
+		p.handleSignal(&p.each[i], p.each[i].guard.EndpointLost(p.now))
+	}
+}
+
 // attemptEnded passes a good response to the client, and lets the policy decide about any
 // other.
 func (p *proxies) attemptEnded(c int32, status int) {

@@ -233,8 +233,12 @@ func (s *server) fault(f *Fault, begins bool) {
 		}
 	case Cold:
 		s.cold = *f
-		if !begins {
+		switch {
+		case !begins:
 			s.cold.N = 0
+		case f.Lost:
+			s.path.endpointLost()
+			s.die()
 		}
 	case Slower:
 		s.times = 1

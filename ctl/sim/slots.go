@@ -90,6 +90,8 @@ func (s *slots) responded(j *job, status int) {
 	}
 }
 
+func (*slots) endpointLost() {}
+
 func (s *slots) on(e event) {
 	switch {
 	case e.kind == slotEnds:

@@ -111,7 +111,8 @@ const (
 	// Burst: at its start, Fault.N pausing clients send at once.
 	Burst
 	// Cold: an endpoint was restarted. A share Fault.Times of the clients sends to it, and the first Fault.N
-	// requests that it gets take Fault.After longer.
+	// requests that it gets take Fault.After longer. With Fault.Lost, the connections to the others are
+	// reset first: they are killed, and the rest is what is cold.
 	Cold
 )
 
@@ -123,6 +124,7 @@ type Fault struct {
 	After time.Duration // Reject: 0 = the usual response time; Cold
 	Times float64       // Slower, Surge, Cold
 	N     int           // Burst, Cold
+	Lost  bool          // Cold
 }
 
 // Via is what clients send through.

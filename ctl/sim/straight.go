@@ -42,6 +42,8 @@ func (s *straight) connect(c int32) {
 }
 
 // on sends a SYN again, unless the client has left and so has closed its socket.
+func (*straight) endpointLost() {}
+
 func (s *straight) on(e event) {
 	switch {
 	case e.kind != synDue || s.turns[e.who] != e.turn:

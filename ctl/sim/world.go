@@ -43,6 +43,7 @@ type path interface {
 	begin(c int32)
 	leave(c int32)                // the client gave up
 	responded(j *job, status int) // a job has ended; its client may have left. status 0 = reset
+	endpointLost()                // one of several was killed
 	on(e event)                   // an event of the path
 }
 

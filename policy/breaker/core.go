@@ -99,6 +99,9 @@ func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
 
 // answered records a response, good or not: the upstream is not silent.
 func (g *core) answered(sent, now time.Duration) {
+	if sent > g.silence.movedAt {
+		g.silence.movedAt = 0
+	}
 	if g.window.phase == doubt {
 		g.trusted(now)
 	}
@@ -155,6 +158,7 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 	}
 	dial := e.Kind == Refused || e.Kind == DialFailed
 	if e.Kind == Reset {
+		g.moved(now)
 		g.lost()
 	}
 	if g.options.After > 0 && g.evidence.row == 0 {
@@ -221,7 +225,7 @@ func (g *core) regrow(now time.Duration) {
 
 // crowded reports whether n attempts are far more than ever went well at once.
 func (g *core) crowded(n int64) bool {
-	return g.baseline.Established() && float64(n) > max(several, startFactor*g.baseline.Concurrency)
+	return g.baseline.Established() && g.silence.movedAt == 0 && float64(n) > max(several, startFactor*g.baseline.Concurrency)
 }
 
 // unproven reports whether a failure ends the trickle after an accepted connection. A timeout
@@ -296,6 +300,7 @@ func (g *core) start(now time.Duration, proven bool) {
 	g.window.begin(now, g.counters, &g.baseline, proven)
 	g.learner.begin(now)
 	g.urls.begin()
+	g.silence.movedAt = 0
 	g.silence.reset(now, g.counters.sent(), g.counters.responses())
 }
 
@@ -349,6 +354,15 @@ func (g *core) abandon(p Permit, now time.Duration, e AttemptEnd) (down Signal) 
 	}
 	g.counters.abandoned.add(now)
 	return down
+}
+
+// moved records that a server which may have responded until now is gone. Others, which were idle and may be
+// cold, take over from it: until one of them responds to a request sent since, what is usual does not tell
+// how long they take. In a doubt, the silence was there before.
+func (g *core) moved(now time.Duration) {
+	if g.refresh(now); g.window.phase == open { // it counts the responses before
+		g.silence.movedAt = max(now, 1)
+	}
 }
 
 // lost makes a check due after a lost connection.
@@ -520,7 +534,7 @@ func (g *core) publish(now time.Duration) {
 	if g.window.binds() || g.options.ConcurrencyLimit == ConcurrencyLimitFixed || g.waiting.any() {
 		mode |= modeSlow
 	}
-	if g.evidence.until != 0 {
+	if g.evidence.until != 0 || g.silence.movedAt != 0 {
 		mode |= modeRecentFailures
 	}
 	if g.counters.mode.Load() != mode {

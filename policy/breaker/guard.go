@@ -282,6 +282,16 @@ func (g *Guard) DialRetried(now time.Duration) {
 	g.core.publish(now)
 }
 
+// EndpointLost records that connections to an endpoint that had responded began to fail, and others take
+// over from it.
+func (g *Guard) EndpointLost(now time.Duration) Signal {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := g.core.eventAt
+	g.core.moved(now)
+	return g.core.finish(now, before)
+}
+
 // Accepted records that the upstream accepted a connection, TLS handshake included.
 func (g *Guard) Accepted(now time.Duration) { g.core.connections.acceptedAt.Store(int64(now)) }
 

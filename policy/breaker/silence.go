@@ -16,12 +16,14 @@ import (
 // where P is the distribution of the latencies seen (latency.Baseline.Tail). So two requests
 // must be far overdue, or a few by less. This is the idea of the phi accrual failure
 // detector (Hayashibara et al., 2004), with the latencies of requests in place of
-// heartbeats. Without an established baseline, clients that left late must show it too.
+// heartbeats. Without an established baseline, clients that left late must show it too. After a lost
+// connection, only they do: who responded may be gone, and who takes over may be slow at first.
 type silence struct {
 	responses int64         // the number of responses at the last update
 	lastAt    time.Duration // the update that saw the last of them
 	marks     []mark        // at least one, at most silenceMarks
 	leftLate  int           // clients that left late since then
+	movedAt   time.Duration // see core.moved; 0: what is usual holds
 }
 
 // mark is the number of requests sent until a time.
@@ -104,10 +106,11 @@ func (s *silence) update(now time.Duration, sent, answered int64) {
 // flight: a request that ended without a response is not missing.
 func (s *silence) suspicion(now time.Duration, u *latency.Baseline, open int64) float64 {
 	due := overdue(u)
+	known := u.Known() && s.movedAt == 0
 	switch {
-	case !u.Known() && s.leftLate >= manyClients:
+	case !known && s.leftLate >= manyClients:
 		return suspicionThreshold
-	case !u.Known(), !u.Established() && s.leftLate == 0, now-s.since() < due:
+	case !known, !u.Established() && s.leftLate == 0, now-s.since() < due:
 		return 0
 	}
 	sum, seen := 0.0, int64(0)

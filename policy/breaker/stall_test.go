@@ -109,3 +109,81 @@ func TestWhatEndedIsNotMissed(t *testing.T) {
 		}
 	}
 }
+
+// An endpoint is lost, and another one, which may be cold, takes over from it. What was usual does not tell
+// how long that takes to respond: only clients that leave late do, until a request sent since is answered.
+func TestWhoTakesOverFromALostEndpointMayBeSlow(t *testing.T) {
+	lose := map[string]func(d *guardHarness){
+		"a connection that was lost": func(d *guardHarness) {
+			d.acquire()
+			d.end(len(d.out)-1, AttemptEnd{Kind: Reset, Key: 7})
+			d.g.core.connections.check = noCheck // it found that connections are kept
+		},
+		"an endpoint without connections": func(d *guardHarness) { d.call(func() Signal { return d.g.EndpointLost(d.now) }) },
+	}
+	// ask sends a request each 10 ms.
+	ask := func(d *guardHarness, t time.Duration) {
+		for end := d.now + t; d.now < end; d.advance(10 * time.Millisecond) {
+			d.acquire()
+		}
+	}
+	for name, lose := range lose {
+		t.Run(name, func(t *testing.T) {
+			lost := func(t *testing.T) *guardHarness {
+				d := newGuardHarness(t, Options{})
+				d.serve(20*time.Second, 100, 20*time.Millisecond)
+				d.acquire()
+				lose(d)
+				ask(d, 2*time.Second)
+				if s := d.g.State(); s.Breaker != Closed || s.Suspect || s.LimitBound > 0 || s.Queued > 0 {
+					t.Fatalf("after 2 s of silence: %+v", s)
+				}
+				return d
+			}
+			suspect := func(d *guardHarness) bool { ask(d, 500*time.Millisecond); return d.g.State().Suspect }
+
+			d := lost(t)
+			d.end(0, AttemptEnd{Status: 200}) // it was sent before
+			if suspect(d) || d.g.State().LimitBound > 0 {
+				t.Error("an earlier request was answered late: what was usual counts again")
+			}
+			d.end(len(d.out)-1, AttemptEnd{Status: 200})
+			for len(d.out) > 0 {
+				d.end(0, AttemptEnd{Status: 200})
+			}
+			if !suspect(d) {
+				t.Error("a later request was answered: silence does not count again")
+			}
+			d.call(func() Signal { return d.g.EndpointLost(d.now) })
+			if !suspect(d) {
+				t.Error("a loss in doubt ended the doubt")
+			}
+
+			d = lost(t)
+			for range manyClients {
+				p := d.out[0]
+				d.out = d.out[1:]
+				d.call(func() Signal { return second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Key: 7, Closed: true})) })
+			}
+			ask(d, time.Second)
+			d.want(HalfOpen, OpenedByStall)
+		})
+	}
+}
+
+// After an outage silence counts as ever, although the outage began with a lost connection.
+func TestSilenceCountsAfterAnOutage(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(20*time.Second, 100, 20*time.Millisecond)
+	d.call(func() Signal { return d.g.EndpointLost(d.now) })
+	d.acquire()
+	d.end(len(d.out)-1, AttemptEnd{Kind: Refused})
+	d.advance(time.Second)
+	d.endDial(Connected)
+	d.want(SlowStart, OpenedByRefused)
+	for range 200 {
+		d.acquire()
+		d.advance(10 * time.Millisecond)
+	}
+	d.want(HalfOpen, OpenedByStall)
+}

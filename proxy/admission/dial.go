@@ -56,6 +56,9 @@ func (q *Queue) shouldRedial(err error, began time.Duration) bool {
 	return true
 }
 
+// EndpointLost records that connections to an endpoint that worked began to fail.
+func (q *Queue) EndpointLost() { q.HandleSignal(q.Guard.EndpointLost(q.elapsed())) }
+
 // sleep waits. It reports false if ctx ended first.
 func sleep(ctx context.Context, wait time.Duration) bool {
 	if wait <= 0 {

@@ -65,9 +65,11 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 		failures := admission.NewDialFailures(n.Log, r.Upstream.String())
 		o.OnDialError = failures.Record
 		o.HealthCheck, o.OnHealth = r.HealthCheck, n.logHealth(r.Upstream.String())
+		state := &UpstreamState{}
+		o.OnLost = func() { state.Admission.EndpointLost() } // not before the first request
 		pool := upstream.NewGroup(r.Upstream, o)
 		retryBudget := n.newBudget(r)
-		known[key] = &UpstreamState{
+		*state = UpstreamState{
 			key:         key,
 			Pool:        pool,
 			RetryBudget: retryBudget, BudgetKey: budgetKey(r),
@@ -78,6 +80,7 @@ func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *U
 			}),
 			DialFailures: failures,
 		}
+		known[key] = state
 	}
 	return known[key]
 }

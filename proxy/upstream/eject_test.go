@@ -240,3 +240,29 @@ func TestAnEndpointThatAcceptsAgainComesBack(t *testing.T) {
 		})
 	}
 }
+
+func TestAnAddressThatWorkedIsLostOnce(t *testing.T) {
+	for name, after := range map[string]int{"ejected": 0, "never ejected": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lost := 0
+				_, _, m := three(t, Options{EjectAfter: after, OnLost: func() { lost++ }})
+				m[0].ReportFailure() // it responded
+				for range 2 * DefaultEjectAfter {
+					m[0].ReportLost()
+				}
+				if lost != 0 {
+					t.Errorf("%d times lost, and it had failed before", lost)
+				}
+				for range 2 {
+					m[0].ReportSuccess()
+					m[0].ReportLost()
+					m[0].ReportLost()
+				}
+				if lost != 2 {
+					t.Errorf("%d times lost, want 2", lost)
+				}
+			})
+		})
+	}
+}

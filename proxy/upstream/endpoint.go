@@ -126,7 +126,11 @@ func (e *Endpoint) report(lost bool) {
 	e.lost.Store(lost)
 	e.failed.Add(1)
 	e.requestLookup()
-	if after := e.group.options.EjectAfter; after > 0 && e.failures.Add(1) >= int32(after) && !e.ejected() {
+	o, inRow := &e.group.options, e.failures.Add(1)
+	if lost && inRow == 1 && o.OnLost != nil {
+		o.OnLost()
+	}
+	if o.EjectAfter > 0 && inRow >= int32(o.EjectAfter) && !e.ejected() {
 		e.group.eject(e, time.Now())
 	}
 }

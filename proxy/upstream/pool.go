@@ -37,6 +37,10 @@ type Options struct {
 	// concurrently, on the request path.
 	OnDialError func(*DialError)
 
+	// OnLost is called when connections to an address of a Group that works begin to fail, or to end
+	// without a response; nil: none. It is called concurrently, on the request path.
+	OnLost func()
+
 	EjectAfter int           // consecutive failures that eject an address of a Group; default DefaultEjectAfter; below 0: never
 	EjectFor   time.Duration // duration of the first ejection; default DefaultEjectFor
 
