@@ -114,7 +114,7 @@ func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 // hasSlot makes slot that of the connection, whose progress is measured from now on.
 func (c *conn) hasSlot(slot *slots.Slot) {
 	c.slot = slot
-	slot.Progress.Begin(c.server.process.Clock.Elapsed())
+	slot.Progress.Begin(0, c.server.process.Clock.Elapsed())
 }
 
 // unsentBytes bounds the kernel's send buffer for a client that reads nothing, if memory is

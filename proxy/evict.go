@@ -10,6 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
 const (
@@ -220,7 +221,7 @@ func (t *clients) search() bool {
 			found(v)
 		default:
 			var rate float64
-			if rate, v.standing = c.rate(t.clock.Since(now), v.since); v.delay != delayBody || rate < leastUploadRate {
+			if rate, v.standing = c.rate(t.clock.Since(now)); v.delay != delayBody || rate < leastUploadRate {
 				found(v)
 			}
 		}
@@ -248,15 +249,48 @@ func (t *clients) forgetVictims() {
 	e.found, e.forgets = [victimKinds][]victim{}, false
 }
 
-// rate returns how many bytes per second the connection moves, and its standing; both are 0 for a
-// connection without such a count. It is called with evicting.mu held.
-func (c *conn) rate(now time.Duration, since clock.Instant) (rate, standing float64) {
-	if c.parent != nil {
-		return c.parent.rate(now, since)
+// rate returns how many bytes per second the client moves, and its standing. It is called with
+// evicting.mu held.
+func (c *conn) rate(now time.Duration) (rate, standing float64) {
+	return c.progress().Rate(c.moved(), now)
+}
+
+// progress returns that of the connection, or of the stream.
+func (c *conn) progress() *slots.Progress {
+	if s := c.client.Stream; s != nil {
+		return &s.Kept().(*streamConn).progress
 	}
-	if c.client.Raw == nil {
-		return 0, 0
+	return &c.slot.Progress
+}
+
+// moved returns how many bytes the client has moved: over HTTP/2 those of bodies, since headers and what
+// is responded to them cost a client nothing, otherwise all of the connection. 0: unknown.
+func (c *conn) moved() (n uint64) {
+	switch h := c.http2.Load(); {
+	case h != nil:
+		return h.moved()
+	case c.client.Stream != nil:
+		return c.client.Stream.Moved()
+	case c.client.Raw != nil:
+		n, _ = rawsocket.Moved(c.client.Raw)
 	}
-	moved, _ := rawsocket.Moved(c.client.Raw) // 0: unknown
-	return c.slot.Progress.Rate(moved, now)
+	return n
+}
+
+// beginProgress measures what the client moves from now on, since it delays the proxy by something new: by
+// headers, a body or streams. What it moved before earns it nothing. Bytes that have arrived and were not
+// used yet do count.
+func (c *conn) beginProgress() {
+	s := c.server
+	if !s.clients.slots.Bounds() {
+		return // nobody is evicted
+	}
+	before := uint64(0)
+	if h, raw := c.http2.Load(), c.client.Raw; h != nil {
+		before = h.moved()
+	} else if raw != nil {
+		moved, _ := rawsocket.Moved(raw)
+		before = moved - min(moved, uint64(rawsocket.Unread(raw)+c.client.Buffered()))
+	}
+	c.progress().Begin(before, s.process.Clock.Elapsed())
 }

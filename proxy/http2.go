@@ -34,7 +34,7 @@ type http2Conn struct {
 	emptyFrom atomic.Int64 // instant since when there are no streams, if there are none
 	share     streamShare
 
-	mu      sync.Mutex // guards streams
+	mu      sync.Mutex // guards wire and streams
 	streams map[*conn]struct{}
 }
 
@@ -62,6 +62,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		return true
 	}
 	c.http2.Store(h)
+	c.beginProgress()
 	if c.evicted.Load() { // before its preface was complete; what evicts it from now on ends h
 		c.http2.Store(nil)
 		c.refuseHTTP2()
@@ -120,12 +121,24 @@ func (h *http2Conn) goAway() {
 	if h == nil {
 		return
 	}
-	h.mu.Lock()
-	wire := h.wire
-	h.mu.Unlock()
-	if wire != nil {
+	if wire := h.served(); wire != nil {
 		wire.GoAway()
 	}
+}
+
+// served returns the connection; nil before it is served.
+func (h *http2Conn) served() *http2.Conn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.wire
+}
+
+// moved returns how many bytes of bodies the client has moved, in either direction.
+func (h *http2Conn) moved() uint64 {
+	if wire := h.served(); wire != nil {
+		return wire.Moved()
+	}
+	return 0
 }
 
 // each calls f for every stream. h may be nil.
@@ -198,13 +211,15 @@ func (h *http2Conn) count(n int64) {
 	}
 	if h.running.Add(n) == 0 {
 		h.emptyFrom.Store(int64(h.c.server.process.Clock.Now()))
+		h.c.beginProgress()
 	}
 }
 
 // streamConn is the conn of a stream, with the slot of the request that it serves.
 type streamConn struct {
 	conn
-	slot streamSlot
+	slot     streamSlot
+	progress slots.Progress // of the stream
 }
 
 // newStreamConn makes a conn for the stream.
@@ -219,6 +234,7 @@ func (h *http2Conn) newStreamConn(stream *http2.Stream) any {
 func (h *http2Conn) begin(c *conn) {
 	c.turnedAway, c.begun = false, false
 	c.client.BeginStream()
+	c.beginProgress()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.evicted.Store(false) // with mu, so that what evicts a stream does not reach the next request

@@ -97,7 +97,8 @@ func (p *parked) resume() *conn {
 		c.client.UseTLS(p.tls)
 		c.isSecure = true
 	}
-	c.hasSlot(p.slot)
+	c.slot = p.slot
+	c.beginProgress()
 	if p.evict {
 		c.evicted.Store(true)
 	}

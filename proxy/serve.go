@@ -67,6 +67,7 @@ func (c *conn) admitBody() bool {
 	if !c.makeRoom(slots.Upload) {
 		return false
 	}
+	c.beginProgress()
 	c.x.Upload().Await(c.server.process.Clock.Now())
 	return true
 }
@@ -270,6 +271,7 @@ func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) b
 			c.client.Buffers.Release() // the rest may arrive slowly
 			c.client.SetRead(began.Add(set.ReadHeaderTimeout), 0)
 			c.idleFrom.Store(int64(began))
+			c.beginProgress()
 			c.client.Enter(downstream.PhaseHeaders)
 		}
 		if !c.client.HasRoom() {

@@ -46,7 +46,9 @@ type streamShare struct {
 }
 
 // streamSlot is a slot that a stream holds. It belongs to a conn, whose requests hold it one after
-// another. Its fields are guarded by the lock of the slots.
+// another. A stream that was ended, by its client, by preempt or by the Backlog, holds it until its
+// worker has returned: the slot stands for the memory and the upstream connection of the request, and
+// only then are these free. Its fields are guarded by the lock of the slots.
 type streamSlot struct {
 	h      *http2Conn
 	stream slotHolder

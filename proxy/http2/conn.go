@@ -161,6 +161,13 @@ func (c *Conn) Running() int {
 	return c.running
 }
 
+// Moved returns how many bytes of bodies passed on all streams, in both directions.
+func (c *Conn) Moved() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.moved
+}
+
 // read reads frames until the connection ends.
 func (c *Conn) read() error {
 	if err := c.readPreface(); err != nil {

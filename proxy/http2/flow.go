@@ -43,8 +43,9 @@ type flowState struct {
 	behind      bool  // the Backlog counts it
 	caughtUp    func()
 
-	window   int64 // what may be sent
-	complete bool  // our message was written whole
+	window   int64  // what may be sent
+	complete bool   // our message was written whole
+	moved    uint64 // bytes of bodies, in both directions
 
 	readBy, writeBy time.Time
 }

@@ -46,6 +46,7 @@ type link struct {
 	window       int64     // what may be sent on all streams together
 	usedUpAt     time.Time // when window was used up
 	streamWindow int64     // what may be sent on a new stream
+	moved        uint64    // bytes of bodies, in both directions
 	received     int       // of bodies, since the last WINDOW_UPDATE of the connection
 	pinged       bool      // a PING of ours has no answer
 	out          output

@@ -27,6 +27,7 @@ func (s *flow) receive(p []byte, n int, ends bool) {
 		return
 	}
 	s.credit += n - len(p) // padding
+	s.move(len(p))
 	if s.left >= 0 {
 		if s.left -= int64(len(p)); s.left < 0 || ends && s.left > 0 {
 			s.fault(ProtocolError)
@@ -46,6 +47,12 @@ func (s *flow) receive(p []byte, n int, ends bool) {
 		s.ended(nil)
 	}
 	s.wake()
+}
+
+// move counts n bytes of a body that came or was written. It is called with mu held.
+func (s *flow) move(n int) {
+	s.moved += uint64(n)
+	s.c.moved += uint64(n)
 }
 
 // appendBody appends a piece of the body in its framing.

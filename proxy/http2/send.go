@@ -31,6 +31,7 @@ func (s *flow) writeData(p []byte, ends bool) error {
 		}
 		dst := appendFrame(c.room(frameHeader+n), FrameData, flags, s.id, n)
 		c.out.pending = append(dst, p[:n]...)
+		s.move(n)
 		s.window -= int64(n)
 		if c.window -= int64(n); c.window <= 0 {
 			c.usedUpAt = time.Now()

@@ -186,7 +186,7 @@ func (c *Conn) finished(s *Stream) {
 	c.flush()
 }
 
-// Kept returns what Options.Keep made for the stream. The worker calls it.
+// Kept returns what Options.Keep made for the stream. The worker calls it first, before others may.
 func (s *Stream) Kept() any {
 	if s.kept == nil {
 		s.kept = s.conn.o.Keep(s)
@@ -250,6 +250,13 @@ func (s *Stream) HasUnread() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	return s.r < len(s.in)
+}
+
+// Moved returns how many bytes of bodies passed, in both directions.
+func (s *Stream) Moved() uint64 {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.moved
 }
 
 // HasBody reports whether the request has a body, be it an empty one.

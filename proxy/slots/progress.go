@@ -1,7 +1,7 @@
 package slots
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -17,26 +17,33 @@ const (
 	credit = 1 << 10
 )
 
-// Progress is how fast a connection moves bytes, in either direction. It is measured only if
-// somebody asks, so it costs nothing while there are enough slots. Rate is called by one goroutine
-// at a time; Begin and Rate may be concurrent.
+// Progress is how fast a client moves bytes, in either direction. It is measured only if somebody
+// asks, so it costs little while there are enough slots. It is safe for concurrent use.
 type Progress struct {
-	since atomic.Int64 // time since the start of the process; the zero Progress began with the process
-	moved uint64       // bytes at since
+	mu    sync.Mutex    // guards all below
+	since time.Duration // time since the start of the process; the zero Progress began with the process
+	moved uint64        // bytes at since
 
 	next      time.Duration // since is this soon; 0: not known yet
 	nextMoved uint64        // bytes at next
 }
 
-// Begin begins to measure at now, the time since the start of the process. Nothing was moved yet.
-func (p *Progress) Begin(now time.Duration) { p.since.Store(int64(now)) }
+// Begin begins to measure at now, the time since the start of the process. The moved bytes of before
+// do not count.
+func (p *Progress) Begin(moved uint64, now time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since, p.moved, p.next, p.nextMoved = now, moved, 0, 0
+}
 
 // Rate returns the bytes per second since Begin, or since a moment at least 10 s ago. moved is all bytes
 // so far; 0 if that is unknown, which counts as no progress. standing is the same with a credit for what
 // has just begun: it orders connections.
 func (p *Progress) Rate(moved uint64, now time.Duration) (rate, standing float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	moved = max(moved, p.moved)
-	took := now - time.Duration(p.since.Load())
+	took := now - p.since
 	since := float64(moved - p.moved)
 	rate = since / max(took, shortest).Seconds()
 	standing = (since + credit) / max(took, time.Millisecond).Seconds()
@@ -44,7 +51,7 @@ func (p *Progress) Rate(moved uint64, now time.Duration) (rate, standing float64
 	case p.next == 0 && took >= window:
 		p.next, p.nextMoved = now, moved
 	case p.next != 0 && now-p.next >= window:
-		p.since.Store(int64(p.next))
+		p.since = p.next
 		p.moved, p.next, p.nextMoved = p.nextMoved, now, moved
 	}
 	return rate, standing

@@ -35,7 +35,7 @@ type Slot struct {
 	served atomic.Bool // it was charged since Take
 	over   bool        // it was released; guarded by the Table's mu
 
-	Progress Progress // of the client's connection
+	Progress Progress // of the client
 }
 
 // Cost returns what the client is charged, in bytes.
@@ -49,6 +49,9 @@ func (s *Slot) Served() bool { return s.served.Load() }
 func New(most int, memory int64) *Table {
 	return &Table{most: int64(most), memory: memory, freed: make(chan struct{}, 1)}
 }
+
+// Bounds reports whether the Table bounds anything.
+func (t *Table) Bounds() bool { return t.most > 0 || t.memory > 0 }
 
 // BoundsMemory reports whether the Table bounds memory.
 func (t *Table) BoundsMemory() bool { return t.memory > 0 }

@@ -100,7 +100,7 @@ func TestAQuarterIsKeptForRequestsWithoutBody(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	var p Progress
-	p.Begin(time.Second)
+	p.Begin(0, time.Second)
 	for _, step := range []struct {
 		at    time.Duration
 		moved uint64
@@ -121,10 +121,25 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// What was moved before the beginning does not count, whatever was measured before.
+func TestProgressBeginsAnew(t *testing.T) {
+	var p Progress
+	for at := 10 * time.Second; at <= 30*time.Second; at += 10 * time.Second {
+		p.Rate(1<<20, at)
+	}
+	p.Begin(1<<20, 31*time.Second)
+	if rate, standing := p.Rate(1<<20+50, 32*time.Second); rate != 50 || standing != 50+credit {
+		t.Errorf("%v bytes per second, standing %v", rate, standing)
+	}
+	if rate, _ := p.Rate(1<<20, 32*time.Second); rate != 0 {
+		t.Errorf("%v bytes per second", rate)
+	}
+}
+
 // A connection that has just come and moved nothing yet is not behind one that has had its time.
 func TestTheOldestOfThoseThatMoveNothingIsBehind(t *testing.T) {
 	var old, young, slow Progress
-	young.Begin(950 * time.Millisecond)
+	young.Begin(0, 950*time.Millisecond)
 	_, first := old.Rate(20, time.Second)
 	_, second := young.Rate(0, time.Second)
 	_, third := slow.Rate(2000, time.Second)
@@ -157,7 +172,7 @@ func TestWhoLeavesMakesRoomAtOnce(t *testing.T) {
 // A moment at which nobody knows what a connection has moved counts as no progress, not as endless.
 func TestProgressThatIsUnknownIsNone(t *testing.T) {
 	var p Progress
-	p.Begin(0)
+	p.Begin(0, 0)
 	for at := 10 * time.Second; at <= 40*time.Second; at += 10 * time.Second {
 		p.Rate(uint64(at.Seconds())*1000, at)
 	}

@@ -40,6 +40,13 @@ func Moved(raw syscall.RawConn) (n uint64, ok bool) {
 	return n, ok
 }
 
+// Unread returns how many bytes of the connection the kernel has received that were not read yet. It
+// returns 0 if that cannot be known.
+func Unread(raw syscall.RawConn) (n int) {
+	_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return max(n, 0)
+}
+
 // vanishedAfter is how many retransmissions without an acknowledgement distinguish a vanished peer
 // from a late acknowledgement. The fourth follows at least 3 s after the first send (RFC 6298,
 // with Linux's minimum timeout of 200 ms), and later if the round trip is long.

@@ -22,6 +22,9 @@ func Silent(net.Conn) bool { return false }
 // Moved returns false: it is unknown here.
 func Moved(syscall.RawConn) (uint64, bool) { return 0, false }
 
+// Unread returns 0: it is unknown here.
+func Unread(syscall.RawConn) int { return 0 }
+
 // Unsent returns true: it is unknown here.
 func Unsent(syscall.RawConn) bool { return true }
 

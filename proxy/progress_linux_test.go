@@ -1,0 +1,115 @@
+package proxy
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/retryproxy/retryproxy/proxy/downstream"
+)
+
+// delayingRates returns what each client, or stream, that delays the proxy moves, in bytes per second.
+func (p *testProxy) delayingRates() (rates []float64) {
+	now := p.process.Clock.Now()
+	p.connected.each(func(c *conn) {
+		if d, _ := c.delaying(now); d == delayBody || d == delayHeaders && c.client.Phase() == downstream.PhaseHeaders {
+			rate, _ := c.rate(p.process.Clock.Since(now))
+			rates = append(rates, rate)
+		}
+	})
+	return rates
+}
+
+// What a client moved before it began to delay the proxy does not protect it from eviction; what has come of
+// a body does.
+func TestOnlyTheBodyThatIsAwaitedIsProgress(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if strings.HasPrefix(headers, "POST") {
+				_, _ = io.Copy(io.Discard, c.Conn)
+				return
+			}
+			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", mib, strings.Repeat("a", mib))
+		}
+	})
+	for name, tc := range map[string]struct {
+		responded bool // before
+		sends     string
+		fast      bool
+	}{
+		"large headers":           {sends: largeHeaders + "\r\na"},
+		"an earlier response":     {responded: true, sends: slowBody},
+		"slow headers":            {responded: true, sends: "POST / HTTP/1.1\r\nHo"},
+		"a body that has arrived": {sends: largeHeaders + "\r\n" + strings.Repeat("a", 40<<10), fast: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, u, func(c *Config) { c.MaxConnections = 2 })
+			c := p.dial()
+			if tc.responded {
+				c.send(get("/")).want(200, strings.Repeat("a", mib))
+			}
+			c.send(tc.sends)
+			soon(t, "a client that delays the proxy", func() bool {
+				rates := p.delayingRates()
+				if len(rates) == 1 && !tc.fast && rates[0] >= leastUploadRate {
+					t.Fatalf("%v bytes per second", rates[0])
+				}
+				return len(rates) == 1 && (rates[0] >= leastUploadRate) == tc.fast
+			})
+		})
+	}
+}
+
+// A client that was parked begins anew, too.
+func TestWhatWasMovedBeforeParkingIsNoProgress(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		c.head()
+		c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", mib, strings.Repeat("a", mib))
+		c.head()
+		_, _ = io.Copy(io.Discard, c.Conn)
+	})
+	p := startProxy(t, u, func(c *Config) { parksAtOnce(c); c.MaxConnections = 2 })
+	c := p.dial()
+	c.send(get("/")).want(200, strings.Repeat("a", mib))
+	p.wantParked(1)
+	c.send(get("/hang"))
+	soon(t, "no progress of its next request", func() bool {
+		slow := u.sends() == 2
+		p.connected.each(func(c *conn) {
+			rate, _ := c.rate(p.process.Clock.Elapsed())
+			slow = slow && rate < leastUploadRate
+		})
+		return slow
+	})
+}
+
+// The progress of an HTTP/2 client is that of its bodies, each stream's its own: headers are free.
+func TestOnlyBodiesAreProgressOverHTTP2(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		_, _ = io.Copy(io.Discard, c.Conn)
+	})
+	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.MaxConnections = 100 })
+	_, f := p.begun()
+	const n = 20
+	for i := range n {
+		writeHeaders(t, f, uint32(2*i+1), "POST", false)
+	}
+	awaited := func() (slow, fast int) {
+		rates := p.delayingRates()
+		for _, rate := range rates {
+			if rate >= leastUploadRate {
+				fast++
+			} else {
+				slow++
+			}
+		}
+		return slow, fast
+	}
+	soon(t, "the streams and their connection", func() bool { slow, fast := awaited(); return slow == n+1 && fast == 0 })
+	for range 8 {
+		if err := f.WriteData(3, false, make([]byte, 8<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	soon(t, "one stream and the connection to be fast", func() bool { slow, fast := awaited(); return slow == n-1 && fast == 2 })
+}
