@@ -280,7 +280,6 @@ func TestAPanicInAHedgeIsContained(t *testing.T) {
 	})
 	c := p.dial().send(get("/"))
 	eventually(t, "the fault is counted", func() bool { return p.faults.Load() == 1 })
-	time.Sleep(500 * time.Millisecond) // the race hears of it
 	answer()
 	c.want(200, "ok")
 	if p.seen.outcome(t, 0); p.seen.attempts[0] != 2 || len(p.seen.classes) != 2 {

@@ -148,13 +148,16 @@ func (b *background) run() {
 	defer close(b.done)
 	defer b.cancel()
 	defer func() {
-		if fault := recover(); fault != nil {
-			b.a.host().OnFault(fault)
+		fault := recover()
+		if fault != nil {
 			b.cause = policy.CauseReset
 			b.abort()
 		}
 		b.over.Store(true)
 		_ = b.beside.SetReadDeadline(past)
+		if fault != nil {
+			b.a.host().OnFault(fault) // it is over when the fault is counted
+		}
 	}()
 	b.cause = b.make()
 }

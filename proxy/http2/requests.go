@@ -71,8 +71,8 @@ func (c *Conn) headersCame() error {
 
 // closedStream answers a frame of a stream that has ended or never was. It is called with mu held.
 func (c *Conn) closedStream(f *frame) error {
-	if f.stream > c.last || f.stream%2 == 0 {
-		return refuse(ProtocolError, "a frame of a stream that was not opened")
+	if err := c.opened(f); err != nil {
+		return err
 	}
 	if f.kind == FrameData && !c.wasReset(f.stream) {
 		c.sendReset(f.stream, StreamClosed)
@@ -100,12 +100,17 @@ func (c *Conn) wasReset(id uint32) bool { return slices.Contains(c.resets, id) }
 
 // rstStream implements side.
 func (c *Conn) rstStream(f *frame, _ Code) error {
-	if f.stream > c.last || f.stream%2 == 0 {
-		return refuse(ProtocolError, "RST_STREAM of a stream that was not opened")
-	}
 	if s := c.streams[f.stream]; s != nil {
 		of(s).resetByClient = true
 		s.self.end(errGone)
+	}
+	return c.opened(f)
+}
+
+// opened refuses a frame of a stream that the client has not opened.
+func (c *Conn) opened(f *frame) error {
+	if f.stream > c.last || f.stream%2 == 0 {
+		return refuse(ProtocolError, "a frame of a stream that was not opened")
 	}
 	return nil
 }
