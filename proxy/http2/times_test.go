@@ -17,9 +17,11 @@ func TestASilentResponseIsNotReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := dialFrames(t, options(func(s *Stream) {
 			_, _ = readHead(s)
-			_, _ = io.WriteString(s, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na")
-			time.Sleep(10 * time.Minute)
-			_, _ = io.WriteString(s, "b")
+			for i, piece := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", "b"} {
+				time.Sleep(time.Duration(i) * 10 * time.Minute)
+				_ = s.SetWriteDeadline(time.Now().Add(time.Minute)) // for this piece
+				_, _ = io.WriteString(s, piece)
+			}
 		}))
 		p.answers.Store(true)
 		p.begin(true, getFields...)
