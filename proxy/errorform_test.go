@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"io"
@@ -97,26 +98,29 @@ func TestOwnErrorsOfAModelAPI(t *testing.T) {
 
 // So has the response to a client whose request was not read, and to one that speaks no TLS.
 func TestOwnErrorsOfAModelAPIBeforeARequest(t *testing.T) {
-	res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(noRoomModelAPI)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != 503 || res.ContentLength != int64(len(body)) || res.Header.Get("Retry-After") != "1" || !res.Close {
-		t.Errorf("%v %v", res, err)
-	}
-	checkModelError(t, 503, string(body))
-
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
 		c.Default.ModelAPI = true
 		c.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, io.EOF }}
 	})
-	if got := p.noRoom(); got != noRoomModelAPI {
-		t.Errorf("%s", got)
+	check := func(res *http.Response, text string, status int) {
+		t.Helper()
+		e := checkModelError(t, status, text)
+		if id := res.Header.Get("X-Request-Id"); id == "" || id != res.Header.Get("Request-Id") || id != e.RequestID || res.StatusCode != status || !res.Close {
+			t.Errorf("%v %s", res, text)
+		}
 	}
-	_, text, err := p.dial().send(get("/")).response("GET")
+	res, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(p.noRoom())), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkModelError(t, 400, text)
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.ContentLength != int64(len(body)) || res.Header.Get("Retry-After") != "1" {
+		t.Errorf("%v %v", res, err)
+	}
+	check(res, string(body), 503)
+	res, text, err := p.dial().send(get("/")).response("GET")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(res, text, 400)
 }

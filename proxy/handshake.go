@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/errorbody"
+	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
@@ -61,12 +61,12 @@ func (c *conn) rejectPlainHTTP(err error) {
 		return
 	}
 	_ = c.client.Wire.SetWriteDeadline(time.Now().Add(time.Second))
-	contentType, body := "text/plain", []byte("This port expects HTTPS.\n")
-	if c.server.settings.Load().DefaultRoute.ModelAPI {
-		e := errorbody.Error{Status: 400, Reason: "https_expected", Text: "this port expects HTTPS"}
-		contentType, body = errorbody.ModelAPI.ContentType(), e.Append(nil, errorbody.ModelAPI)
+	headers, body := c.server.unread(errorbody.Error{Status: 400, Reason: "https_expected", Text: "this port expects HTTPS"})
+	if body == nil {
+		headers, body = []http1.Header{http1.NewHeader("Content-Type", "text/plain")}, []byte("This port expects HTTPS.\n")
 	}
-	_, _ = fmt.Fprintf(c.client.Wire, "HTTP/1.1 400 Bad Request\r\nDate: %s\r\nContent-Type: %s\r\nConnection: close\r\n\r\n%s", clock.Date(time.Now()), contentType, body)
+	headers = append(headers, http1.NewHeader("Date", string(clock.Date(time.Now()))), http1.NewHeader("Connection", "close"))
+	_, _ = c.client.Wire.Write(appendOwn(nil, 400, headers, body))
 }
 
 // looksLikeHTTP reports whether the first bytes are those of a common method.

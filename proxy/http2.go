@@ -3,13 +3,13 @@ package proxy
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/errorbody"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
@@ -79,14 +79,7 @@ func (c *conn) serveHTTP2() {
 	nc := c.unread(c.client.NC)
 	_ = nc.SetDeadline(time.Time{})
 	set := c.server.settings.Load()
-	refused := func(why http1.Refusal) func() {
-		return func() {
-			if set.Refused != nil {
-				set.Refused(why)
-			}
-		}
-	}
-	h.watch = floodguard.Watch(nc, refused(http1.RefusalTooManyFrames), h.goAway)
+	h.watch = floodguard.Watch(nc, func() { c.server.countRefusal(http1.RefusalTooManyFrames) }, h.goAway)
 	o := &http2.Options{
 		Streams:       c.server.clients.streams.ofOne(set.MaxConcurrentStreams),
 		Window:        c.server.ahead.Window,
@@ -99,7 +92,7 @@ func (c *conn) serveHTTP2() {
 		Workers:       &c.server.workers,
 		Serve:         h.serveStream,
 		Keep:          h.newStreamConn,
-		TooLarge:      refused(http1.RefusalHeadersTooLarge),
+		TooLarge:      c.server.refuseHeaders,
 		Fault:         func(err error) { c.server.http2Fault(c.remote(), err) },
 		Wrote:         func(n int) { h.watch.Credit(1 + n/http2.FrameSize) },
 		Local:         c.client.Wire.LocalAddr(),
@@ -251,15 +244,26 @@ func (h *http2Conn) end(c *conn, stream *http2.Stream) {
 	delete(h.streams, c)
 }
 
-// refuseStream responds with 503 and no body: a client that does not read a body would hold its
-// memory. A gRPC call is refused, so that its client repeats it, whatever the method.
+// refuseStream responds with 503. A client that does not read it would hold its memory, so it is written
+// soon or not at all. A gRPC call is refused, so that its client repeats it, whatever the method.
 func (h *http2Conn) refuseStream(stream *http2.Stream) {
-	h.c.server.countRefusal(http1.RefusalNoStreamSlot)
+	s, why := h.c.server, http1.RefusalNoStreamSlot
+	s.countRefusal(why)
 	if stream.IsGRPC() {
 		stream.Reset(http2.RefusedStream)
 		return
 	}
-	_, _ = fmt.Fprintf(stream, "HTTP/1.1 %d \r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n", http1.RefusalNoStreamSlot.Status())
+	headers, body := s.unread(errorbody.Error{Status: why.Status(), Reason: why.String(), Text: why.Explain()})
+	_ = stream.SetWriteDeadline(time.Now().Add(writeWithin))
+	_, _ = stream.Write(appendOwn(nil, why.Status(), append(headers, http1.NewHeader("Retry-After", "1")), body))
+}
+
+// refuseHeaders counts a request whose headers are too large, and returns the headers and the body of its
+// response.
+func (s *Server) refuseHeaders() ([]http1.Header, []byte) {
+	why := http1.RefusalHeadersTooLarge
+	s.countRefusal(why)
+	return s.unread(errorbody.Error{Status: why.Status(), Reason: why.String(), Text: why.Explain()})
 }
 
 func (s *Server) countRefusal(why http1.Refusal) {

@@ -3,28 +3,18 @@ package proxy
 import (
 	"fmt"
 	"net"
-	"strings"
+	"net/http"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/retryproxy/retryproxy/proxy/errorbody"
+	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
-
-// noRoom is the response to a client that has to leave before its request was read.
-const noRoom = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-
-// noRoomModelAPI is the same for a client of a model's API, which may not read an error without a body.
-var noRoomModelAPI = func() string {
-	e := errorbody.Error{Status: 503, Reason: http1.RefusalNoClientSlot.String(), Text: http1.RefusalNoClientSlot.Explain()}
-	body := e.Append(nil, errorbody.ModelAPI)
-	length := fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
-	return strings.Replace(noRoom, "Content-Length: 0\r\n", length, 1) + string(body)
-}()
 
 // writeWithin is how long a write may take for which there is room: mostly the time in which the machine
 // is busy with others.
@@ -56,19 +46,45 @@ func (s *Server) sayNoRoom(nc net.Conn) {
 		return
 	}
 	_ = tcp.SetWriteDeadline(time.Now().Add(writeWithin))
-	_, _ = tcp.Write([]byte(s.noRoom()))
+	_, _ = tcp.Write(s.noRoom())
 	_ = tcp.CloseWrite()
 	if raw, err := tcp.SyscallConn(); err == nil {
 		discardArrived(raw)
 	}
 }
 
-// noRoom returns the response to a client whose route is not known.
-func (s *Server) noRoom() string {
-	if s.settings.Load().DefaultRoute.ModelAPI {
-		return noRoomModelAPI
+// errNoRoom is the error of a client that has to leave before its request was read.
+var errNoRoom = errorbody.Error{Status: 503, Reason: http1.RefusalNoClientSlot.String(), Text: http1.RefusalNoClientSlot.Explain()}
+
+// noRoom returns the response to a client that has to leave before its request was read.
+func (s *Server) noRoom() []byte {
+	headers, body := s.unread(errNoRoom)
+	return appendOwn(nil, 503, append(headers, http1.NewHeader("Retry-After", "1"), http1.NewHeader("Connection", "close")), body)
+}
+
+// unread returns the headers and the body of an error response to a request that was not read, so that its
+// route is not known. A client of a model's API may not read an error without a body, or one without an id;
+// any other gets no body. The id is in no log.
+func (s *Server) unread(e errorbody.Error) (headers []http1.Header, body []byte) {
+	if !s.settings.Load().DefaultRoute.ModelAPI {
+		return nil, nil
 	}
-	return noRoom
+	e.ID = string(forward.AppendRandomID(nil))
+	headers = []http1.Header{
+		http1.NewHeader("Content-Type", errorbody.ModelAPI.ContentType()),
+		http1.NewHeader("Request-Id", e.ID), http1.NewHeader("X-Request-Id", e.ID),
+		http1.NewHeader("X-Retryproxy-Reason", e.Reason),
+	}
+	return headers, e.Append(nil, errorbody.ModelAPI)
+}
+
+// appendOwn appends a response in HTTP/1.1 with the length of its body.
+func appendOwn(dst []byte, status int, headers []http1.Header, body []byte) []byte {
+	dst = fmt.Appendf(dst, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
+	for _, h := range headers {
+		dst = http1.AppendHeader(dst, string(h.Name), string(h.Value))
+	}
+	return append(fmt.Appendf(dst, "Content-Length: %d\r\n\r\n", len(body)), body...)
 }
 
 // discardArrived reads what has arrived, within bounds. To close a connection with unread bytes would

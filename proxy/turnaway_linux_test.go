@@ -118,7 +118,7 @@ func TestAClientWithoutASlotCanReadItsResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.turnAway(acceptedConn{nc: near})
-	if got, err := io.ReadAll(far); string(got) != noRoom || err != nil {
+	if got, err := io.ReadAll(far); string(got) != "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	if s.Stats().EvictedQueued != 1 {

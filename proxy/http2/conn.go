@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
@@ -28,8 +29,9 @@ type Options struct {
 	// Keep makes what Serve finds in Stream.Kept. The next request that uses the stream, of the same
 	// connection, finds it there, too.
 	Keep func(*Stream) any
-	// TooLarge is called for a request whose headers exceed HeaderBytes. The client gets 431.
-	TooLarge func()
+	// TooLarge is called for a request whose headers exceed HeaderBytes. The client gets 431 with the
+	// headers and the body that it returns.
+	TooLarge func() (headers []http1.Header, body []byte)
 	// Fault is called with the fault of the client that ended the connection.
 	Fault func(error)
 	// Wrote is called with the number of bytes of a piece of a response. It must not block.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
 // What a client sends beyond the window of a stream ends the stream; padding counts.
@@ -51,7 +53,10 @@ func TestAWindowMayBecomeNegative(t *testing.T) {
 func TestHeadersThatExpandAreTooLarge(t *testing.T) {
 	tooLarge := 0
 	o := options(echo)
-	o.HeaderBytes, o.TooLarge = 16<<10, func() { tooLarge++ }
+	o.HeaderBytes, o.TooLarge = 16<<10, func() ([]http1.Header, []byte) {
+		tooLarge++
+		return []http1.Header{http1.NewHeader("X-A", "b")}, []byte("body")
+	}
 	p := dialFrames(t, o)
 	p.begin(true, with("x-bomb", strings.Repeat("b", 3000))...) // goes to the table
 	p.want("1: \"")
@@ -60,7 +65,8 @@ func TestHeadersThatExpandAreTooLarge(t *testing.T) {
 		bomb = append(bomb, "x-bomb", strings.Repeat("b", 3000)) // one byte each
 	}
 	p.begin(true, bomb...)
-	p.want("3: :status=431")
+	p.want("3: :status=431 x-a=b content-length=4")
+	p.want(`3: "body" end`)
 	p.begin(true, getFields...)
 	p.want("5: \"")
 	if tooLarge != 1 {

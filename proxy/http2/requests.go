@@ -2,6 +2,7 @@ package http2
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -129,17 +130,26 @@ func (c *Conn) settingsCame() {}
 // of returns the stream of a client.
 func of(s *flow) *Stream { return s.self.(*Stream) }
 
-var tooLarge = []http1.Header{http1.NewHeader("Content-Length", "0")}
-
-// respondTooLarge responds to a request whose headers exceed the limit, without a worker. It is called with
-// mu held.
+// respondTooLarge responds to a request whose headers exceed the limit, without a worker. The body is left
+// out if the windows have no room for it. It is called with mu held.
 func (c *Conn) respondTooLarge(id uint32, ends bool) {
+	var headers []http1.Header
+	var body []byte
 	if c.o.TooLarge != nil {
-		c.o.TooLarge()
+		headers, body = c.o.TooLarge()
 	}
-	block := c.encode(431, tooLarge, func(*http1.Header) bool { return false })
-	c.control(frameHeader+64, func(dst []byte) []byte {
-		return append(appendFrame(dst, FrameHeaders, flagEndHeaders|FlagEndStream, id, len(block)), block...)
+	if int64(len(body)) > min(c.window, c.streamWindow) {
+		body = nil
+	}
+	headers = append(headers, http1.NewHeader("Content-Length", strconv.Itoa(len(body))))
+	block := c.encode(431, headers, func(*http1.Header) bool { return false })
+	c.window -= int64(len(body))
+	c.control(2*frameHeader+len(block)+len(body), func(dst []byte) []byte {
+		if len(body) == 0 {
+			return append(appendFrame(dst, FrameHeaders, flagEndHeaders|FlagEndStream, id, len(block)), block...)
+		}
+		dst = append(appendFrame(dst, FrameHeaders, flagEndHeaders, id, len(block)), block...)
+		return append(appendFrame(dst, FrameData, FlagEndStream, id, len(body)), body...)
 	})
 	if !ends {
 		c.sendReset(id, NoError)
