@@ -33,6 +33,7 @@ func TestAHangingURLLocksNobodyOut(t *testing.T) {
 	}{
 		"2 a second":          {2, func(int) string { return "GET /hang" }, func(*Config) {}},
 		"100 a second":        {100, func(int) string { return "GET /hang" }, func(*Config) {}},
+		"POST, 200 a second":  {200, func(int) string { return "POST /hang" }, func(*Config) {}},
 		"each another query":  {20, func(i int) string { return fmt.Sprint("GET /hang?", i) }, func(*Config) {}},
 		"each another path":   {20, func(i int) string { return fmt.Sprint("GET /hang/", i) }, func(*Config) {}},
 		"fail fast":           {20, func(i int) string { return fmt.Sprint("GET /hang/", i) }, func(c *Config) { c.Default.Breaker = BreakerFailFast }},

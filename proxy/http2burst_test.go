@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -70,27 +71,56 @@ func littleRetries(c *Config) {
 	c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 1}
 }
 
-// An upstream that allows ten streams says so a round trip after the connection is made. Until then
-// the connection has one.
-func TestABurstOnANewHTTP2ConnectionIsServed(t *testing.T) {
+// tenStreams starts an upstream that allows ten streams, and says so a round trip after the connection is made.
+func tenStreams(t *testing.T) (url string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 10}, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s := &http.Server{Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 10}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := r.Header.Get("X-Retryproxy-Attempt"); n != "1" {
 			t.Errorf("a stream beyond the limit was opened, and the request sent again: attempt %s", n)
 		}
+		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+		w.Header().Set("Grpc-Status", "0")
 		time.Sleep(20 * time.Millisecond)
 	})}
 	s.Protocols.SetUnencryptedHTTP2(true)
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Serve(lateSettings{l}) }()
 	t.Cleanup(func() { _ = s.Close(); <-ended })
-	p := startProxyTo(t, "h2c://"+l.Addr().String(), littleRetries)
+	return "h2c://" + l.Addr().String()
+}
+
+// Until the upstream has said how many streams it allows, its connection has one.
+func TestABurstOnANewHTTP2ConnectionIsServed(t *testing.T) {
+	p := startProxyTo(t, tenStreams(t), littleRetries)
 	if got := p.burst(100, 1); got != "map[200:100]" {
 		t.Error(got)
 	}
+}
+
+// The same for the gRPC calls of one client: none fails, and none waits for good.
+func TestABurstOfGRPCCallsOnANewHTTP2ConnectionIsServed(t *testing.T) {
+	p := startProxyTo(t, tenStreams(t), func(c *Config) { littleRetries(c); speakHTTP2(c) })
+	client := http2Client(t, nil)
+	var all sync.WaitGroup
+	for range 60 {
+		all.Go(func() {
+			req, _ := http.NewRequest("POST", "http://"+p.addr+"/s/M", strings.NewReader("\x00\x00\x00\x00\x01a"))
+			req.Header.Set("Content-Type", "application/grpc")
+			res, err := client.Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _ = res.Body.Close(); res.Header.Get("Grpc-Status") != "0" {
+				t.Errorf("%d %v", res.StatusCode, res.Header)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // An upstream that ends each connection after some requests (GOAWAY) processes none of the streams
@@ -141,5 +171,43 @@ func endsAfter(limit int) func(c *upConn) {
 				_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: frame.StreamID, BlockFragment: []byte(block.String()), EndHeaders: true, EndStream: true})
 			}
 		}
+	}
+}
+
+// Each stream that a client may open gets its response while all are open.
+func TestAllStreamsThatAreAdvertisedAreServed(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		if c.head() != "" {
+			c.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			_, _ = io.Copy(io.Discard, c.Conn)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { c.MaxConcurrentStreams, c.MaxConnections, c.ClientMemory = 1000, 0, 64*mib })
+	c, f := p.begun()
+	most, statuses := uint32(0), map[string]int{}
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	for served := 0; most == 0 || served < int(most); {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatalf("%v after %v", err, statuses)
+		}
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			if n, is := frame.Value(http2.SettingMaxConcurrentStreams); is {
+				for most = n; served < int(most); served++ {
+					writeHeaders(t, f, uint32(2*served+1), "GET", true)
+				}
+				served = 0
+			}
+		case *http2.MetaHeadersFrame:
+			served++
+			statuses[frame.PseudoValue("status")]++
+		case *http2.RSTStreamFrame:
+			t.Fatalf("stream %d was reset: %v", frame.StreamID, frame.ErrCode)
+		}
+	}
+	if most < 10 || statuses["200"] != int(most) {
+		t.Errorf("%d streams were advertised, responses: %v", most, statuses)
 	}
 }
