@@ -83,7 +83,7 @@ func (t *clients) seat() {
 				return
 			}
 		}
-		if slot := t.slots.Take(n.cost); slot != nil {
+		if slot := t.slots.TakeAfter(time.Since(n.came), n.cost); slot != nil {
 			n, _ := t.queue.take() // the client looked at, or a newer one of the same cost
 			n.slot = slot
 			t.start(n)
@@ -122,7 +122,7 @@ func (t *clients) makeRoom(slot *slots.Slot, cost int64, rank slots.Rank, within
 	if t.slots.TryCharge(slot, cost, rank) {
 		return true
 	}
-	w := t.slots.Wait(slot, cost, rank)
+	w := t.slots.Wait(slot, cost, rank, t.clock.Elapsed())
 	late := time.NewTimer(within)
 	defer late.Stop()
 	for wait := evictEvery; ; wait = min(2*wait, mostRoomWait) {

@@ -57,6 +57,9 @@ func (c *conn) delaying(now clock.Instant) (delay, clock.Instant) {
 	since := clock.Instant(c.idleFrom.Load())
 	switch phase := c.client.Phase(); {
 	case phase == downstream.PhaseHeaders, phase == downstream.PhaseIdle && !c.used.Load():
+		if c.client.HasUnread() {
+			return delayNone, 0 // the machine is busy
+		}
 		return delayHeaders, since
 	case phase == downstream.PhaseIdle:
 		return delayIdle, since

@@ -60,6 +60,29 @@ func TestOnlyTheBodyThatIsAwaitedIsProgress(t *testing.T) {
 	}
 }
 
+// A client whose bytes wait for the proxy does not delay it: the machine is busy.
+func TestAClientWhoseBytesAreUnreadIsNotSlow(t *testing.T) {
+	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, phase := range []int32{downstream.PhaseIdle, downstream.PhaseHeaders} {
+		far, near := tcpPair(t)
+		c := newConn(s, near, "")
+		c.client.Enter(phase)
+		if d, _ := c.delaying(s.process.Clock.Now()); d != delayHeaders {
+			t.Errorf("a silent one: %v", d)
+		}
+		if _, err := io.WriteString(far, get("/")); err != nil {
+			t.Fatal(err)
+		}
+		soon(t, "its bytes", c.client.HasUnread)
+		if d, _ := c.delaying(s.process.Clock.Now()); d != delayNone {
+			t.Errorf("%v", d)
+		}
+	}
+}
+
 // A client that was parked begins anew, too.
 func TestWhatWasMovedBeforeParkingIsNoProgress(t *testing.T) {
 	u := startUpstream(t, func(c *upConn) {

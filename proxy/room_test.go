@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"testing"
+	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/slots"
 )
@@ -71,5 +72,25 @@ func TestConnectionsThatWaitMakeWayForNewcomers(t *testing.T) {
 	case <-second:
 		t.Error("both were rejected for one newcomer")
 	default:
+	}
+}
+
+// The time in the accept queue counts: who waited there does not overtake those that came meanwhile.
+func TestWhoWaitedForItsSlotDoesNotOvertake(t *testing.T) {
+	table := slots.New(0, 100)
+	holder, young := table.Take(1), table.Take(1)
+	table.Charge(holder, 100)
+	seated, closing := make(chan *slots.Slot, 1), make(chan struct{})
+	q := &clients{slots: table, queue: newAcceptQueue(table, nil), closing: closing, start: func(n acceptedConn) { seated <- n.slot }}
+	q.queue.put(acceptedConn{cost: 1})
+	q.queue.all[0].came = time.Now().Add(-time.Minute)
+	over := make(chan struct{})
+	go func() { defer close(over); q.seat() }()
+	old := within(t, "the slot", seated)
+	close(closing)
+	<-over
+	first, second := table.Wait(young, 20, slots.Request, time.Hour), table.Wait(old, 20, slots.Request, time.Hour+time.Second)
+	if table.Charge(holder, 80); !first.IsOver() || second.IsOver() {
+		t.Error("the client that waited for its slot was first")
 	}
 }

@@ -10,6 +10,7 @@ package slots
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Table has the slots of a process. It is safe for concurrent use.
@@ -34,6 +35,8 @@ type Slot struct {
 	cost   atomic.Int64
 	served atomic.Bool // it was charged since Take
 	over   bool        // it was released; guarded by the Table's mu
+
+	queued time.Duration // it waited before it got the slot; used by its next Wait
 
 	Progress Progress // of the client
 }
@@ -64,13 +67,18 @@ func (t *Table) Freed() <-chan struct{} { return t.freed }
 
 // Take takes a slot for a newcomer of the given cost. It returns nil if none is free. The first
 // client always gets one.
-func (t *Table) Take(cost int64) *Slot {
+func (t *Table) Take(cost int64) *Slot { return t.TakeAfter(0, cost) }
+
+// TakeAfter is like Take, for a newcomer that has waited for so long.
+func (t *Table) TakeAfter(queued time.Duration, cost int64) *Slot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := t.clients.Load(); t.most > 0 && n >= t.most || n > 0 && t.isShortForNewcomer(cost) {
 		return nil
 	}
-	return t.take(cost)
+	s := t.take(cost)
+	s.queued = queued
+	return s
 }
 
 // isShortForNewcomer reports whether a newcomer of the given cost is too much. It is called with mu

@@ -1,6 +1,9 @@
 package slots
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Rank is the order in which clients that wait for memory get it: the lowest goes first.
 type Rank uint8
@@ -18,6 +21,7 @@ type Waiter struct {
 	slot *Slot
 	cost int64
 	rank Rank
+	came time.Duration // when its client began to wait, for the slot or for memory
 
 	over    chan struct{} // closed when it was charged or rejected
 	charged bool          // set before over is closed
@@ -41,13 +45,20 @@ func (w *Waiter) Charged() bool { return w.charged }
 
 // Wait has the owner of s charged cost as soon as there is room. What becomes free goes to the lowest rank
 // first, and within it to the client that came last: among many, it is the most likely to be still
-// connected. So a request waits neither for new connections nor for those that have nearly given up. The
-// caller calls GiveUp if it does not wait to the end.
-func (t *Table) Wait(s *Slot, cost int64, rank Rank) *Waiter {
-	w := &Waiter{slot: s, cost: cost, rank: rank, over: make(chan struct{})}
+// connected. So a request waits neither for new connections nor for those that have nearly given up. A
+// client that waited for its slot came before that: it does not overtake those that came meanwhile. now
+// is the time since the start of the process. The caller calls GiveUp if it does not wait to the end.
+func (t *Table) Wait(s *Slot, cost int64, rank Rank, now time.Duration) *Waiter {
+	w := &Waiter{slot: s, cost: cost, rank: rank, came: now - s.queued, over: make(chan struct{})}
+	s.queued = 0
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.waiting[rank] = append(t.waiting[rank], w)
+	all := t.waiting[rank]
+	at := len(all)
+	for at > 0 && all[at-1].came > w.came {
+		at--
+	}
+	t.waiting[rank] = slices.Insert(all, at, w)
 	t.grant()
 	return w
 }
