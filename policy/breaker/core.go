@@ -449,8 +449,7 @@ func (g *core) judgeSilence(now time.Duration) {
 		}
 		return
 	}
-	long := now-g.silence.since() >= downAfter(&g.baseline) || g.silence.leftLate >= manyClients
-	if long && g.confirmed(now) {
+	if g.longSilent(now) && g.confirmed(now) {
 		g.shut(now, OpenedByStall)
 	} else if w.phase == open {
 		w.enter(doubt, now, g.counters)
@@ -458,6 +457,13 @@ func (g *core) judgeSilence(now time.Duration) {
 		g.pace.probe = 0
 		g.urls.begin()
 	}
+}
+
+// longSilent reports whether a silence lasts so long that the upstream is down. While few latencies are
+// known, a client must have left late, too.
+func (g *core) longSilent(now time.Duration) bool {
+	left := g.silence.leftLate
+	return left >= manyClients || now-g.silence.since() >= downAfter(&g.baseline) && (left > 0 || g.baseline.Established())
 }
 
 // onlySilent reports whether silence is the only evidence against the upstream, or nothing is while the

@@ -16,8 +16,8 @@ import (
 // where P is the distribution of the latencies seen (latency.Baseline.Tail). So two requests
 // must be far overdue, or a few by less. This is the idea of the phi accrual failure
 // detector (Hayashibara et al., 2004), with the latencies of requests in place of
-// heartbeats. Without an established baseline, clients that left late must show it too. After a lost
-// connection, only they do: who responded may be gone, and who takes over may be slow at first.
+// heartbeats. Without an established baseline it counts less until a client left late. After a lost
+// connection, only clients that left late show it: who responded may be gone, and who takes over may be slow at first.
 type silence struct {
 	responses int64         // the number of responses at the last update
 	lastAt    time.Duration // the update that saw the last of them
@@ -110,7 +110,7 @@ func (s *silence) suspicion(now time.Duration, u *latency.Baseline, open int64) 
 	switch {
 	case !known && s.leftLate >= manyClients:
 		return suspicionThreshold
-	case !known, !u.Established() && s.leftLate == 0, now-s.since() < due:
+	case !known, now-s.since() < due:
 		return 0
 	}
 	sum, seen := 0.0, int64(0)
@@ -126,6 +126,9 @@ func (s *silence) suspicion(now time.Duration, u *latency.Baseline, open int64) 
 	}
 	if seen < 2 {
 		return 0
+	}
+	if s.leftLate == 0 { // a distribution that is half known counts half
+		sum *= u.Confidence()
 	}
 	return sum
 }

@@ -77,9 +77,9 @@ func TestSilenceOfAnUnknownUpstream(t *testing.T) {
 	if s.suspicion(3*time.Second, &u, 9) < suspicionThreshold {
 		t.Error("three clients left and nobody was answered: not noticed")
 	}
-	learn(&u, 1, latencyWindow(repeat(5, 10*time.Millisecond)...), true)
-	if at, is := hush(&u, every(10*time.Millisecond, 1000), 10*time.Minute); is {
-		t.Errorf("little known: noticed after %v without anybody leaving", at)
+	learn(&u, 1, latencyWindow(repeat(5, 100*time.Millisecond)...), true)
+	if at, is := hush(&u, every(500*time.Millisecond, 3), time.Minute); !is || at < 1600*time.Millisecond {
+		t.Errorf("little known, and three requests: noticed %v after %v, want later than with more latencies", is, at)
 	}
 }
 
@@ -185,5 +185,35 @@ func TestSilenceCountsAfterAnOutage(t *testing.T) {
 		d.acquire()
 		d.advance(10 * time.Millisecond)
 	}
+	d.want(HalfOpen, OpenedByStall)
+}
+
+// One of many processes has seen few responses when the upstream stops. It holds requests back as soon as the
+// silence is strange for what it has seen, but opens the breaker only if clients leave late.
+func TestASilenceAfterFewResponses(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	ask := func(t time.Duration) {
+		for end := d.now + t; d.now < end; d.advance(500 * time.Millisecond) {
+			d.acquire()
+		}
+	}
+	d.serve(6*time.Second, 2, 100*time.Millisecond)
+	d.advance(10 * time.Millisecond)
+	for len(d.out) > 0 {
+		d.end(0, AttemptEnd{Status: 200})
+	}
+	if d.g.core.baseline.Established() {
+		t.Fatal("the baseline is established")
+	}
+	ask(2500 * time.Millisecond)
+	if s := d.g.State(); !s.Suspect || s.Breaker != Closed {
+		t.Fatalf("after 2.5 s: %+v", s)
+	}
+	ask(5 * time.Second)
+	d.want(Closed, OpenedByNothing)
+	p := d.out[0]
+	d.out = d.out[1:]
+	d.call(func() Signal { return second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Key: 7, Closed: true})) })
+	ask(time.Second)
 	d.want(HalfOpen, OpenedByStall)
 }

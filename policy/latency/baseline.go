@@ -169,6 +169,9 @@ const (
 func (u *Baseline) Known() bool       { return u.sums.Total >= KnownSamples }
 func (u *Baseline) Established() bool { return u.sums.Total >= EstablishedSamples }
 
+// Confidence returns how much is known of the distribution: 1 if it is established.
+func (u *Baseline) Confidence() float64 { return min(1, u.sums.Total/EstablishedSamples) }
+
 // Fold adds a window of length dt that ends at now, with a mean of atOnce requests in
 // flight. easy means that the upstream was not slower than usual, so it sustains this
 // concurrency.
