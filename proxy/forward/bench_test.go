@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 var (
@@ -20,7 +21,7 @@ func BenchmarkRequestHeaders(b *testing.B) {
 	dst, id := make([]byte, 0, 4096), AppendRandomID(nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		dst = AppendAttempt(AppendRequestHeaders(dst[:0], r, &s, &p, id, nil), 1, false)
+		dst = AppendAttempt(wire.Lines, AppendRequestHeaders(dst[:0], r, &s, &p, id, nil), 1, false)
 	}
 }
 
@@ -51,9 +52,9 @@ func TestNothingIsAllocated(t *testing.T) {
 	dst, scratch, key := make([]byte, 0, 4096), make([]byte, 0, RandomIDLen), make([]byte, 0, RandomIDLen)
 	if n := testing.AllocsPerRun(100, func() {
 		id := RequestID(r, scratch)
-		dst = AppendAttempt(AppendRequestHeaders(dst[:0], r, &s, &p, id, AppendRandomID(key)), 2, true)
+		dst = AppendAttempt(wire.Lines, AppendRequestHeaders(dst[:0], r, &s, &p, id, AppendRandomID(key)), 2, true)
 		dst = AppendResponseHeaders(dst[:0], resp, &ResponseOptions{Framing: http1.Framing{Kind: http1.BodyLength, Length: 3}, Attempts: 3, Reason: "deadline"})
-		dst = AppendInformational(dst[:0], resp, HeaderChanges{})
+		dst = AppendInformational(wire.Lines, dst[:0], resp, HeaderChanges{})
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // HeaderChanges are the headers that the configuration sets and removes, in one direction. The
 // zero value changes nothing. It is immutable and safe for concurrent use.
 type HeaderChanges struct {
 	lines  string   // "Name: value" and CRLF for each that is set
+	block  string   // the same as fields of a block
 	hidden [][]byte // names that are not forwarded: what is set, and what is removed
 }
 
@@ -28,8 +30,26 @@ func NewHeaderChanges(set []http1.Header, remove []string) HeaderChanges {
 	for _, name := range remove {
 		c.hide([]byte(name))
 	}
-	c.lines = string(lines)
+	c.setLines(string(lines))
 	return c
+}
+
+// setLines sets what is set.
+func (c *HeaderChanges) setLines(lines string) {
+	var block []byte
+	for line := range strings.Lines(lines) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\r\n"), ": ")
+		block = wire.AppendHeader(wire.Block, block, name, value)
+	}
+	c.lines, c.block = lines, string(block)
+}
+
+// set returns what is set, in that form.
+func (c *HeaderChanges) set(form wire.Form) string {
+	if form == wire.Block {
+		return c.block
+	}
+	return c.lines
 }
 
 // Hidden returns the changes without what is set.
@@ -99,7 +119,7 @@ func (c HeaderChanges) And(set []http1.Header) HeaderChanges {
 		}
 	}
 	kept := more.Hiding(c)
-	kept.lines = lines.String() + more.lines
+	kept.setLines(lines.String() + more.lines)
 	return kept
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 func headersOf(lines ...string) (list []http1.Header) {
@@ -70,7 +71,7 @@ func TestWhatServersTakeForAHiddenHeaderIsHidden(t *testing.T) {
 func TestAnInterimResponseHasNothingHiddenAndNothingSet(t *testing.T) {
 	changes := NewHeaderChanges(headersOf("X-Env: prod"), []string{"X-Internal"})
 	r := parseResponse(t, headerLines("HTTP/1.1 103 Early Hints", "Link: </a>", "X-Internal: secret", "X-Env: dev"), "GET")
-	if got, want := string(AppendInformational(nil, r, changes)), "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"; got != want {
+	if got, want := string(AppendInformational(wire.Lines, nil, r, changes)), "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // DeadlineHeader is a request header with the time that a client will wait. It is a closed
@@ -124,18 +125,18 @@ func (d *Deadline) note(f DeadlineHeader, value []byte) {
 // Append writes the headers that were read again, with left in place of the client's value.
 // It rounds down, to at least one of the header's smallest unit. The x-stainless headers, which
 // only inform an upstream, are forwarded as received.
-func (d *Deadline) Append(dst []byte, left time.Duration) []byte {
+func (d *Deadline) Append(form wire.Form, dst []byte, left time.Duration) []byte {
 	left = min(max(left, 1), maxDeadline)
 	if d.notations[DeadlineRequest] != absent {
-		dst = append(dst, "X-Request-Timeout: "...)
-		dst = append(appendTimeout(dst, left, d.notations[DeadlineRequest]), "\r\n"...)
+		var text [32]byte
+		dst = wire.AppendHeader(form, dst, "X-Request-Timeout", appendTimeout(text[:0], left, d.notations[DeadlineRequest]))
 	}
 	if d.notations[DeadlineGRPC] != absent {
-		dst = append(dst, "grpc-timeout: "...)
-		dst = append(appendGRPC(dst, left), "\r\n"...)
+		var text [32]byte
+		dst = wire.AppendHeader(form, dst, "grpc-timeout", appendGRPC(text[:0], left))
 	}
 	if d.notations[DeadlineEnvoy] != absent {
-		dst = http1.AppendIntHeader(dst, "x-envoy-expected-rq-timeout-ms", millis(left))
+		dst = wire.AppendInt(form, dst, "x-envoy-expected-rq-timeout-ms", millis(left))
 	}
 	return dst
 }

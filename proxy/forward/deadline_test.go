@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"github.com/retryproxy/retryproxy/proxy/wire"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +85,7 @@ func TestWhatIsNoDeadlineIsNamedAndGoesThrough(t *testing.T) {
 		if name, value, _ := strings.Cut(header, ":"); !strings.Contains(section, "\r\n"+name+": "+strings.TrimSpace(value)+"\r\n") {
 			t.Errorf("%s is not in %q", header, section)
 		}
-		if got := string(d.Append(nil, time.Second)); got != "" {
+		if got := string(d.Append(wire.Lines, nil, time.Second)); got != "" {
 			t.Errorf("%s: %q was added", header, got)
 		}
 	}
@@ -96,7 +97,7 @@ func TestTheShortestDeadlineCounts(t *testing.T) {
 		t.Errorf("within %v, want 2s", d.Timeout)
 	}
 	want := "X-Request-Timeout: 1.500\r\ngrpc-timeout: 1500000u\r\nx-envoy-expected-rq-timeout-ms: 1500\r\n"
-	compare(t, string(d.Append(nil, 1500*time.Millisecond)), want)
+	compare(t, string(d.Append(wire.Lines, nil, 1500*time.Millisecond)), want)
 }
 
 func TestTimeLeftIsWrittenAsTheClientWroteIt(t *testing.T) {
@@ -125,7 +126,7 @@ func TestTimeLeftIsWrittenAsTheClientWroteIt(t *testing.T) {
 		{"x-envoy-expected-rq-timeout-ms: 9", 1, "x-envoy-expected-rq-timeout-ms: 1"},
 	} {
 		d := deadlineOf(t, c.field)
-		compare(t, string(d.Append(nil, c.left)), c.want+"\r\n")
+		compare(t, string(d.Append(wire.Lines, nil, c.left)), c.want+"\r\n")
 	}
 }
 
@@ -167,7 +168,7 @@ func FuzzDeadline(f *testing.F) {
 			if which >= DeadlineStainless { // forwarded as received
 				continue
 			}
-			out := string(d.Append(nil, time.Duration(left)))
+			out := string(d.Append(wire.Lines, nil, time.Duration(left)))
 			_, sent, _ := strings.Cut(strings.TrimSuffix(out, "\r\n"), ": ")
 			reread, _, ok := readDeadline(which, []byte(sent))
 			bound := max(min(time.Duration(left), maxDeadline), time.Millisecond)
@@ -184,7 +185,7 @@ func TestDeadlinesDoNotAllocate(t *testing.T) {
 	dst := make([]byte, 0, 256)
 	if n := testing.AllocsPerRun(100, func() {
 		d.Read(r)
-		dst = d.Append(dst[:0], 1234567890)
+		dst = d.Append(wire.Lines, dst[:0], 1234567890)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

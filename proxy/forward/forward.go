@@ -52,7 +52,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // HostMode is the choice of the Host header for the upstream.
@@ -105,12 +105,12 @@ type Peer struct {
 }
 
 // appendHeaders appends the headers about the peer that the client did not send.
-func (p *Peer) appendHeaders(dst []byte, node, proto bool) []byte {
+func (p *Peer) appendHeaders(form wire.Form, dst []byte, node, proto bool) []byte {
 	if text := p.node(); node && text != "" {
-		dst = http1.AppendHeader(dst, "X-Forwarded-For", text)
+		dst = wire.AppendHeader(form, dst, "X-Forwarded-For", text)
 	}
 	if proto {
-		dst = http1.AppendHeader(dst, "X-Forwarded-Proto", p.Proto())
+		dst = wire.AppendHeader(form, dst, "X-Forwarded-Proto", p.Proto())
 	}
 	return dst
 }

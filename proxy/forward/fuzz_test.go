@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // hopByHop are the names that no forwarded head may have as they came; the
@@ -77,7 +78,7 @@ func FuzzRequestHeaders(f *testing.F) {
 			return
 		}
 		s := Settings{Host: HostPreserve, UpstreamHost: "up.example", StripPrefix: "/api"}
-		first := AppendAttempt(AppendRequestHeaders(nil, &in, &s, &nobody, []byte("id"), []byte("key")), 1, false)
+		first := AppendAttempt(wire.Lines, AppendRequestHeaders(nil, &in, &s, &nobody, []byte("id"), []byte("key")), 1, false)
 		if n, err := out.Parse(first, http1.Limits{HeaderBytes: 1 << 20, Headers: 1000}); n != len(first) || err != nil {
 			t.Fatalf("%q became %q, which does not parse: %v", section, first, err)
 		}
@@ -91,11 +92,11 @@ func FuzzRequestHeaders(f *testing.F) {
 			t.Fatalf("%q became %q, which net/http refuses: %v", section, first, err)
 		}
 		s = Settings{Host: HostPreserve, UpstreamHost: "up.example"}
-		second := AppendAttempt(AppendRequestHeaders(nil, &out, &s, &nobody, []byte("id"), nil), 1, false)
+		second := AppendAttempt(wire.Lines, AppendRequestHeaders(nil, &out, &s, &nobody, []byte("id"), nil), 1, false)
 		if n, err := reread.Parse(second, http1.Limits{HeaderBytes: 1 << 20, Headers: 1000}); n != len(second) || err != nil {
 			t.Fatalf("%q does not parse: %v", second, err)
 		}
-		third := AppendAttempt(AppendRequestHeaders(nil, &reread, &s, &nobody, []byte("id"), nil), 1, false)
+		third := AppendAttempt(wire.Lines, AppendRequestHeaders(nil, &reread, &s, &nobody, []byte("id"), nil), 1, false)
 		if string(second) != string(third) && in.Get(http1.MaxForwards) == nil {
 			t.Fatalf("not idempotent: %q, then %q", second, third)
 		}

@@ -1,6 +1,9 @@
 package forward
 
-import "github.com/retryproxy/retryproxy/proxy/http1"
+import (
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
+)
 
 // handling is how a header is forwarded, by its name alone.
 type handling uint8
@@ -59,6 +62,11 @@ func isListed(named [][]byte, name []byte) bool {
 	return false
 }
 
+// hasTrailers reports whether a body may have trailers.
+func hasTrailers(f http1.Framing) bool {
+	return f.Kind == http1.BodyChunked || f.Kind == http1.BodyStream
+}
+
 // announcesFraming reports whether a Trailer header names a header that is not allowed in a
 // trailer section and for which net/http refuses the whole message. Other readers accept
 // it, so the message would have two readings. Nothing is lost by dropping Trailer: it is a
@@ -69,9 +77,16 @@ func announcesFraming(trailer []byte) bool {
 
 // appendList appends one header with the values of f, of the headers in rest with the same id,
 // and last, if they are not empty, as one list (RFC 9110 section 5.3).
-func appendList(dst []byte, f *http1.Header, rest []http1.Header, last string) []byte {
-	dst = append(dst, f.Name...)
-	dst = append(dst, ": "...)
+func (w *requestWriter) appendList(dst []byte, f *http1.Header, rest []http1.Header, last string) []byte {
+	if w.form == wire.Block {
+		list := appendElements([]byte(": "), f, rest, last)
+		return wire.AppendHeader(w.form, dst, f.Name, list[len(": "):])
+	}
+	return append(appendElements(append(append(dst, f.Name...), ": "...), f, rest, last), "\r\n"...)
+}
+
+// appendElements appends the elements of a list behind ": ".
+func appendElements(dst []byte, f *http1.Header, rest []http1.Header, last string) []byte {
 	dst = append(dst, f.Value...)
 	for i := range rest {
 		if rest[i].ID == f.ID && len(rest[i].Value) > 0 {
@@ -81,7 +96,7 @@ func appendList(dst []byte, f *http1.Header, rest []http1.Header, last string) [
 	if last != "" {
 		dst = append(appendComma(dst), last...)
 	}
-	return append(dst, "\r\n"...)
+	return dst
 }
 
 // appendComma appends a list separator, except at the start of the list.
@@ -110,11 +125,11 @@ func IsGRPC(contentType []byte) bool {
 
 // AppendGRPCAttempts appends grpc-previous-rpc-attempts (gRFC A6): the number of earlier
 // attempts of a call, the client's as it declared them and ours. 0 appends nothing.
-func AppendGRPCAttempts(dst []byte, before int) []byte {
+func AppendGRPCAttempts(form wire.Form, dst []byte, before int) []byte {
 	if before <= 0 {
 		return dst
 	}
-	return http1.AppendIntHeader(dst, "grpc-previous-rpc-attempts", int64(before))
+	return wire.AppendInt(form, dst, "grpc-previous-rpc-attempts", int64(before))
 }
 
 // AppendGRPCMessage appends text as a value for grpc-message: everything except printable
@@ -158,10 +173,10 @@ func TraceContext(r *http1.Request) (parent, state []byte) {
 
 // AppendClientTrace appends the headers traceparent and tracestate as the client sent them,
 // for a header section written with Settings.OmitTrace.
-func AppendClientTrace(dst []byte, r *http1.Request) []byte {
+func AppendClientTrace(form wire.Form, dst []byte, r *http1.Request) []byte {
 	for i := range r.Headers {
 		if f := &r.Headers[i]; f.ID == http1.Traceparent || f.ID == http1.Tracestate {
-			dst = f.AppendLine(dst)
+			dst = wire.AppendLine(form, dst, f)
 		}
 	}
 	return dst

@@ -8,28 +8,38 @@ import (
 	"strings"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // appendHost writes the Host for the upstream under the given name. The authority of an
 // absolute-form target replaces the client's Host (RFC 9112 section 3.2.2).
 func (w *requestWriter) appendHost(dst, name []byte) []byte {
-	if w.s.HostVaries && w.sendsUpstreamHost() {
-		return dst // AddHost writes it
+	if w.form == wire.Block || w.s.HostVaries && w.sendsUpstreamHost() {
+		return dst // a pseudo-header has it, or AddHost writes it
 	}
 	if string(name) == "Host" { // the usual case
 		dst = append(dst, "Host: "...)
 	} else {
 		dst = append(append(dst, name...), ": "...)
 	}
+	return append(w.appendAuthority(dst), "\r\n"...)
+}
+
+func (w *requestWriter) appendAuthority(dst []byte) []byte {
 	switch {
 	case w.keepsClientHost():
-		dst = append(dst, w.r.Authority...)
+		return append(dst, w.r.Authority...)
 	case w.s.Host == HostName && w.s.HostName != "":
-		dst = append(dst, w.s.HostName...)
-	default:
-		dst = append(dst, w.s.UpstreamHost...)
+		return append(dst, w.s.HostName...)
 	}
-	return append(dst, "\r\n"...)
+	return append(dst, w.s.UpstreamHost...)
+}
+
+// AppendAuthority appends the Host of the request without its name, for a block. If LacksHost says so, it
+// is that of the endpoint instead.
+func AppendAuthority(dst []byte, r *http1.Request, s *Settings, p *Peer) []byte {
+	w := requestWriter{r: r, s: s, p: p}
+	return w.appendAuthority(dst)
 }
 
 // sendsUpstreamHost reports whether the upstream gets its own Host.

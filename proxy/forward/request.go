@@ -2,18 +2,25 @@ package forward
 
 import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
-// AppendRequestHeaders appends the request line, always HTTP/1.1, and the headers that are
-// the same for all attempts, to dst. Call AppendAttempt to end the header section. The
-// framing header is derived from r.Body. Valid headers with the client's deadline are left out:
-// Deadline.Append writes them, before AppendAttempt.
+// AppendRequestHeaders appends a request line of HTTP/1.1 and what AppendRequestFields appends.
+func AppendRequestHeaders(dst []byte, r *http1.Request, s *Settings, p *Peer, id []byte, key []byte) []byte {
+	dst = append(append(dst, r.Method...), ' ')
+	dst = append(AppendTarget(dst, r, s), " HTTP/1.1\r\n"...)
+	return AppendRequestFields(wire.Lines, dst, r, s, p, id, key)
+}
+
+// AppendRequestFields appends the fields that are the same for all attempts. Call AppendAttempt to end
+// the header section. What tells the length of the body is derived from r.Body. Valid headers with the
+// client's deadline are left out: Deadline.Append writes them, before AppendAttempt. A block has no Host:
+// see Authority.
 //
 // id is the request id to send, nil to forward X-Request-Id as received. key is an
 // Idempotency-Key to add, nil for none; the client's own takes precedence.
-func AppendRequestHeaders(dst []byte, r *http1.Request, s *Settings, p *Peer, id []byte, key []byte) []byte {
-	w := requestWriter{r: r, s: s, p: p, id: id}
-	dst = appendRequestLine(dst, r, s)
+func AppendRequestFields(form wire.Form, dst []byte, r *http1.Request, s *Settings, p *Peer, id []byte, key []byte) []byte {
+	w := requestWriter{form: form, r: r, s: s, p: p, id: id}
 	if r.Get(http1.Host) == nil {
 		dst = w.appendHost(dst, hostName)
 	}
@@ -24,32 +31,33 @@ func AppendRequestHeaders(dst []byte, r *http1.Request, s *Settings, p *Peer, id
 	}
 	dst = w.appendMissing(dst)
 	if key != nil && r.Get(http1.IdempotencyKey) == nil {
-		dst = http1.AppendHeader(dst, "Idempotency-Key", key)
+		dst = wire.AppendHeader(form, dst, "Idempotency-Key", key)
 	}
-	return append(dst, s.Changes.lines...)
+	return append(dst, s.Changes.set(form)...)
 }
 
 // AppendAttempt appends the headers that differ between attempts, and the empty line that
-// ends the header section. n counts attempts from 1; expect adds "Expect: 100-continue".
-func AppendAttempt(dst []byte, n int, expect bool) []byte {
-	if n == 1 && !expect { // the usual case
+// ends the lines of a header section. n counts attempts from 1; expect adds "Expect: 100-continue".
+func AppendAttempt(form wire.Form, dst []byte, n int, expect bool) []byte {
+	if form == wire.Lines && n == 1 && !expect { // the usual case
 		return append(dst, "X-Retryproxy-Attempt: 1\r\n\r\n"...)
 	}
-	dst = http1.AppendIntHeader(dst, "X-Retryproxy-Attempt", int64(n))
+	dst = wire.AppendInt(form, dst, "X-Retryproxy-Attempt", int64(n))
 	if expect {
-		dst = append(dst, "Expect: 100-continue\r\n"...)
+		dst = wire.AppendHeader(form, dst, "Expect", "100-continue")
+	}
+	if form == wire.Block {
+		return dst
 	}
 	return append(dst, "\r\n"...)
 }
 
-// appendRequestLine writes the target in origin form, or "*" (RFC 9112 section 3.2).
-func appendRequestLine(dst []byte, r *http1.Request, s *Settings) []byte {
+// AppendTarget appends the target in origin form, or "*" (RFC 9112 section 3.2).
+func AppendTarget(dst []byte, r *http1.Request, s *Settings) []byte {
 	path := r.Path
 	if s.StripPrefix != "" {
 		path = stripped(path, s.StripPrefix)
 	}
-	dst = append(dst, r.Method...)
-	dst = append(dst, ' ')
 	if s.BasePath != "" && path[0] == '/' {
 		dst = append(dst, s.BasePath...)
 		if len(path) == 1 && r.Path[len(r.Path)-1] != '/' {
@@ -61,7 +69,7 @@ func appendRequestLine(dst []byte, r *http1.Request, s *Settings) []byte {
 		dst = append(dst, '?')
 		dst = append(dst, r.Query...)
 	}
-	return append(dst, " HTTP/1.1\r\n"...)
+	return dst
 }
 
 // stripped removes whole segments from the start of the path, byte for byte.
@@ -89,10 +97,11 @@ var (
 // requestWriter writes the headers of one request, and records which of the proxy's own
 // headers it has written.
 type requestWriter struct {
-	r  *http1.Request
-	s  *Settings
-	p  *Peer
-	id []byte
+	form wire.Form
+	r    *http1.Request
+	s    *Settings
+	p    *Peer
+	id   []byte
 
 	framed, forFor, forProto, forHost, requestID bool
 }
@@ -110,7 +119,7 @@ func (w *requestWriter) appendHeaders(dst []byte, named [][]byte) []byte {
 		switch requestHandling[f.ID] {
 		case passThrough:
 			if (named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name)) && !w.s.Changes.hides(f.Name) {
-				dst = f.AppendLine(dst)
+				dst = wire.AppendLine(w.form, dst, f)
 			}
 		case rewriteHeader:
 			dst = w.appendRewritten(dst, f, headers[i+1:])
@@ -140,7 +149,7 @@ func (w *requestWriter) appendRewritten(dst []byte, f *http1.Header, rest []http
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
 	case http1.Trailer:
-		if w.r.Body.Kind != http1.BodyChunked || announcesFraming(f.Value) {
+		if !hasTrailers(w.r.Body) || announcesFraming(f.Value) {
 			return dst
 		}
 	case http1.Host:
@@ -152,7 +161,7 @@ func (w *requestWriter) appendRewritten(dst []byte, f *http1.Header, rest []http
 		return w.appendRequestID(dst, f)
 	case http1.MaxForwards:
 		if n, ok := MaxForwards(w.r); ok && n > 0 {
-			return http1.AppendIntHeader(dst, f.Name, int64(n-1))
+			return wire.AppendInt(w.form, dst, f.Name, int64(n-1))
 		}
 	case http1.GRPCPreviousRPCAttempts:
 		if IsGRPC(w.r.Get(http1.ContentType)) {
@@ -171,7 +180,7 @@ func (w *requestWriter) appendRewritten(dst []byte, f *http1.Header, rest []http
 			return dst
 		}
 	}
-	return f.AppendLine(dst)
+	return wire.AppendLine(w.form, dst, f)
 }
 
 // appendFraming writes the framing header at the position of the first one.
@@ -180,7 +189,7 @@ func (w *requestWriter) appendFraming(dst []byte) []byte {
 		return dst
 	}
 	w.framed = true
-	return http1.AppendFraming(dst, w.r.Body)
+	return wire.AppendFraming(w.form, dst, w.r.Body)
 }
 
 // appendForwarding writes a header about the client.
@@ -194,39 +203,38 @@ func (w *requestWriter) appendForwarding(dst []byte, f *http1.Header, rest []htt
 			return dst
 		}
 		w.forFor = true
-		return appendList(dst, f, rest, w.p.node())
+		return w.appendList(dst, f, rest, w.p.node())
 	case http1.XForwardedProto:
 		w.forProto = true
 	case http1.XForwardedHost:
 		w.forHost = true
 	}
-	return f.AppendLine(dst)
+	return wire.AppendLine(w.form, dst, f)
 }
 
 // appendRequestID writes the id at the position of the first X-Request-Id.
 func (w *requestWriter) appendRequestID(dst []byte, f *http1.Header) []byte {
 	switch {
 	case w.id == nil:
-		return f.AppendLine(dst)
+		return wire.AppendLine(w.form, dst, f)
 	case w.requestID:
 		return dst
 	}
 	w.requestID = true
-	return http1.AppendHeader(dst, f.Name, w.id)
+	return wire.AppendHeader(w.form, dst, f.Name, w.id)
 }
 
 // appendMissing writes the proxy's headers that were not in the request.
 func (w *requestWriter) appendMissing(dst []byte) []byte {
 	if !w.framed && w.r.Body.Kind != http1.BodyNone {
-		dst = http1.AppendFraming(dst, w.r.Body)
+		dst = wire.AppendFraming(w.form, dst, w.r.Body)
 	}
-	dst = w.p.appendHeaders(dst, !w.forFor, !w.forProto)
+	dst = w.p.appendHeaders(w.form, dst, !w.forFor, !w.forProto)
 	if !w.forHost && len(w.r.Authority) > 0 {
-		dst = http1.AppendHeader(dst, "X-Forwarded-Host", w.r.Authority)
+		dst = wire.AppendHeader(w.form, dst, "X-Forwarded-Host", w.r.Authority)
 	}
 	if w.id != nil && !w.requestID {
-		dst = append(dst, "X-Request-Id: "...)
-		dst = append(append(dst, w.id...), "\r\n"...)
+		dst = wire.AppendHeader(w.form, dst, "X-Request-Id", w.id)
 	}
 	return w.appendConnection(dst)
 }
@@ -238,6 +246,12 @@ func (w *requestWriter) appendConnection(dst []byte) []byte {
 		return dst
 	}
 	te := w.r.AcceptsTrailers && w.r.Minor > 0
+	if w.form == wire.Block { // of the connection it says nothing (RFC 9113 section 8.2.2)
+		if te {
+			dst = wire.AppendHeader(w.form, dst, "te", "trailers")
+		}
+		return dst
+	}
 	switch {
 	case te && w.r.Upgrade != nil:
 		dst = append(dst, "Connection: upgrade, TE\r\n"...)
@@ -250,7 +264,7 @@ func (w *requestWriter) appendConnection(dst []byte) []byte {
 		dst = append(dst, "TE: trailers\r\n"...)
 	}
 	if w.r.Upgrade != nil {
-		dst = http1.AppendHeader(dst, "Upgrade", w.r.Upgrade)
+		dst = wire.AppendHeader(w.form, dst, "Upgrade", w.r.Upgrade)
 	}
 	return dst
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 func TestRequestHeaders(t *testing.T) {
@@ -199,8 +200,8 @@ func TestFramingIsWrittenFromTheBody(t *testing.T) {
 }
 
 func TestAttempt(t *testing.T) {
-	compare(t, string(AppendAttempt([]byte("x"), 1, true)), "xX-Retryproxy-Attempt: 1\r\nExpect: 100-continue\r\n\r\n")
-	compare(t, string(AppendAttempt(nil, 12, false)), "X-Retryproxy-Attempt: 12\r\n\r\n")
+	compare(t, string(AppendAttempt(wire.Lines, []byte("x"), 1, true)), "xX-Retryproxy-Attempt: 1\r\nExpect: 100-continue\r\n\r\n")
+	compare(t, string(AppendAttempt(wire.Lines, nil, 12, false)), "X-Retryproxy-Attempt: 12\r\n\r\n")
 }
 
 func TestConnectionOptionsBeyondTheBoundAreIgnored(t *testing.T) {

@@ -4,11 +4,14 @@ import (
 	"bytes"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // ResponseOptions is what the header section to the client has in addition to the
 // upstream's.
 type ResponseOptions struct {
+	// Form is that of the client's wire. A block has no status and nothing about the connection.
+	Form wire.Form
 	// Framing is the framing of the body that the client gets. With BodyNone the declared
 	// length of a response to HEAD, or of a 304, is kept (RFC 9110 section 8.6). With
 	// BodyClose the header section has "Connection: close".
@@ -57,23 +60,28 @@ var (
 // policy).
 const reasonUpstreamGaveUp = "upstream_gave_up"
 
-// AppendResponseHeaders appends the status line, always HTTP/1.1 (RFC 9110 section 2.5),
-// the headers and the empty line.
+// AppendResponseHeaders appends the headers: as lines between the status line, always HTTP/1.1 (RFC
+// 9110 section 2.5), and the empty line, or as a block.
 func AppendResponseHeaders(dst []byte, r *http1.Response, o *ResponseOptions) []byte {
 	w := responseWriter{r: r, o: o}
-	dst = http1.AppendStatusLine(dst, r.Status, r.Phrase)
+	if o.Form == wire.Lines {
+		dst = http1.AppendStatusLine(dst, r.Status, r.Phrase)
+	}
 	if r.HasHopByHopNames {
 		dst = w.appendExceptConnectionListed(dst)
 	} else {
 		dst = w.appendHeaders(dst, nil)
 	}
-	return append(w.appendMissing(dst), "\r\n"...)
+	if dst = w.appendMissing(dst); o.Form == wire.Block {
+		return dst
+	}
+	return append(dst, "\r\n"...)
 }
 
 // AppendInformational appends an interim response (1xx except 101) with the headers for the
 // client, and the empty line. Of the changes it gets what they hide, not what they set.
-func AppendInformational(dst []byte, r *http1.Response, changes HeaderChanges) []byte {
-	return AppendResponseHeaders(dst, r, &ResponseOptions{Minor: 1, Changes: changes.Hidden()})
+func AppendInformational(form wire.Form, dst []byte, r *http1.Response, changes HeaderChanges) []byte {
+	return AppendResponseHeaders(dst, r, &ResponseOptions{Form: form, Minor: 1, Changes: changes.Hidden()})
 }
 
 // responseWriter writes the headers of one response, and records which of the proxy's own
@@ -98,7 +106,7 @@ func (w *responseWriter) appendHeaders(dst []byte, named [][]byte) []byte {
 		switch responseHandling[f.ID] {
 		case passThrough:
 			if (named == nil || f.ID != http1.OtherHeader || !isListed(named, f.Name)) && !w.o.Changes.hides(f.Name) {
-				dst = f.AppendLine(dst)
+				dst = wire.AppendLine(w.o.Form, dst, f)
 			}
 		case rewriteHeader:
 			dst = w.appendRewritten(dst, f)
@@ -119,7 +127,7 @@ func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header) []byte {
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
 	case http1.Trailer:
-		if w.o.Framing.Kind != http1.BodyChunked || announcesFraming(f.Value) {
+		if !hasTrailers(w.o.Framing) || announcesFraming(f.Value) {
 			return dst
 		}
 	case http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther, http1.XRequestID, http1.XShouldRetry:
@@ -143,7 +151,7 @@ func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header) []byte {
 			return dst
 		}
 	}
-	return f.AppendLine(dst)
+	return wire.AppendLine(w.o.Form, dst, f)
 }
 
 // appendFraming writes the framing header, once. 1xx and 204 never have one (RFC 9110
@@ -157,9 +165,9 @@ func (w *responseWriter) appendFraming(dst []byte) []byte {
 	case w.r.Status < 200 || w.r.Status == 204 || w.o.Upgrade:
 		return dst
 	case w.o.Framing.Kind == http1.BodyNone && w.r.Length >= 0:
-		return http1.AppendIntHeader(dst, "Content-Length", w.r.Length)
+		return wire.AppendInt(w.o.Form, dst, "Content-Length", w.r.Length)
 	}
-	return http1.AppendFraming(dst, w.o.Framing)
+	return wire.AppendFraming(w.o.Form, dst, w.o.Framing)
 }
 
 // appendAttempts writes the higher number of attempts, once.
@@ -169,9 +177,9 @@ func (w *responseWriter) appendAttempts(dst []byte, f *http1.Header) []byte {
 	}
 	w.attempts = true
 	if n, ok := http1.ParseUint(f.Value); w.o.Attempts > 0 && (!ok || n < int64(w.o.Attempts)) {
-		return http1.AppendIntHeader(dst, f.Name, int64(w.o.Attempts))
+		return wire.AppendInt(w.o.Form, dst, f.Name, int64(w.o.Attempts))
 	}
-	return f.AppendLine(dst)
+	return wire.AppendLine(w.o.Form, dst, f)
 }
 
 func (w *responseWriter) appendReason(dst []byte, f *http1.Header) []byte {
@@ -180,9 +188,9 @@ func (w *responseWriter) appendReason(dst []byte, f *http1.Header) []byte {
 	}
 	w.reason = true
 	if w.o.Reason != "" && w.o.Reason != reasonUpstreamGaveUp {
-		return http1.AppendHeader(dst, f.Name, w.o.Reason)
+		return wire.AppendHeader(w.o.Form, dst, f.Name, w.o.Reason)
 	}
-	return f.AppendLine(dst)
+	return wire.AppendLine(w.o.Form, dst, f)
 }
 
 // hidesOwn reports whether a header in which the proxy reports something is not sent.
@@ -196,42 +204,45 @@ func (w *responseWriter) appendMissing(dst []byte) []byte {
 		dst = w.appendFraming(dst)
 	}
 	if w.o.Date != nil && w.r.Get(http1.Date) == nil && !w.o.Changes.hides(dateName) {
-		dst = http1.AppendHeader(dst, dateName, w.o.Date)
+		dst = wire.AppendHeader(w.o.Form, dst, dateName, w.o.Date)
 	}
 	switch {
 	case w.o.Attempts <= 0 || w.attempts || w.hidesOwn(attemptsName):
-	case w.o.Attempts == 1: // the usual case
+	case w.o.Attempts == 1 && w.o.Form == wire.Lines: // the usual case
 		dst = append(dst, "X-Retryproxy-Attempts: 1\r\n"...)
 	default:
-		dst = http1.AppendIntHeader(dst, "X-Retryproxy-Attempts", int64(w.o.Attempts))
+		dst = wire.AppendInt(w.o.Form, dst, "X-Retryproxy-Attempts", int64(w.o.Attempts))
 	}
 	if w.o.Reason != "" && !w.reason && !w.hidesOwn(reasonName) {
-		dst = http1.AppendHeader(dst, "X-Retryproxy-Reason", w.o.Reason)
+		dst = wire.AppendHeader(w.o.Form, dst, "X-Retryproxy-Reason", w.o.Reason)
 	}
 	if len(w.o.RequestID) > 0 && !w.requestID && !w.hidesOwn(requestIDName) {
-		dst = http1.AppendHeader(dst, "X-Request-Id", w.o.RequestID)
+		dst = wire.AppendHeader(w.o.Form, dst, "X-Request-Id", w.o.RequestID)
 	}
 	if w.o.NoRetry && !w.hidesOwn(shouldRetryName) {
-		dst = append(dst, "X-Should-Retry: false\r\n"...)
+		dst = wire.AppendHeader(w.o.Form, dst, "X-Should-Retry", "false")
 	}
 	if w.o.Fallback != "" && !w.hidesOwn(fallbackName) {
-		dst = http1.AppendHeader(dst, fallbackName, w.o.Fallback)
+		dst = wire.AppendHeader(w.o.Form, dst, fallbackName, w.o.Fallback)
 	}
-	return w.appendConnection(append(dst, w.o.Changes.lines...))
+	return w.appendConnection(append(dst, w.o.Changes.set(w.o.Form)...))
 }
 
 // appendConnection writes the headers about the connection to the client. A 426 keeps its
 // Upgrade, since it tells the client what to upgrade to (RFC 9110 section 15.5.22).
 func (w *responseWriter) appendConnection(dst []byte) []byte {
 	o := w.o
+	if o.Form == wire.Block {
+		return dst // of the connection it says nothing (RFC 9113 section 8.2.2)
+	}
 	if o.Upgrade {
 		dst = append(dst, "Connection: upgrade\r\n"...)
-		return http1.AppendHeader(dst, "Upgrade", w.r.Upgrade)
+		return wire.AppendHeader(w.o.Form, dst, "Upgrade", w.r.Upgrade)
 	}
 	if w.r.Status == 426 {
 		if to := w.r.Get(http1.Upgrade); len(to) > 0 {
 			dst = append(dst, "Connection: upgrade\r\n"...)
-			dst = http1.AppendHeader(dst, "Upgrade", to)
+			dst = wire.AppendHeader(w.o.Form, dst, "Upgrade", to)
 		}
 	}
 	switch {

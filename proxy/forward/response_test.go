@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 func TestResponseHeaders(t *testing.T) {
@@ -192,7 +193,7 @@ func TestInformational(t *testing.T) {
 		{[]string{"HTTP/1.1 103 Early Hints", "Link: </a>", "Keep-Alive: timeout=3", "link: </b>"}, []string{"HTTP/1.1 103 Early Hints", "Link: </a>", "link: </b>"}},
 		{[]string{"HTTP/1.1 102 "}, []string{"HTTP/1.1 102 "}},
 	} {
-		got := AppendInformational(nil, parseResponse(t, headerLines(c.in...), "GET"), HeaderChanges{})
+		got := AppendInformational(wire.Lines, nil, parseResponse(t, headerLines(c.in...), "GET"), HeaderChanges{})
 		compare(t, string(got), headerLines(c.want...)+"\r\n")
 	}
 }

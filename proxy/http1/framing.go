@@ -13,10 +13,11 @@ const (
 	BodyNone    Kind = iota // no body, and none announced
 	BodyLength              // Content-Length bytes, which may be 0: an empty body is announced too
 	BodyChunked             // the chunked coding; ends with the last chunk and the trailer section
-	BodyClose               // ends with the connection; responses only
+	BodyClose               // ends with the connection; responses of HTTP/1.1 only
+	BodyStream              // HTTP/2: ends with its stream, after trailers if there are any
 )
 
-// String returns "none", "length", "chunked" or "close".
+// String returns "none", "length", "chunked", "close" or "stream".
 func (k Kind) String() string {
 	switch k {
 	case BodyNone:
@@ -27,11 +28,14 @@ func (k Kind) String() string {
 		return "chunked"
 	case BodyClose:
 		return "close"
+	case BodyStream:
+		return "stream"
 	}
 	return "unknown"
 }
 
-// Framing is how a body is delimited (RFC 9112 section 6). Length is in bytes, >= 0, and 0 unless Kind is BodyLength.
+// Framing is how a body is delimited (RFC 9112 section 6). Length is in bytes: of BodyLength >= 0, of
+// BodyStream the declared length, -1 without one, and otherwise 0.
 type Framing struct {
 	Kind   Kind
 	Length int64
@@ -283,7 +287,7 @@ func AppendFraming(dst []byte, f Framing) []byte {
 	case BodyLength:
 		dst = append(dst, "Content-Length: "...)
 		return append(appendInt(dst, f.Length), "\r\n"...)
-	case BodyChunked:
+	case BodyChunked, BodyStream:
 		return append(dst, "Transfer-Encoding: chunked\r\n"...)
 	}
 	return dst

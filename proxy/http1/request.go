@@ -22,7 +22,7 @@ type Request struct {
 	Query   []byte // without "?"
 	Minor   int    // 0 or 1. HTTP/1.2 and above, which do not exist, count as 1.1 (RFC 9110 section 2.5)
 	Headers []Header
-	Body    Framing // never BodyClose
+	Body    Framing // never BodyClose; BodyStream only by Compose
 	// Upgrade is the Upgrade value (the first, if there are several) if Connection lists it
 	// and the version is 1.1. It is nil if the list contains h2c.
 	Upgrade []byte

@@ -1,0 +1,242 @@
+package http1
+
+import "encoding/binary"
+
+// A header section that does not come as text, because its wire is HTTP/2, is handed over as a record: from
+// the goroutine that reads the connection to the one that serves its stream, through any pieces of memory.
+// A record is the lengths and the bytes of the fields, so nothing is searched for in it. Each field lies in it
+// as a line of HTTP/1.1, which AppendLine copies in one piece. Compose reads it by the rules of Parse.
+//
+// Layout: the length of the record (4 bytes), its flags (1), the status (2), the number of fields (4), two
+// strings (method and target, or phrase and nothing), then the fields. A string is its length (4) and its
+// bytes; a field is the lengths of name and value and then "name: value" CRLF.
+
+// BodyMark says what is known of a body beside its declared length.
+type BodyMark uint8
+
+// The marks.
+const (
+	AsDeclared BodyMark = iota // as its length says; without one there is none
+	EndsStream                 // the end of its stream ends it, after trailers if there are any, whatever its length
+	EndedHere                  // the stream has ended with these headers
+)
+
+const recordHead = 4 + 1 + 2 + 4
+
+// AppendRequestRecord begins the record of a request. Target and method are checked by Compose. EndRecord
+// ends it.
+func AppendRequestRecord(dst []byte, method, target string, mark BodyMark) []byte {
+	return appendRecord(dst, 0, method, target, mark)
+}
+
+// AppendResponseRecord begins the record of a response.
+func AppendResponseRecord(dst []byte, status int, phrase string, mark BodyMark) []byte {
+	return appendRecord(dst, status, phrase, "", mark)
+}
+
+func appendRecord(dst []byte, status int, first, second string, mark BodyMark) []byte {
+	dst = append(dst, 0, 0, 0, 0, byte(mark), byte(status>>8), byte(status), 0, 0, 0, 0)
+	dst = append(binary.BigEndian.AppendUint32(dst, uint32(len(first))), first...)
+	return append(binary.BigEndian.AppendUint32(dst, uint32(len(second))), second...)
+}
+
+// AppendRecordField adds a field. The words of the name get capitals, as most of HTTP/1.1 writes it.
+func AppendRecordField[V bytestring](dst []byte, name string, value V) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(name)))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(value)))
+	dst = append(appendCapitals(dst, name), ": "...)
+	return append(append(dst, value...), "\r\n"...)
+}
+
+// appendCapitals appends a name with its words in upper case.
+func appendCapitals(dst []byte, name string) []byte {
+	upper := true
+	for i := 0; i < len(name); i++ {
+		b := name[i]
+		if upper && 'a' <= b && b <= 'z' {
+			b -= 'a' - 'A'
+		}
+		upper = b == '-'
+		dst = append(dst, b)
+	}
+	return dst
+}
+
+// EndRecord ends the record of fields that began at dst[start].
+func EndRecord(dst []byte, start, fields int) []byte {
+	binary.BigEndian.PutUint32(dst[start:], uint32(len(dst)-start))
+	binary.BigEndian.PutUint32(dst[start+7:], uint32(fields))
+	return dst
+}
+
+// record reads a record that is whole.
+type record struct {
+	rest   []byte
+	mark   BodyMark
+	status int
+	fields int
+	text   int // bytes of the section as HTTP/1.1 writes it, so far
+}
+
+// openRecord returns the record at the beginning of buf and its length, which is 0 if the record is not whole.
+func openRecord(buf []byte) (r record, n int) {
+	if len(buf) < recordHead {
+		return r, 0
+	}
+	n = int(binary.BigEndian.Uint32(buf))
+	if len(buf) < n {
+		return r, 0
+	}
+	return record{
+		rest: buf[recordHead:n:n], mark: BodyMark(buf[4]), status: int(binary.BigEndian.Uint16(buf[5:])), fields: int(binary.BigEndian.Uint32(buf[7:])),
+	}, n
+}
+
+func (c *record) string() []byte {
+	n := int(binary.BigEndian.Uint32(c.rest))
+	s := c.rest[4 : 4+n : 4+n]
+	c.rest = c.rest[4+n:]
+	c.text += n
+	return s
+}
+
+// headers appends the fields to headers, by the rules of readHeaders.
+func (c *record) headers(headers []Header, lim Limits) ([]Header, Refusal) {
+	c.text += len("\r\n")
+	for range c.fields {
+		n := len(headers)
+		if n >= lim.Headers {
+			return headers, RefusalTooManyHeaders
+		}
+		name, value := int(binary.BigEndian.Uint32(c.rest)), int(binary.BigEndian.Uint32(c.rest[4:]))
+		line := c.rest[8 : 8+name+len(": ")+value+len("\r\n")]
+		c.rest = c.rest[8+len(line):]
+		if c.text += len(line); c.text > lim.HeaderBytes {
+			return headers, RefusalHeadersTooLarge
+		}
+		f := Header{Name: line[:name:len(line)], Value: TrimOWS(line[name+2 : name+2+value : name+2+value])}
+		if f.ID = lookupExact(f.Name); f.ID == OtherHeader {
+			if at := tokenEnd(f.Name, 0); at < name || name == 0 {
+				return headers, badFieldName(f.Name)
+			}
+			f.ID = lookupRelated(f.Name)
+		}
+		if controlAt(f.Value, 0) < len(f.Value) {
+			return headers, RefusalControlByte
+		}
+		headers = append(headers, f)
+	}
+	return headers, RefusalNone
+}
+
+// badFieldName returns why a name that is no token is refused.
+func badFieldName(name []byte) Refusal {
+	if controlAt(name, 0) < len(name) {
+		return RefusalControlByte
+	}
+	return RefusalBadHeader
+}
+
+// Compose reads the request whose record is at the beginning of buf, by the rules of Parse: n is the length of
+// the record, and 0 without an error if not all of it is there. All spans point into buf. The version is 1.1.
+func (r *Request) Compose(buf []byte, lim Limits) (n int, err error) {
+	rec, n := openRecord(buf)
+	if n == 0 {
+		return 0, nil
+	}
+	headers := r.Headers[:0]
+	*r = Request{}
+	r.Headers, r.Minor = headers, 1
+	if why := r.compose(&rec, lim.orDefaults()); why != RefusalNone {
+		return 0, why.Err()
+	}
+	return n, nil
+}
+
+func (r *Request) compose(rec *record, lim Limits) (why Refusal) {
+	r.Method, r.Target = rec.string(), rec.string()
+	rec.text += len("  HTTP/1.1\r\n")
+	if why := r.checkLine(); why != RefusalNone {
+		return why
+	}
+	if rec.text > lim.HeaderBytes {
+		return RefusalTargetTooLong
+	}
+	if r.Headers, why = rec.headers(r.Headers, lim); why != RefusalNone {
+		return why
+	}
+	if why = r.interpretHeaders(); why != RefusalNone {
+		return why
+	}
+	switch {
+	case rec.mark != EndsStream:
+	case r.Body.Kind == BodyNone:
+		r.Body = Framing{Kind: BodyStream, Length: -1}
+	default:
+		r.Body.Kind = BodyStream
+	}
+	return RefusalNone
+}
+
+// checkLine checks method and target as readLine does, which finds their ends.
+func (r *Request) checkLine() Refusal {
+	switch {
+	case len(r.Method) > longestMethod:
+		return RefusalMethodTooLong
+	case len(r.Method) == 0 || tokenEnd(r.Method, 0) < len(r.Method):
+		return RefusalBadRequestLine
+	case len(r.Target) == 0:
+		return RefusalBadRequestLine
+	}
+	end, ascii := targetEnd(r.Target, 0)
+	switch {
+	case end < len(r.Target):
+		return RefusalBadTarget
+	case !ascii && !utf8OK(r.Target):
+		return RefusalBadTarget
+	case string(r.Method) == "CONNECT":
+		return RefusalConnect
+	}
+	return r.readTarget()
+}
+
+// Compose reads the response whose record is at the beginning of buf, as Request.Compose reads a request.
+// A response whose stream has ended has no body; another one without a length ends with its stream.
+func (r *Response) Compose(buf []byte, lim Limits, requestMethod []byte) (n int, err error) {
+	rec, n := openRecord(buf)
+	if n == 0 {
+		return 0, nil
+	}
+	headers := r.Headers[:0]
+	*r = Response{}
+	r.Headers, r.Length, r.Minor = headers, -1, 1
+	if why := r.compose(&rec, lim.orDefaults(), string(requestMethod) == "HEAD"); why != RefusalNone {
+		return 0, &responseErrors[why]
+	}
+	return n, nil
+}
+
+func (r *Response) compose(rec *record, lim Limits, head bool) (why Refusal) {
+	r.Status = rec.status
+	r.Phrase = rec.string()
+	rec.string()
+	rec.text += len("HTTP/1.1 200 \r\n")
+	if r.Status < 100 {
+		return RefusalBadStatusLine
+	}
+	if r.Headers, why = rec.headers(r.Headers, lim); why != RefusalNone {
+		return why
+	}
+	if why = r.interpretHeaders(head); why != RefusalNone {
+		return why
+	}
+	switch {
+	case r.Body.Kind == BodyClose && rec.mark == EndedHere:
+		r.Body, r.Close = Framing{Kind: BodyLength}, false
+	case r.Body.Kind == BodyClose:
+		r.Body, r.Close = Framing{Kind: BodyStream, Length: -1}, false
+	case r.Body.Kind == BodyLength && rec.mark == EndsStream:
+		r.Body.Kind = BodyStream
+	}
+	return RefusalNone
+}
