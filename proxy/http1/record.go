@@ -48,6 +48,9 @@ func AppendRecordField[V bytestring](dst []byte, name string, value V) []byte {
 	return append(append(dst, value...), "\r\n"...)
 }
 
+// Capitals returns a name with its words in upper case.
+func Capitals(name string) string { return string(appendCapitals(nil, name)) }
+
 // appendCapitals appends a name with its words in upper case.
 func appendCapitals(dst []byte, name string) []byte {
 	upper := true

@@ -74,7 +74,7 @@ func (s *script) send(t *testing.T) {
 // Many downloads at once, with windows that do not matter, all come to their end.
 func TestManyDownloadsEnd(t *testing.T) {
 	const streams, size = 50, 1 << 20
-	s := dialScript(t, options(func(s *Stream) {
+	s := dialScript(t, options(func(s *textStream) {
 		if _, err := readHead(s); err != nil {
 			return
 		}
@@ -100,7 +100,7 @@ func TestManyDownloadsEnd(t *testing.T) {
 // Responses that are all headers wait, too, for a client that does not read.
 func TestHeadersWaitForRoom(t *testing.T) {
 	big := strings.Repeat("x", 8000)
-	s := dialScript(t, options(func(s *Stream) {
+	s := dialScript(t, options(func(s *textStream) {
 		if _, err := readHead(s); err != nil {
 			return
 		}
@@ -129,7 +129,7 @@ func TestHeadersWaitForRoom(t *testing.T) {
 // A client earns a window only for what it sent and was read, not for the sizes of chunks that we add.
 func TestTinyFramesEarnNoWindow(t *testing.T) {
 	var unread, granted atomic.Int64
-	o := options(func(s *Stream) {
+	o := options(func(s *textStream) {
 		_, _ = readHead(s)
 		p := make([]byte, 4096)
 		for {
@@ -229,7 +229,7 @@ func TestAnIdleConnectionIsToldBeforeItsEnd(t *testing.T) {
 // A WebSocket whose client ends it with its headers reads its end.
 func TestAWebSocketThatEndsAtOnceReadsItsEnd(t *testing.T) {
 	got := make(chan error, 1)
-	p := dialFrames(t, options(func(s *Stream) {
+	p := dialFrames(t, options(func(s *textStream) {
 		_, _ = readHead(s)
 		_, _ = io.WriteString(s, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
 		_, err := s.Read(make([]byte, 1))
@@ -280,7 +280,7 @@ func TestTooManySettingsEndTheConnection(t *testing.T) {
 // end them.
 func TestNoStreamBeginsOnAConnectionThatHasEnded(t *testing.T) {
 	served := make(chan struct{}, 100)
-	o := options(func(s *Stream) {
+	o := options(func(s *textStream) {
 		served <- struct{}{}
 		_, _ = readHead(s)
 		fmt.Fprintf(s, "HTTP/1.1 204 No Content\r\nX-A: %s\r\n\r\n", strings.Repeat("x", 8000))

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-func options(serve func(*Stream)) *Options {
-	return &Options{Streams: 100, Window: 64 << 10, HeaderBytes: 64 << 10, HeaderTimeout: 10 * time.Second, PingAfter: 30 * time.Second, WriteTimeout: 10 * time.Second, Serve: serve, Workers: &Workers{}}
+func options(serve func(*textStream)) *Options {
+	return &Options{Streams: 100, Window: 64 << 10, HeaderBytes: 64 << 10, HeaderTimeout: 10 * time.Second, PingAfter: 30 * time.Second, WriteTimeout: 10 * time.Second, Serve: func(s *Stream) { serve(newTextStream(s)) }, Workers: &Workers{}}
 }
 
 // serveOn accepts connections on loopback and returns their address.
@@ -45,7 +45,7 @@ func transport(t *testing.T) *http.Transport {
 }
 
 // readHead reads the request's headers.
-func readHead(s *Stream) (string, error) {
+func readHead(s *textStream) (string, error) {
 	var head []byte
 	var b [1]byte
 	for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
@@ -58,7 +58,7 @@ func readHead(s *Stream) (string, error) {
 }
 
 func TestRequestsAreServed(t *testing.T) {
-	addr := serveOn(t, options(func(s *Stream) {
+	addr := serveOn(t, options(func(s *textStream) {
 		head, err := readHead(s)
 		if err != nil {
 			return
@@ -85,7 +85,7 @@ func TestRequestsAreServed(t *testing.T) {
 }
 
 func TestBodiesPassBothWays(t *testing.T) {
-	addr := serveOn(t, options(func(s *Stream) {
+	addr := serveOn(t, options(func(s *textStream) {
 		if _, err := readHead(s); err != nil {
 			return
 		}

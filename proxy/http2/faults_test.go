@@ -87,7 +87,7 @@ func TestFaultsOfAStream(t *testing.T) {
 		"PRIORITY on itself":         {func(p *peer) { _ = p.WritePriority(1, http2.PriorityParam{StreamDep: 1}) }, "PROTOCOL_ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := options(func(s *Stream) {
+			o := options(func(s *textStream) {
 				if s.ID() == 1 {
 					_, _ = readHead(s)
 					<-s.Done()
@@ -127,7 +127,7 @@ func FuzzConn(f *testing.F) {
 	f.Add(frames.Bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		near, far := net.Pipe()
-		o := options(func(s *Stream) {
+		o := options(func(s *textStream) {
 			_ = s.SetReadDeadline(time.Now().Add(time.Second))
 			echo(s)
 		})
@@ -144,7 +144,7 @@ func FuzzConn(f *testing.F) {
 
 // What a client had sent of a stream before it knew of its end is no fault, be it a piece or the trailers.
 func TestFramesOnTheirWayToAStreamThatWasResetAreIgnored(t *testing.T) {
-	p := dialFrames(t, options(func(s *Stream) {
+	p := dialFrames(t, options(func(s *textStream) {
 		_, _ = readHead(s)
 		_, _ = io.WriteString(s, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
 	}))
@@ -169,7 +169,7 @@ func TestFramesOnTheirWayToAStreamThatWasResetAreIgnored(t *testing.T) {
 func TestARequestBeforeAFaultIsServedAndTheConnectionEnds(t *testing.T) {
 	near, far := net.Pipe()
 	served := make(chan struct{}, 1)
-	o := options(func(s *Stream) { served <- struct{}{}; <-s.Done() })
+	o := options(func(s *textStream) { served <- struct{}{}; <-s.Done() })
 	ended := make(chan struct{})
 	go func() { NewConn(far, o).Run(); close(ended) }()
 	go func() { _, _ = io.Copy(io.Discard, near) }()
@@ -196,7 +196,7 @@ func TestARequestBeforeAFaultIsServedAndTheConnectionEnds(t *testing.T) {
 // or not.
 func TestHeadersOfAnEndedStreamEndTheConnection(t *testing.T) {
 	written, release := make(chan struct{}), make(chan struct{})
-	p := dialFrames(t, options(func(s *Stream) {
+	p := dialFrames(t, options(func(s *textStream) {
 		_, _ = readHead(s)
 		_, _ = io.WriteString(s, "HTTP/1.1 204 No Content\r\n\r\n")
 		close(written)

@@ -1,6 +1,9 @@
 package http2
 
 import (
+	"crypto/rand"
+	"encoding/base64"
+	"strconv"
 	"strings"
 	"time"
 
@@ -99,6 +102,7 @@ type request struct {
 	length  int64 // if there is one; below 0 otherwise
 
 	contradicts bool // the lengths are not valid, not the same, or not that of the body
+	trailers    bool // some are announced
 	cookies     int
 	grpc        bool
 }
@@ -132,6 +136,8 @@ func (q *request) parse(f *fields) bool {
 			q.contradicts = q.contradicts || !ok
 			q.length = int64(n)
 			q.lengths++
+		case "trailer":
+			q.trailers = true
 		case "cookie":
 			q.cookies++
 		case "content-type":
@@ -181,35 +187,40 @@ func (q *request) valid() bool {
 // Other protocols stay CONNECT and are refused.
 func (q *request) opensWebSocket() bool { return q.protocol == "websocket" }
 
-// appendHead appends the request's headers as HTTP/1.1, with the framing of its body.
-func (q *request) appendHead(dst []byte, f *fields, framing http1.Framing) []byte {
+// appendRecord appends the record of the request. A body ends with its stream, unless it is declared and has
+// no trailers.
+func (q *request) appendRecord(dst []byte, f *fields, ends bool) []byte {
 	target, method := q.path, q.method
 	if method == "CONNECT" {
 		target = q.authority
 	}
-	if q.opensWebSocket() {
+	mark := http1.AsDeclared
+	switch {
+	case q.opensWebSocket():
 		method, target = "GET", q.path
+	case !ends && (q.length < 0 || q.trailers && q.length > 0):
+		mark = http1.EndsStream
 	}
-	dst = http1.AppendRequestLine(dst, method, target)
+	r := recordOf{dst: http1.AppendRequestRecord(dst, method, target, mark), start: len(dst)}
 	host := q.authority
 	if host == "" {
 		host = q.host
 	}
 	if host != "" || q.hasHost {
-		dst = http1.AppendHeader(dst, "Host", host)
+		r.add("host", host)
 	}
 	switch {
 	case q.opensWebSocket():
-		dst = appendHandshake(dst)
-	case q.contradicts: // as received, and one more with which they cannot agree, for the parser to refuse
+		r.addHandshake()
+	case q.contradicts: // as received, and one more with which they cannot agree, so that the request is refused
 		for i := range f.list {
 			if f.list[i].Name == "content-length" {
-				dst = http1.AppendHeader(dst, "Content-Length", f.list[i].Value)
+				r.add("content-length", f.list[i].Value)
 			}
 		}
-		dst = http1.AppendHeader(dst, "Content-Length", "none")
-	default:
-		dst = http1.AppendFraming(dst, framing)
+		r.add("content-length", "none")
+	case q.length >= 0:
+		r.add("content-length", strconv.FormatInt(q.length, 10))
 	}
 	for i := range f.list {
 		h := &f.list[i]
@@ -218,66 +229,58 @@ func (q *request) appendHead(dst []byte, f *fields, framing http1.Framing) []byt
 		case h.Name == "host" && h.Value == host:
 		case q.opensWebSocket() && h.Name == "sec-websocket-key":
 		default:
-			dst = append(appendCanonical(dst, h.Name), ": "...)
-			dst = append(append(dst, h.Value...), "\r\n"...)
+			r.add(h.Name, h.Value)
 		}
 	}
 	if q.cookies > 1 {
-		dst = appendCookies(dst, f)
+		r.add("cookie", f.cookies())
 	}
-	return append(dst, "\r\n"...)
+	return r.end()
 }
 
-// appendCookies joins the crumbs of a cookie (RFC 9113 section 8.2.3).
-func appendCookies(dst []byte, f *fields) []byte {
-	dst = append(dst, "Cookie: "...)
-	first := true
+// recordOf is a record that is being made.
+type recordOf struct {
+	dst    []byte
+	start  int
+	fields int
+}
+
+func (r *recordOf) add(name, value string) {
+	r.dst = http1.AppendRecordField(r.dst, name, value)
+	r.fields++
+}
+
+func (r *recordOf) end() []byte { return http1.EndRecord(r.dst, r.start, r.fields) }
+
+// addHandshake adds what the HTTP/1.1 handshake of a WebSocket has besides the request's own headers (RFC
+// 8441 section 5, RFC 6455 section 4.1).
+func (r *recordOf) addHandshake() {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	r.add("connection", "Upgrade")
+	r.add("upgrade", "websocket")
+	r.add("sec-websocket-key", base64.StdEncoding.EncodeToString(b[:]))
+}
+
+// cookies joins the crumbs of a cookie (RFC 9113 section 8.2.3).
+func (f *fields) cookies() string {
+	var crumbs []string
 	for i := range f.list {
-		if f.list[i].Name != "cookie" {
-			continue
+		if f.list[i].Name == "cookie" {
+			crumbs = append(crumbs, f.list[i].Value)
 		}
-		if !first {
-			dst = append(dst, "; "...)
-		}
-		first = false
-		dst = append(dst, f.list[i].Value...)
 	}
-	return append(dst, "\r\n"...)
+	return strings.Join(crumbs, "; ")
 }
 
-// appendCanonical appends a name with its words in upper case, as most of HTTP/1.1 writes it.
-func appendCanonical(dst []byte, name string) []byte {
-	upper := true
-	for i := 0; i < len(name); i++ {
-		b := name[i]
-		if upper && 'a' <= b && b <= 'z' {
-			b -= 'a' - 'A'
-		}
-		upper = b == '-'
-		dst = append(dst, b)
-	}
-	return dst
-}
-
-// appendTrailers appends the last chunk with the trailers.
-func appendTrailers(dst []byte, f *fields) []byte {
-	dst = append(dst, "0\r\n"...)
+// trailers returns the fields as trailers.
+func (f *fields) trailers() []http1.Header {
+	list := make([]http1.Header, 0, len(f.list))
 	for i := range f.list {
-		h := &f.list[i]
-		dst = append(appendCanonical(dst, h.Name), ": "...)
-		dst = append(append(dst, h.Value...), "\r\n"...)
-	}
-	return append(dst, "\r\n"...)
-}
-
-// appendLower appends name in lower case, which HTTP/2 requires.
-func appendLower(dst, name []byte) []byte {
-	n := len(dst)
-	dst = append(dst, name...)
-	for i, b := range dst[n:] {
-		if 'A' <= b && b <= 'Z' {
-			dst[n+i] = b + 'a' - 'A'
+		h := http1.NewHeader(http1.Capitals(f.list[i].Name), strings.Trim(f.list[i].Value, " \t"))
+		if !h.ID.TrailerForbidden() {
+			list = append(list, h)
 		}
 	}
-	return dst
+	return list
 }

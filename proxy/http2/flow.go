@@ -15,7 +15,7 @@ type flow struct {
 
 	cond     sync.Cond
 	waiting  int
-	in       []byte      // of the body, in HTTP/1.1: in[r:] is not read yet
+	in       []byte      // of the body: in[r:] is not read yet
 	blocked  bool        // it is in out.blocked, maybe since the message before
 	readTime *time.Timer // they only wake
 	wriTime  *time.Timer
@@ -30,12 +30,13 @@ type flowState struct {
 	closed bool  // RST_STREAM was sent or received, or the connection ended
 
 	early       bool   // the headers of the peer's message are still to come, and so no body may
-	head        []byte // HTTP/1.1 headers, not read yet
+	head        []byte // records of headers, and maybe the begin of the body, not read yet
 	r           int    // in flow.in
 	inEnd       error  // after the last byte of in
 	tunnel      bool   // bytes pass unchanged
-	framed      http1.Framing
-	left        int64 // of a body with a length
+	whole       bool   // the body came whole, and can be read to its end
+	trailers    []http1.Header
+	left        int64 // of a body with a length; below 0: it has none
 	owed        int   // bytes of the body that were not credited
 	credit      int   // to be sent with the next WINDOW_UPDATE
 	grant       int   // what the peer may still send

@@ -3,7 +3,7 @@ package http2
 import (
 	"encoding/binary"
 	"net/http"
-	"strings"
+	"strconv"
 
 	"golang.org/x/net/http2/hpack"
 
@@ -87,16 +87,19 @@ func (s *UpstreamStream) respond(f *fields, r *responseFields, ends bool) {
 	if s.head == nil {
 		s.head = buffer.Get(buffer.Small)[:0]
 	}
-	s.head = http1.AppendStatusLine(s.head, r.status, http.StatusText(r.status))
+	mark := http1.EndsStream
 	if r.status >= 200 {
 		s.early, s.noBody = false, s.noBody || r.status == 204 || r.status == 304
-		s.framed, s.left = r.framing(s.noBody, ends)
-		s.head = http1.AppendFraming(s.head, s.framed)
-		if s.noBody && r.hasLength {
-			s.head = http1.AppendIntHeader(s.head, "Content-Length", r.length)
+		if s.left = -1; s.noBody {
+			s.left = 0
+		} else if r.hasLength {
+			s.left = r.length
 		}
 	}
-	s.head = append(r.appendFields(s.head, f), "\r\n"...)
+	if ends || s.noBody || r.status < 200 {
+		mark = http1.EndedHere
+	}
+	s.head = r.appendRecord(s.head, f, mark)
 	switch {
 	case ends && s.left > 0:
 		s.fault(ProtocolError)
@@ -111,8 +114,6 @@ type responseFields struct {
 	status    int
 	hasLength bool
 	length    int64
-	trailers  bool // some are announced
-	grpc      bool // they come unannounced
 }
 
 // parse reads the status and what decides about the framing. It reports false for a malformed response (RFC
@@ -145,10 +146,6 @@ func (r *responseFields) take(h *hpack.HeaderField) bool {
 			return false
 		}
 		r.hasLength, r.length = true, int64(n)
-	case "trailer":
-		r.trailers = true
-	case "content-type":
-		r.grpc = strings.HasPrefix(h.Value, "application/grpc")
 	}
 	return true
 }
@@ -187,33 +184,18 @@ func isHopByHop(name string) bool {
 	return false
 }
 
-// framing returns the framing of the response over HTTP/1.1, and how many bytes have to come, if that is
-// known. HTTP/2 has trailers after a body with a length too; in HTTP/1.1 only chunks can carry them.
-func (r *responseFields) framing(noBody, ends bool) (f http1.Framing, left int64) {
-	switch {
-	case noBody:
-		return http1.Framing{}, 0
-	case !r.hasLength && ends:
-		return http1.Framing{Kind: http1.BodyLength}, 0
-	case !r.hasLength:
-		return http1.Framing{Kind: http1.BodyChunked}, -1
-	case !ends && (r.trailers || r.grpc && r.length > 0):
-		return http1.Framing{Kind: http1.BodyChunked}, r.length
+// appendRecord appends the record of the response.
+func (r *responseFields) appendRecord(dst []byte, f *fields, mark http1.BodyMark) []byte {
+	rec := recordOf{dst: http1.AppendResponseRecord(dst, r.status, http.StatusText(r.status), mark), start: len(dst)}
+	if r.hasLength {
+		rec.add("content-length", strconv.FormatInt(r.length, 10))
 	}
-	return http1.Framing{Kind: http1.BodyLength, Length: r.length}, r.length
-}
-
-// appendFields appends the fields that are not of the framing.
-func (r *responseFields) appendFields(dst []byte, f *fields) []byte {
 	for i := range f.list[1:] {
-		h := &f.list[1+i]
-		if h.Name == "content-length" || isHopByHop(h.Name) {
-			continue
+		if h := &f.list[1+i]; h.Name != "content-length" && !isHopByHop(h.Name) {
+			rec.add(h.Name, h.Value)
 		}
-		dst = append(appendCanonical(dst, h.Name), ": "...)
-		dst = append(append(dst, h.Value...), "\r\n"...)
 	}
-	return dst
+	return rec.end()
 }
 
 // closedStream implements side: what was on its way to a stream that has ended is ignored.

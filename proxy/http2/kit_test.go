@@ -166,7 +166,7 @@ func (p *peer) headers(id uint32, ends bool, fields ...string) {
 func with(fields ...string) []string { return append(slices.Clip(getFields), fields...) }
 
 // echo responds with what it read of a request that has no body.
-func echo(s *Stream) {
+func echo(s *textStream) {
 	head, err := readHead(s)
 	if err != nil {
 		return

@@ -19,7 +19,7 @@ import (
 
 // What a client sends beyond the window of a stream ends the stream; padding counts.
 func TestMoreThanTheWindowEndsAStream(t *testing.T) {
-	p := dialFrames(t, options(func(s *Stream) { _, _ = readHead(s); <-s.Done() }))
+	p := dialFrames(t, options(func(s *textStream) { _, _ = readHead(s); <-s.Done() }))
 	p.begin(false, getFields...)
 	for range 4 {
 		_ = p.WriteRawFrame(0, 8, 1, append([]byte{255}, make([]byte, FrameSize-1)...))
@@ -32,7 +32,7 @@ func TestMoreThanTheWindowEndsAStream(t *testing.T) {
 
 // A client that SETTINGS make wait gets the rest when its window is positive again.
 func TestAWindowMayBecomeNegative(t *testing.T) {
-	p := dialFrames(t, options(func(s *Stream) {
+	p := dialFrames(t, options(func(s *textStream) {
 		_, _ = readHead(s)
 		_, _ = fmt.Fprint(s, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n12345678")
 	}))
@@ -79,7 +79,7 @@ func TestHeadersThatExpandAreTooLarge(t *testing.T) {
 func TestResetStreamsKeepTheirWorkers(t *testing.T) {
 	release := make(chan struct{})
 	var running, most, served atomic.Int64
-	o := options(func(s *Stream) {
+	o := options(func(s *textStream) {
 		served.Add(1)
 		if n := running.Add(1); n > most.Load() {
 			most.Store(n)
@@ -106,7 +106,7 @@ func TestResetStreamsKeepTheirWorkers(t *testing.T) {
 // More streams than allowed are refused, which a client may repeat.
 func TestMoreStreamsThanAllowedAreRefused(t *testing.T) {
 	release := make(chan struct{})
-	o := options(func(s *Stream) { <-release; echo(s) })
+	o := options(func(s *textStream) { <-release; echo(s) })
 	o.Streams = 2
 	p := dialFrames(t, o)
 	p.begin(true, getFields...)
@@ -141,7 +141,7 @@ func TestAClientThatSendsAndDoesNotReadIsEnded(t *testing.T) {
 func TestABodyThatNobodyReadsCanBeGivenUp(t *testing.T) {
 	read := make(chan struct{})
 	result := make(chan error, 1)
-	o := options(func(s *Stream) {
+	o := options(func(s *textStream) {
 		_, _ = readHead(s)
 		<-read
 		_, err := io.Copy(io.Discard, s)
@@ -188,7 +188,7 @@ func TestWorkersEndWhenTheyAreNotNeeded(t *testing.T) {
 // A client that has read the end of a response may open another stream, however late its worker returns.
 func TestAnEndedStreamMakesRoomForAnother(t *testing.T) {
 	release := make(chan struct{})
-	o := options(func(s *Stream) { echo(s); <-release })
+	o := options(func(s *textStream) { echo(s); <-release })
 	o.Streams = 1
 	p := dialFrames(t, o)
 	p.begin(true, getFields...)
@@ -211,7 +211,7 @@ func TestAThousandStreamsAreServedAtOnce(t *testing.T) {
 	const streams = 1000
 	var all sync.WaitGroup
 	all.Add(streams)
-	o := options(func(s *Stream) { all.Done(); all.Wait(); echo(s) })
+	o := options(func(s *textStream) { all.Done(); all.Wait(); echo(s) })
 	o.Streams = streams
 	p := dialFrames(t, o)
 	for range streams {

@@ -68,7 +68,7 @@ func TestAMalformedRequestIsReset(t *testing.T) {
 		"a protocol without it": {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/", ":protocol", "websocket"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := dialFrames(t, options(func(s *Stream) { served.Add(1); echo(s) }))
+			p := dialFrames(t, options(func(s *textStream) { served.Add(1); echo(s) }))
 			p.begin(true, fields...)
 			p.want("1: reset PROTOCOL_ERROR")
 			before := served.Load()
@@ -92,7 +92,7 @@ func TestAResponseMayComeInAnyPieces(t *testing.T) {
 	} {
 		for _, step := range []int{1, 3, 1000} {
 			done := make(chan struct{})
-			p := dialFrames(t, options(func(s *Stream) {
+			p := dialFrames(t, options(func(s *textStream) {
 				defer close(done)
 				if _, err := readHead(s); err != nil {
 					return
@@ -124,7 +124,7 @@ func TestAResponseMayComeInAnyPieces(t *testing.T) {
 
 func TestAResponseThatIsCutDoesNotLookWhole(t *testing.T) {
 	for _, response := range []string{"", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"} {
-		p := dialFrames(t, options(func(s *Stream) { _, _ = io.WriteString(s, response) }))
+		p := dialFrames(t, options(func(s *textStream) { _, _ = io.WriteString(s, response) }))
 		p.begin(true, getFields...)
 		p.want("1: reset INTERNAL_ERROR")
 	}

@@ -13,6 +13,7 @@ func (s *flow) dropBody(err error) {
 	if s.inEnd == nil {
 		s.inEnd = err
 	}
+	s.whole = s.whole && s.r == len(s.in) && len(s.head) == 0
 	s.in, s.r = nil, 0
 	if s.head != nil {
 		s.head = s.head[:0]
@@ -36,12 +37,12 @@ func (s *flow) receive(p []byte, n int, ends bool) {
 	}
 	if s.inEnd != nil { // nobody reads it
 		s.credit += len(p)
-	} else if s.joinsHead(len(p) + 20) {
+	} else if s.joinsHead(len(p)) {
 		s.credit += len(p)
-		s.head = s.appendBody(s.head, p)
+		s.head = append(s.head, p...)
 	} else {
 		s.owed += len(p)
-		s.push(len(p)+20, func(dst []byte) []byte { return s.appendBody(dst, p) })
+		s.push(p)
 	}
 	if ends {
 		s.ended(nil)
@@ -55,14 +56,6 @@ func (s *flow) move(n int) {
 	s.c.moved += uint64(n)
 }
 
-// appendBody appends a piece of the body in its framing.
-func (s *flow) appendBody(dst, p []byte) []byte {
-	if s.framed.Kind == http1.BodyChunked {
-		return http1.AppendChunk(dst, p)
-	}
-	return append(dst, p...)
-}
-
 // joinsHead reports whether n bytes of a response's body fit behind its headers, which nobody has read yet. One
 // read then takes both, and no other buffer is needed.
 func (s *flow) joinsHead(n int) bool {
@@ -70,18 +63,24 @@ func (s *flow) joinsHead(n int) bool {
 }
 
 // push adds to what can be read.
-func (s *flow) push(n int, appendTo func([]byte) []byte) {
-	if s.r > 0 && len(s.in)+n > cap(s.in) {
+func (s *flow) push(p []byte) {
+	if s.r > 0 && len(s.in)+len(p) > cap(s.in) {
 		s.in = s.in[:copy(s.in, s.in[s.r:])]
 		s.r = 0
 	}
-	s.in = appendTo(s.in)
+	s.in = append(s.in, p...)
 }
 
-// Read reads the peer's message.
-func (s *flow) Read(p []byte) (int, error) {
+// Read reads the peer's message: records of its headers (see http1.Request.Compose), and then its body.
+// Behind the body it waits for the end of the stream.
+func (s *flow) Read(p []byte) (int, error) { return s.readWithin(p, false) }
+
+// ReadBody is like Read, but returns io.EOF at the end of the body.
+func (s *flow) ReadBody(p []byte) (int, error) { return s.readWithin(p, true) }
+
+func (s *flow) readWithin(p []byte, body bool) (int, error) {
 	s.c.mu.Lock()
-	n, stop, err := s.read(p)
+	n, stop, err := s.read(p, body)
 	s.c.mu.Unlock()
 	if stop != nil {
 		stop()
@@ -93,7 +92,7 @@ func (s *flow) Read(p []byte) (int, error) {
 }
 
 // read is Read with mu held. The caller calls stop, if it is not nil, without mu.
-func (s *flow) read(p []byte) (n int, stop func(), err error) {
+func (s *flow) read(p []byte, body bool) (n int, stop func(), err error) {
 	for {
 		switch {
 		case expired(s.readBy):
@@ -119,6 +118,8 @@ func (s *flow) read(p []byte) (n int, stop func(), err error) {
 				stop, s.behind, s.caughtUp = s.caughtUp, false, nil
 			}
 			return n, stop, nil
+		case body && s.whole:
+			return 0, nil, io.EOF
 		case s.inEnd != nil:
 			return 0, nil, s.inEnd
 		}
@@ -128,7 +129,7 @@ func (s *flow) read(p []byte) (n int, stop func(), err error) {
 
 // took credits bytes that were read. It is called with mu held.
 func (s *flow) took() {
-	n := max(0, s.owed-(len(s.in)-s.r)) // what is unread may be all content, or sizes of chunks too
+	n := max(0, s.owed-(len(s.in)-s.r))
 	s.owed -= n
 	if s.credit += n; s.remoteEnded || s.closed {
 		return
@@ -155,7 +156,7 @@ func (s *flow) count() {
 	if !is {
 		return
 	}
-	stop := s.c.backlog.Wait(int64(s.c.perStream*s.growth()), s.giveUp)
+	stop := s.c.backlog.Wait(int64(s.c.perStream), s.giveUp)
 	s.c.mu.Lock()
 	if s.behind && s.caughtUp == nil {
 		s.caughtUp, stop = stop, nil
@@ -164,15 +165,6 @@ func (s *flow) count() {
 	if stop != nil {
 		stop() // it caught up meanwhile
 	}
-}
-
-// growth returns how many times larger a body may be here than the peer sent it: a byte becomes a chunk
-// of six.
-func (s *flow) growth() int {
-	if s.framed.Kind == http1.BodyChunked {
-		return 6
-	}
-	return 1
 }
 
 // giveUp drops the body because its reader is behind and memory is short.
@@ -194,20 +186,23 @@ func (s *flow) fault(code Code) {
 
 // ended takes the end of the body, with its trailers if there are any. It is called with mu held.
 func (s *flow) ended(trailers *fields) {
-	s.remoteEnded = true
-	switch {
-	case s.inEnd != nil:
-	case s.tunnel:
+	s.remoteEnded, s.whole = true, s.inEnd == nil
+	if s.tunnel && s.inEnd == nil {
 		s.inEnd = io.EOF
-	case s.framed.Kind == http1.BodyChunked && trailers != nil:
-		s.push(1024, func(dst []byte) []byte { return appendTrailers(dst, trailers) })
-	case s.framed.Kind == http1.BodyChunked && s.joinsHead(8):
-		s.head = http1.AppendLastChunk(s.head, nil)
-	case s.framed.Kind == http1.BodyChunked:
-		s.push(8, func(dst []byte) []byte { return http1.AppendLastChunk(dst, nil) })
+	}
+	if trailers != nil && s.whole {
+		s.trailers = trailers.trailers()
 	}
 	s.wake()
 	s.self.peerEnded()
+}
+
+// Trailers returns the trailers of the body, after its end. Those that are not allowed in a trailer section
+// are left out, see http1.HeaderName.TrailerForbidden.
+func (s *flow) Trailers() []http1.Header {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.trailers
 }
 
 func (s *flow) receiveTrailers(f *fields) {

@@ -2,10 +2,10 @@ package http2
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // headersCame opens a stream with the fields just decoded, or ends one with its trailers.
@@ -141,8 +141,13 @@ func (c *Conn) respondTooLarge(id uint32, ends bool) {
 	if int64(len(body)) > min(c.window, c.streamWindow) {
 		body = nil
 	}
-	headers = append(headers, http1.NewHeader("Content-Length", strconv.Itoa(len(body))))
-	block := c.encode(431, headers, func(*http1.Header) bool { return false })
+	block := c.encode(func(dst []byte) []byte {
+		dst = wire.AppendInt(wire.Block, wire.AppendStatus(dst, 431), "content-length", int64(len(body)))
+		for i := range headers {
+			dst = wire.AppendLine(wire.Block, dst, &headers[i])
+		}
+		return dst
+	})
 	c.window -= int64(len(body))
 	c.control(2*frameHeader+len(block)+len(body), func(dst []byte) []byte {
 		if len(body) == 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // writeData writes a piece of the response's body, and ends the response if ends is true.
@@ -95,8 +96,8 @@ func (s *flow) canWrite() bool { return s.window > 0 && s.c.window > 0 && s.hasR
 
 func (s *flow) hasRoom() bool { return len(s.c.out.pending) < roomForData }
 
-// writeHeaders writes a header section, interim, final or trailers, and ends the response if ends is true.
-func (s *flow) writeHeaders(status int, headers []http1.Header, ends bool, skip func(*http1.Header) bool) error {
+// writeSection writes a header section, which appendTo makes, and ends our message if ends is true.
+func (s *flow) writeSection(appendTo func([]byte) []byte, ends bool) error {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,12 +112,24 @@ func (s *flow) writeHeaders(status int, headers []http1.Header, ends bool, skip 
 			return err
 		}
 	}
-	block := c.encode(status, headers, skip)
-	c.appendHeaders(s.id, block, ends)
+	c.appendHeaders(s.id, c.encode(appendTo), ends)
 	if ends {
 		s.wroteAll()
 	}
 	return nil
+}
+
+// writeTrailers ends our message with trailers, of which there may be none.
+func (s *flow) writeTrailers(trailers []http1.Header) error {
+	if len(trailers) == 0 {
+		return s.writeData(nil, true)
+	}
+	return s.writeSection(func(dst []byte) []byte {
+		for i := range trailers {
+			dst = wire.AppendLine(wire.Block, dst, &trailers[i])
+		}
+		return dst
+	}, true)
 }
 
 // wroteAll notes that our message was written whole. It is called with mu held.

@@ -6,13 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
-// Stream is one request of a client. It reads as the request in HTTP/1.1; then Read blocks until the
-// response was written whole (io.EOF) or the client left. The response is written to it in HTTP/1.1;
-// header sections and bodies may come in any pieces.
+// Stream is one request of a client. It reads as the record of the request's headers, which
+// http1.Request.Compose reads, and the body; then Read blocks until the response was written whole (io.EOF)
+// or the client left.
 //
 // One goroutine, the worker's, writes. Any goroutine may read, set deadlines and call Close. After
 // Options.Serve has returned, it may serve another request of its connection.
@@ -20,9 +19,8 @@ type Stream struct {
 	flow
 	conn *Conn
 
-	kept      any      // used by the worker
-	response  response // likewise
-	discarded bool     // likewise
+	kept      any  // used by the worker
+	discarded bool // likewise
 
 	streamState // guarded by mu of the connection
 }
@@ -31,6 +29,9 @@ type Stream struct {
 type streamState struct {
 	counted       bool        // in Conn.open
 	grpc          bool        // a gRPC call
+	hasBody       bool        // the request has one, which may turn out to be empty
+	websocket     bool        // the request opens a WebSocket
+	opened        bool        // it was opened; the worker's
 	resetByClient bool        // the client has reset it
 	vain          *time.Timer // with mustEnd
 	queued        bool        // it waits for a worker
@@ -49,22 +50,17 @@ func (s *Stream) begin(f *fields, ends bool) Code {
 	q.contradicts = q.contradicts || ends && q.length > 0
 	switch {
 	case q.opensWebSocket():
-		if s.tunnel, s.left = true, -1; ends {
+		if s.tunnel, s.websocket, s.left = true, true, -1; ends {
 			s.inEnd = io.EOF
 		}
 	case q.contradicts: // it is refused
-	case ends && q.length == 0:
-		s.framed = http1.Framing{Kind: http1.BodyLength}
 	case ends:
-	case q.length >= 0:
-		s.framed, s.left = http1.Framing{Kind: http1.BodyLength, Length: q.length}, q.length
-		s.mustEnd = q.length == 0
 	default:
-		s.framed, s.left = http1.Framing{Kind: http1.BodyChunked}, -1
+		s.hasBody, s.left = q.length != 0, q.length
+		s.mustEnd = q.length == 0
 	}
-	s.remoteEnded, s.grpc = ends, q.grpc
-	s.response.begin(q.method, q.opensWebSocket())
-	s.head = q.appendHead(buffer.Get(buffer.Small)[:0], f, s.framed)
+	s.remoteEnded, s.whole, s.grpc = ends, ends, q.grpc
+	s.head = q.appendRecord(buffer.Get(buffer.Small)[:0], f, ends)
 	return NoError
 }
 
@@ -143,14 +139,6 @@ func (c *Conn) endInVain(id uint32) {
 	c.flushElsewhere()
 }
 
-// Write takes the response. An error means that the client has left, that it reads nothing, or that p is
-// not HTTP/1.1.
-func (s *Stream) Write(p []byte) (int, error) {
-	n, err := s.response.write(s, p)
-	s.c.flush()
-	return n, err
-}
-
 // completed implements stream: the response was written whole.
 func (s *Stream) completed() {
 	if s.remoteEnded {
@@ -215,7 +203,7 @@ func (s *Stream) Done() <-chan struct{} {
 func (s *Stream) BodyDone() <-chan struct{} {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	if s.bodyDone == nil && !s.framed.Empty() {
+	if s.bodyDone == nil && s.hasBody {
 		s.bodyDone = make(chan struct{})
 		if s.remoteEnded {
 			close(s.bodyDone)
@@ -260,7 +248,7 @@ func (s *Stream) Moved() uint64 {
 }
 
 // HasBody reports whether the request has a body, be it an empty one.
-func (s *Stream) HasBody() bool { return !s.framed.Empty() || s.tunnel }
+func (s *Stream) HasBody() bool { return s.hasBody || s.tunnel }
 
 // IsGRPC reports whether the request is a gRPC call.
 func (s *Stream) IsGRPC() bool { return s.grpc }

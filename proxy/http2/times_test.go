@@ -15,7 +15,7 @@ import (
 // A response may pause for longer than any write may take, and a client that answers pings stays.
 func TestASilentResponseIsNotReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := dialFrames(t, options(func(s *Stream) {
+		p := dialFrames(t, options(func(s *textStream) {
 			_, _ = readHead(s)
 			for i, piece := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", "b"} {
 				time.Sleep(time.Duration(i) * 10 * time.Minute)
@@ -34,7 +34,7 @@ func TestAClientThatVanishedIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan time.Duration, 1)
 		began := time.Now()
-		p := dialFrames(t, options(func(s *Stream) { <-s.Done(); gone <- time.Since(began) }))
+		p := dialFrames(t, options(func(s *textStream) { <-s.Done(); gone <- time.Since(began) }))
 		p.begin(true, getFields...)
 		if took := <-gone; took > 2*time.Minute {
 			t.Errorf("after %v", took)
@@ -76,7 +76,7 @@ func TestABlockedWriteEndsAtItsDeadline(t *testing.T) {
 	for _, after := range []time.Duration{5 * time.Second, 0} {
 		synctest.Test(t, func(t *testing.T) {
 			result := make(chan error, 1)
-			p := dialFrames(t, options(func(s *Stream) {
+			p := dialFrames(t, options(func(s *textStream) {
 				_, _ = readHead(s)
 				_ = s.SetWriteDeadline(time.Now().Add(time.Hour))
 				go func() { time.Sleep(time.Minute); _ = s.SetWriteDeadline(time.Now().Add(after)) }()
@@ -99,7 +99,7 @@ func TestABlockedWriteEndsAtItsDeadline(t *testing.T) {
 func TestGoAwayLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		o := options(func(s *Stream) { time.Sleep(time.Second); echo(s) })
+		o := options(func(s *textStream) { time.Sleep(time.Second); echo(s) })
 		c := NewConn(far, o)
 		ended := make(chan struct{})
 		go func() { c.Run(); close(ended) }()

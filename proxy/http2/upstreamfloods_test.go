@@ -202,7 +202,7 @@ func FuzzUpstream(f *testing.F) {
 		c := NewUpstream(near, &o)
 		ended := make(chan struct{})
 		go func() { c.Run(); close(ended) }()
-		s := c.Open()
+		s := newTextUpstream(c.Open())
 		_ = s.SetDeadline(time.Now().Add(5 * time.Second))
 		_, _ = io.WriteString(s, getRequest)
 		awaitRequest(far)

@@ -42,9 +42,9 @@ func (p *peer) sync() {
 }
 
 // ask opens a stream and sends a request, whose headers end with an empty line.
-func ask(t *testing.T, c *Upstream, request string) *UpstreamStream {
+func ask(t *testing.T, c *Upstream, request string) *textUpstream {
 	t.Helper()
-	s := c.Open()
+	s := newTextUpstream(c.Open())
 	if s == nil {
 		t.Fatal("no room")
 	}
@@ -107,9 +107,9 @@ func dialReal(t *testing.T, addr string) *Upstream {
 }
 
 // opened waits for room for a stream.
-func opened(c *Upstream) *UpstreamStream {
+func opened(c *Upstream) *textUpstream {
 	for {
-		if s := c.Open(); s != nil {
+		if s := newTextUpstream(c.Open()); s != nil {
 			return s
 		}
 		time.Sleep(time.Millisecond)

@@ -6,22 +6,18 @@ import (
 	"net"
 	"time"
 
-	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
-// UpstreamStream is one request to an upstream, as an HTTP/1.1 connection. What is written to it is sent as a
-// request, and it reads as the response, which may begin before the request ends. It carries one request;
-// bytes after it are an error.
+// UpstreamStream is one request to an upstream. It reads as the records of the response's headers, interim
+// ones first, which http1.Response.Compose reads, and then the body. The response may begin before the request
+// ends.
 //
 // One goroutine writes and one reads. Any goroutine may set deadlines and call Close. Its use ends with one
 // of Finish and Close.
 type UpstreamStream struct {
 	flow
 	conn *Upstream
-
-	request *outgoing // used by the goroutine that writes; nil: nothing was written, or all
-	sent    bool      // the request was taken whole; likewise
 
 	// All below is guarded by mu of the connection.
 	begun  bool  // its headers were written
@@ -34,69 +30,6 @@ type UpstreamStream struct {
 
 // errReset is of a stream that the upstream has reset, or whose response is not HTTP.
 var errReset = errors.New("the upstream reset the stream")
-
-// Write takes the request. An error means that the upstream takes no more of it, or that p is not HTTP/1.1.
-func (s *UpstreamStream) Write(p []byte) (int, error) {
-	n, err := s.take(p)
-	s.c.flush()
-	return n, err
-}
-
-// Writev writes parts, and cuts them to what is left.
-func (s *UpstreamStream) Writev(parts [][]byte) (sent int, err error) {
-	for i, p := range parts {
-		var n int
-		n, err = s.take(p)
-		sent += n
-		if parts[i] = p[n:]; err != nil {
-			break
-		}
-	}
-	s.c.flush()
-	return sent, err
-}
-
-// take takes a piece of the request. What decodes it goes back to its pool at the end.
-func (s *UpstreamStream) take(p []byte) (int, error) {
-	if s.request == nil {
-		if s.sent {
-			return 0, errBadRequest
-		}
-		s.request = outgoings.Get().(*outgoing)
-	}
-	n, err := s.request.write(s, p)
-	if s.request.state == atEnd {
-		s.request.reset()
-		outgoings.Put(s.request)
-		s.request, s.sent = nil, true
-	}
-	return n, err
-}
-
-// begin sends the headers of the request. If the connection has ended, reading returns ErrUnprocessed.
-func (s *UpstreamStream) begin(q *http1.Request) error {
-	c := s.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case s.closed:
-		return net.ErrClosed
-	case c.err != nil, c.unwritable != nil, c.goneAway, c.next > maxStreamID, len(c.out.pending) > mostUnwritten:
-		c.wentAway()
-		s.end(ErrUnprocessed)
-		return nil
-	}
-	s.id, s.window, s.begun = c.next, c.streamWindow, true
-	c.next += 2
-	c.streams[s.id] = &s.flow
-	s.noBody = string(q.Method) == "HEAD"
-	s.at = c.out.at()
-	c.appendHeaders(s.id, c.encodeRequest(q, c.o.Secure), q.Body.Empty())
-	if c.err == nil && q.Body.Empty() {
-		s.wroteAll()
-	}
-	return nil
-}
 
 // end implements stream. What has come can still be read.
 func (s *UpstreamStream) end(err error) {

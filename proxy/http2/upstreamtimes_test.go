@@ -10,7 +10,7 @@ import (
 )
 
 // relayed sends one request and reads its response whole, whose stream does not end.
-func relayed(t *testing.T, length bool) (*peer, *Upstream, *UpstreamStream) {
+func relayed(t *testing.T, length bool) (*peer, *Upstream, *textUpstream) {
 	t.Helper()
 	p, c := toUpstream(t, upstreamOptions())
 	p.answers.Store(true)
@@ -59,9 +59,9 @@ func TestAWholeResponseLeavesItsStreamTimeToEnd(t *testing.T) {
 
 // One that never ends its stream is reset when the grace is over, and by Close before that.
 func TestAStreamThatDoesNotEndIsReset(t *testing.T) {
-	for name, end := range map[string]func(s *UpstreamStream){
-		"in time":  func(*UpstreamStream) { time.Sleep(time.Minute) },
-		"by Close": func(s *UpstreamStream) { _ = s.Close() },
+	for name, end := range map[string]func(s *textUpstream){
+		"in time":  func(*textUpstream) { time.Sleep(time.Minute) },
+		"by Close": func(s *textUpstream) { _ = s.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
