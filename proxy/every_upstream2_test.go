@@ -111,7 +111,7 @@ func (x *session) takeHeaders(frame *http2.MetaHeadersFrame, w *wire2) *arrival 
 	}
 	w = &wire2{x: x, id: frame.StreamID, window: x.initial, inEnded: frame.StreamEnded(), bodyless: frame.PseudoValue("method") == http.MethodHead}
 	x.streams[w.id] = w
-	return &arrival{wire: w, method: frame.PseudoValue("method"), path: frame.PseudoValue("path"), header: h}
+	return &arrival{protocol: w, method: frame.PseudoValue("method"), path: frame.PseudoValue("path"), header: h}
 }
 
 func (x *session) write(frame func(f *http2.Framer) error) {

@@ -16,7 +16,7 @@ type act func(a *arrival)
 // arrival is an attempt as it came to the upstream, and the means to answer it,
 // in the words of neither protocol.
 type arrival struct {
-	wire
+	protocol
 	r      *run
 	n      int // from 1
 	at     time.Time
@@ -31,9 +31,9 @@ type arrival struct {
 	gone     bool // the proxy gave the attempt up
 }
 
-// wire is one protocol's way to read an attempt and to answer it. One goroutine
+// protocol is one protocol's way to read an attempt and to answer it. One goroutine
 // uses it.
-type wire interface {
+type protocol interface {
 	io.Reader                                    // the body
 	trailer() http.Header                        // once the body ended
 	interim(status int, fields ...string)        // a 1xx
@@ -233,7 +233,7 @@ func (s *scripted) serveHTTP1(c *upConn) {
 		if strings.EqualFold(req.Header.Get("Expect"), "100-continue") {
 			w.interim(100)
 		}
-		s.perform(&arrival{wire: w, method: req.Method, path: req.URL.Path, header: req.Header})
+		s.perform(&arrival{protocol: w, method: req.Method, path: req.URL.Path, header: req.Header})
 		if w.over {
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/slots"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // pingAfter is how long a client may be silent before it gets a ping. A vanished client would
@@ -255,7 +256,14 @@ func (h *http2Conn) refuseStream(stream *http2.Stream) {
 	}
 	headers, body := s.unread(errorbody.Error{Status: why.Status(), Reason: why.String(), Text: why.Explain()})
 	_ = stream.SetWriteDeadline(time.Now().Add(writeWithin))
-	_, _ = stream.Write(appendOwn(nil, why.Status(), append(headers, http1.NewHeader("Retry-After", "1")), body))
+	block := wire.AppendInt(wire.Block, wire.AppendInt(wire.Block, nil, "retry-after", 1), "content-length", int64(len(body)))
+	for i := range headers {
+		block = wire.AppendLine(wire.Block, block, &headers[i])
+	}
+	if stream.WriteHeaders(why.Status(), block, len(body) == 0) == nil && len(body) > 0 {
+		_ = stream.WriteBody(body, nil, true)
+	}
+	stream.Flush()
 }
 
 // refuseHeaders counts a request whose headers are too large, and returns the headers and the body of its

@@ -527,7 +527,7 @@ func TestLargeHeadersFromHTTP2UpstreamAreRefused(t *testing.T) {
 
 // A length and trailers pass together between HTTP/2 connections.
 func TestHTTP2TrailersAfterALengthArePassedOn(t *testing.T) {
-	t.Skip("a body is HTTP/1.1 between the connections, where one with a length has no trailers; it needs streams of our own")
+
 	addr := http2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "2")
 		_, _ = io.WriteString(w, "ok")

@@ -147,7 +147,7 @@ func (s *replayAttempt) answer(status int, closes bool) {
 	}
 }
 
-func (s *replayAttempt) overHTTP2() bool { _, is := s.wire.(*wire2); return is }
+func (s *replayAttempt) overHTTP2() bool { _, is := s.protocol.(*wire2); return is }
 
 // replayAttempt is one attempt as the upstream reads it.
 type replayAttempt struct {

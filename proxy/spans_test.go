@@ -15,7 +15,7 @@ var without = []string{"x.r.Out.Headers", "o.Headers", "w.buf", "k.body", "b.hel
 
 // detaching are the methods that return a buffer with parsed headers, after they detach its spans.
 var detaching = []string{
-	"wire.giveUpBuffer", "wire.growBuffer", "wire.enlargeBuffer",
+	"conn.giveUpBuffer", "conn.growBuffer", "conn.enlargeBuffer",
 	"Conn.PutIn", "Conn.replace", "Conn.GrowIn",
 	"Exchange.putHead", "Kept.Release",
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // Probe configures how an upstream is probed while its breaker is not closed. If Path is empty, a
@@ -28,11 +29,15 @@ const probeAgent = "retryproxy-probe"
 
 // request renders the probe for an endpoint with that Host. Each probe has its own connection,
 // because those in the pool are older than the outage.
-func (p Probe) request(host string) []byte {
+func (p Probe) request(form wire.Form, host string) *wire.Head {
 	if p.Host == "" {
 		p.Host = host
 	}
-	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: */*\r\nConnection: close\r\n\r\n", p.Path, p.Host, probeAgent)
+	if form == wire.Lines {
+		return &wire.Head{Fields: fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: */*\r\nConnection: close\r\n\r\n", p.Path, p.Host, probeAgent)}
+	}
+	fields := wire.AppendHeader(form, wire.AppendHeader(form, nil, "user-agent", probeAgent), "accept", "*/*")
+	return &wire.Head{Form: form, Fields: fields, Method: []byte("GET"), Target: []byte(p.Path), Authority: []byte(p.Host)}
 }
 
 // probeCounts counts the finished probes by GET, by result.
@@ -164,7 +169,7 @@ func (q *Queue) sendProbeRequest(permit breaker.Permit) (*upstream.Conn, breaker
 		return nil, breaker.AttemptEnd{Kind: probeDialEnd(err)}
 	}
 	q.WatchProbe(permit, up.Addr)
-	return up, q.awaitResponse(up, q.byRequest.request(up.Host()))
+	return up, q.awaitResponse(up, q.byRequest.request(up.Form(), up.Host()))
 }
 
 // probeRest bounds what is read after a probe's headers, so that the upstream is not reset while
@@ -206,12 +211,12 @@ func (q *Queue) AwaitLateResponse(up *upstream.Conn, permit breaker.Permit) {
 
 // awaitResponse sends request, if there is one, and reads final response headers. It gives up
 // after LateResponseTimeout and when the queue ends.
-func (q *Queue) awaitResponse(up *upstream.Conn, request []byte) breaker.AttemptEnd {
+func (q *Queue) awaitResponse(up *upstream.Conn, request *wire.Head) breaker.AttemptEnd {
 	_ = up.SetDeadline(time.Now().Add(LateResponseTimeout))
 	stop := context.AfterFunc(q.probeCtx, func() { _ = up.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if request != nil {
-		if _, err := up.Write(request); err != nil {
+		if _, err := up.Begin(request, [][]byte{request.Fields}, true, nil); err != nil {
 			return breaker.AttemptEnd{Kind: breaker.Reset}
 		}
 	}

@@ -58,7 +58,7 @@ type Attempt struct {
 	began  clock.Instant     // zero: the attempt is not running
 	sentAt clock.Instant     // when the request was sent whole
 
-	wire     wire
+	conn     conn
 	endpoint *upstream.Endpoint  // where it was sent, if the upstream has several endpoints
 	addr     string              // the endpoint's address; "" before there was a connection
 	dialErr  *upstream.DialError // why dialling failed
@@ -99,13 +99,13 @@ func (e *Env) New() *Attempt {
 // Init makes a an attempt of the request of e.
 func (a *Attempt) Init(e *Env) {
 	a.upload.a = a
-	a.wire.env, a.wire.buffers = e, e.Buffers
+	a.conn.env, a.conn.buffers = e, e.Buffers
 }
 
-func (a *Attempt) client() Client { return a.wire.env.Client }
-func (a *Attempt) source() Source { return a.wire.env.Client.Source() }
-func (a *Attempt) owner() Owner   { return a.wire.env.Owner }
-func (a *Attempt) host() *Host    { return a.wire.env.Host }
+func (a *Attempt) client() Client { return a.conn.env.Client }
+func (a *Attempt) source() Source { return a.conn.env.Client.Source() }
+func (a *Attempt) owner() Owner   { return a.conn.env.Owner }
+func (a *Attempt) host() *Host    { return a.conn.env.Host }
 
 // Begin prepares for the n-th send of the request, which begins at the time at.
 func (a *Attempt) Begin(n int, at clock.Instant, span trace.AttemptSpan, o Options) {
@@ -135,13 +135,13 @@ func (a *Attempt) Make(fresh bool) policy.Cause {
 			return a.receive()
 		case end == notTaken && a.reused:
 			a.upload.stop()
-			a.wire.take().CloseStale()
+			a.conn.take().CloseStale()
 			return policy.CauseIdleClose
 		case !a.reused: // a connection just dialled: the next dial is another attempt
 			a.Drop()
 			return policy.CauseDial
 		}
-		a.wire.take().CloseUnsent() // the upstream had closed it: nothing was sent, so take the next one
+		a.conn.take().CloseUnsent() // the upstream had closed it: nothing was sent, so take the next one
 		a.client().Tick()           // the check may have waited
 	}
 }
@@ -215,7 +215,7 @@ func (a *Attempt) DialErrorOf(res *policy.Result) *upstream.DialError {
 func (a *Attempt) Reused() bool { return a.reused }
 
 // InFlight reports whether it has a connection.
-func (a *Attempt) InFlight() bool { return a.wire.up != nil }
+func (a *Attempt) InFlight() bool { return a.conn.up != nil }
 
 // SentSome reports whether the upstream may have received a byte of the request.
 func (a *Attempt) SentSome() bool { return a.Running() && a.InFlight() && a.gotBytes }
@@ -253,23 +253,23 @@ func (a *Attempt) SendsBody() bool { return a.upload.hasBody() }
 func (a *Attempt) UsesClient() bool { return a.upload.running || a.hedge != nil }
 
 // Begun reports whether a part of the response came, informational responses included.
-func (a *Attempt) Begun() bool { return a.wire.begun() }
+func (a *Attempt) Begun() bool { return a.conn.begun() }
 
 // Response returns the response, whose headers are valid until the connection is given up or the body is
 // read after HeadersSent.
-func (a *Attempt) Response() *http1.Response { return &a.wire.resp }
+func (a *Attempt) Response() *http1.Response { return &a.conn.resp }
 
 // Body returns the body of the response.
 func (a *Attempt) Body() *Body { return &a.body }
 
 // ResponseMemory returns the capacity of the buffers that hold the response.
-func (a *Attempt) ResponseMemory() int { return cap(a.wire.up.Buf) + cap(a.body.held) }
+func (a *Attempt) ResponseMemory() int { return cap(a.conn.up.Buf) + cap(a.body.held) }
 
 // HasUnread reports whether bytes of the response came that were not parsed yet.
-func (a *Attempt) HasUnread() bool { return a.wire.r < a.wire.w }
+func (a *Attempt) HasUnread() bool { return a.conn.r < a.conn.w }
 
 // Unread returns what was read behind the headers, for a protocol that follows them.
-func (a *Attempt) Unread() []byte { return a.wire.unread() }
+func (a *Attempt) Unread() []byte { return a.conn.unread() }
 
 // StopUpload ends the sending of a body that is no longer needed, and the watch on the client. The
 // connection is then good for this response only.
@@ -302,7 +302,7 @@ func (a *Attempt) SetAside() {
 // none.
 func (a *Attempt) Take() *upstream.Conn {
 	a.upload.stop()
-	return a.wire.take()
+	return a.conn.take()
 }
 
 // Release returns the connection to the pool after its response was read to the end. now is called for
@@ -313,7 +313,7 @@ func (a *Attempt) Release(now func() clock.Instant) {
 }
 
 func (a *Attempt) release(now clock.Instant) {
-	c := &a.wire
+	c := &a.conn
 	if a.IsSent() && !a.notReusable && !a.respondedEarly && !c.resp.Close && c.r == c.w && !a.body.UntilClose() {
 		c.release(now)
 		return
@@ -323,11 +323,11 @@ func (a *Attempt) release(now clock.Instant) {
 
 // Drop resets the connection, so that the upstream notices at once.
 func (a *Attempt) Drop() {
-	if a.wire.up == nil {
+	if a.conn.up == nil {
 		return
 	}
 	a.upload.endWrites()
-	a.wire.take().Abort()
+	a.conn.take().Abort()
 }
 
 // Abandon ends the attempt, with all that it holds.
@@ -339,8 +339,8 @@ func (a *Attempt) Abandon() {
 
 // Compact makes an attempt without a connection take as little memory as possible.
 func (a *Attempt) Compact() {
-	if a.wire.up == nil {
-		a.wire.resp.Reset()
+	if a.conn.up == nil {
+		a.conn.resp.Reset()
 	}
 }
 
@@ -348,7 +348,7 @@ func (a *Attempt) Compact() {
 // only in builds that poison.
 func (a *Attempt) CheckDetached(b []byte) {
 	a.upload.checkDetached(b)
-	a.wire.checkDetached(b)
+	a.conn.checkDetached(b)
 }
 
 // Errors of reading a response, beside those of the connection.

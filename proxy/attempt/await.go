@@ -46,7 +46,7 @@ func (a *Attempt) await(idle time.Duration) error {
 		if a.progress.Load() != progress {
 			continue
 		}
-		err := a.wire.read()
+		err := a.conn.read()
 		switch {
 		case err == nil:
 			client.Tick()
@@ -92,7 +92,7 @@ func earliest(a, b clock.Instant) clock.Instant {
 
 // vanished reports whether the upstream's system does not acknowledge a request that was sent whole.
 func (a *Attempt) vanished() bool {
-	return a.now().Sub(a.sentAt) >= rawsocket.AckWithin && a.wire.up.Unacknowledged()
+	return a.now().Sub(a.sentAt) >= rawsocket.AckWithin && a.conn.up.Unacknowledged()
 }
 
 // readUntil returns when waiting for the upstream ends; zero means never.
@@ -124,12 +124,12 @@ func (a *Attempt) setRead(until, now clock.Instant) {
 		soon := now.Add(unwatched)
 		if until.IsZero() || soon.Before(until) {
 			until = soon
-			if d := soon.Sub(a.wire.readBy); !a.upload.running && a.hedge == nil && d >= 0 && d < unwatched/2 {
+			if d := soon.Sub(a.conn.readBy); !a.upload.running && a.hedge == nil && d >= 0 && d < unwatched/2 {
 				return
 			}
 		}
 	}
-	a.wire.setRead(until)
+	a.conn.setRead(until)
 }
 
 // fillBody is like fill for a body. A body that the end of its connection ends may have been reset.
@@ -149,5 +149,5 @@ func (a *Attempt) resetWhileSplicing() bool {
 	if a.upload.hasBody() {
 		a.upload.stop()
 	}
-	return a.upload.spliced && rawsocket.IsTCPClosed(a.wire.up.Conn)
+	return a.upload.spliced && rawsocket.IsTCPClosed(a.conn.up.Conn)
 }

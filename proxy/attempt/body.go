@@ -22,8 +22,8 @@ const minBodyRoom = 512
 type Body struct {
 	a         *Attempt
 	framing   http1.Framing
-	left      int64 // bytes still to come of a body with a length
-	chunked   http1.Chunked
+	left      int64         // bytes still to come of a body with a length
+	chunked   http1.Chunked // has the trailers
 	ended     bool
 	held      []byte // read ahead and decoded; owned by the body
 	keepBelow int    // bytes below it in the read buffer must stay
@@ -31,12 +31,31 @@ type Body struct {
 
 // begin begins the body of the response whose headers were read.
 func (b *Body) begin(a *Attempt) {
-	resp := &a.wire.resp
+	resp := &a.conn.resp
 	b.a = a
-	b.framing, b.left, b.keepBelow = resp.Body, resp.Body.Length, a.wire.r
+	b.framing, b.left, b.keepBelow = resp.Body, resp.Body.Length, a.conn.r
 	b.ended = b.framing.Kind == http1.BodyNone || b.framing.Kind == http1.BodyLength && b.left == 0
-	if b.framing.Kind == http1.BodyChunked {
+	if b.framing.HasTrailers() {
 		b.chunked.Reset(a.client().Limits())
+	}
+	if b.framing.Kind == http1.BodyStream {
+		b.atStreamEnd()
+	}
+}
+
+// atStreamEnd notes the end of a body that ends with its stream, if all of it was taken and its trailers
+// are within their limits. Otherwise the next read finds out.
+func (b *Body) atStreamEnd() {
+	c := &b.a.conn
+	b.ended = c.up.AtEnd() && c.r == c.w && b.chunked.TakeTrailers(c.up.Trailers()) == nil
+}
+
+// EndAtLength makes a body with a declared length end with its last byte, because its client gets it so and
+// no trailers. An upstream may end its stream later.
+func (b *Body) EndAtLength() {
+	if b.framing.Kind == http1.BodyStream && b.framing.Length >= 0 {
+		b.framing.Kind = http1.BodyLength
+		b.ended = b.ended || b.left == 0
 	}
 }
 
@@ -60,7 +79,7 @@ func (b *Body) HeadersSent() { b.keepBelow = 0 }
 
 // HasRoom reports whether the headers leave room to read the body ahead.
 func (b *Body) HasRoom() bool {
-	return b.a.wire.up != nil && b.keepBelow <= len(b.a.wire.up.Buf)-minBodyRoom
+	return b.a.conn.up != nil && b.keepBelow <= len(b.a.conn.up.Buf)-minBodyRoom
 }
 
 // Held returns the beginning of the body that was read ahead. It is valid until the next call.
@@ -110,7 +129,7 @@ func (b *Body) next(wait func() time.Duration) ([]byte, error) {
 // Buffered is like Next but returns only what is in the read buffer. An empty piece means that
 // nothing is.
 func (b *Body) Buffered() ([]byte, error) {
-	c := &b.a.wire
+	c := &b.a.conn
 	have := c.unread()
 	switch b.framing.Kind {
 	case http1.BodyLength:
@@ -120,6 +139,11 @@ func (b *Body) Buffered() ([]byte, error) {
 		return have[:n], nil
 	case http1.BodyChunked:
 		return b.decode(have)
+	case http1.BodyStream:
+		c.r = c.w
+		b.left -= int64(len(have))
+		b.atStreamEnd()
+		return have, nil
 	}
 	c.r = c.w
 	return have, nil
@@ -137,7 +161,7 @@ var errLongTrailers = http1.RefusalTrailersTooLarge.Err()
 func (b *Body) decode(have []byte) ([]byte, error) {
 	for len(have) > 0 {
 		n, data, err := b.chunked.Next(have)
-		b.a.wire.r += n
+		b.a.conn.r += n
 		have = have[n:]
 		b.ended = b.chunked.Done()
 		switch {
@@ -157,7 +181,7 @@ func (b *Body) decode(have []byte) ([]byte, error) {
 // fill reads more from the upstream.
 func (b *Body) fill(idle time.Duration) error {
 	b.useLargeBuffer()
-	b.a.wire.moveDown(b.keepBelow)
+	b.a.conn.moveDown(b.keepBelow)
 	err := b.fillBody(idle)
 	switch {
 	case err == nil:
@@ -165,6 +189,11 @@ func (b *Body) fill(idle time.Duration) error {
 	case err == io.EOF && b.UntilClose():
 		b.ended = true
 		return nil
+	case err == io.EOF && b.framing.Kind == http1.BodyStream:
+		if b.atStreamEnd(); b.ended {
+			return nil
+		}
+		return ErrTrailersTooLarge
 	case errors.Is(err, ErrClientGone) || rawsocket.IsTimeout(err):
 		return err
 	case errors.Is(err, http2.ErrNotRead):
@@ -177,7 +206,7 @@ func (b *Body) fill(idle time.Duration) error {
 
 // useLargeBuffer switches to a large buffer if more than a first read is to come.
 func (b *Body) useLargeBuffer() {
-	c := &b.a.wire
+	c := &b.a.conn
 	if b.keepBelow > 0 || len(c.up.Buf) >= buffer.Large || c.env.Host.UnderPressure() || b.framing.Kind == http1.BodyLength && b.left <= buffer.Medium {
 		return
 	}
@@ -186,7 +215,7 @@ func (b *Body) useLargeBuffer() {
 
 // Trailers returns the trailer fields after the end of the body.
 func (b *Body) Trailers() []http1.Header {
-	if b.framing.Kind != http1.BodyChunked {
+	if !b.framing.HasTrailers() {
 		return nil
 	}
 	return b.chunked.Trailers()
@@ -202,7 +231,7 @@ const (
 // CanSplice reports whether the rest of the body can move inside the kernel. While the request's body is
 // sent, it cannot.
 func (b *Body) CanSplice() bool {
-	c := &b.a.wire
+	c := &b.a.conn
 	return b.framing.Kind == http1.BodyLength && b.left >= SpliceFrom && c.r == c.w && !b.a.upload.hasBody() && c.up.TCP() != nil && rawsocket.CanSplice()
 }
 
@@ -214,7 +243,7 @@ func (b *Body) SpliceTo(dst *net.TCPConn, until, now clock.Instant) (n int64, wh
 		return 0, false, ErrClientGone
 	}
 	want := min(b.left, SplicePiece)
-	n, err = Splice(dst, b.a.wire.up.TCP(), want)
+	n, err = Splice(dst, b.a.conn.up.TCP(), want)
 	b.took(n)
 	return n, n == want, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // Owner decides about the attempts of a request. Its methods are called by the goroutine that makes the
@@ -23,9 +24,9 @@ type Owner interface {
 	AwaitDescriptor(a *Attempt, wait time.Duration, since clock.Instant) bool
 	// Connected is called with each connection, before anything is sent on it.
 	Connected(a *Attempt, up *upstream.Conn)
-	// RequestHeaders returns the headers to send. host is that of the connection's endpoint, and expect
-	// asks for a 100. They are valid until the next call.
-	RequestHeaders(a *Attempt, host string, expect bool) []byte
+	// RequestHeaders returns the headers to send in that form. host is that of the connection's endpoint, and
+	// expect asks for a 100. They are valid until the next call.
+	RequestHeaders(a *Attempt, form wire.Form, host string, expect bool) wire.Head
 	// RespondBy returns when the response of a request that was sent whole must be there; zero means
 	// never.
 	RespondBy(sentAt clock.Instant) clock.Instant

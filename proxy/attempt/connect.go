@@ -109,7 +109,7 @@ func (a *Attempt) dial(asked *upstream.GetOptions, until clock.Instant) (up *ups
 
 // use takes the connection that the attempt is made on.
 func (a *Attempt) use(up *upstream.Conn) {
-	a.wire.use(up)
+	a.conn.use(up)
 	a.reused, a.endpoint, a.addr, a.dialErr = up.Reused, up.Endpoint, up.Addr, nil
 	a.gotBytes = false
 	a.progress.Store(sending)

@@ -2,17 +2,17 @@ package attempt
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // A hedge is a second attempt beside a first one that waits for its response. A goroutine of its own
@@ -24,8 +24,9 @@ type Hedge struct {
 	Pool        *upstream.Group
 	DialTimeout time.Duration
 	Until       clock.Instant // when it ends; zero: never
-	Request     [][]byte      // all of it; the first part is the whole header section
-	AddHost     bool          // Request has no Host yet, because it is that of the endpoint
+	// Head returns the headers in that form for an endpoint with that host. The goroutine of the hedge calls it.
+	Head func(form wire.Form, host string) wire.Head
+	Body Source // all of it is kept; only StartHedge uses it
 }
 
 // background is the goroutine that makes a hedge.
@@ -40,11 +41,15 @@ type background struct {
 	over    atomic.Bool   // it ended, and done will be closed without a wait
 	buffers buffer.Cache
 
-	mu      sync.Mutex // guards stopped and the setting of a.wire.up
+	mu      sync.Mutex // guards stopped and the setting of a.conn.up
 	stopped bool       // by StopHedge
 
 	cause policy.Cause // of the goroutine; the owner's after it has ended
 	wrote bool         // likewise: the upstream got a byte of the request
+
+	body     [][]byte // all of it
+	chunks   [][]byte // the same in the framing of HTTP/1.1
+	trailers []http1.Header
 }
 
 // untilHedge returns until, or the time when the hedge is due if that is sooner.
@@ -71,8 +76,8 @@ func (a *Attempt) hedgeOvertook() bool {
 
 // StartHedge makes h, which has begun, the hedge beside a, and starts its goroutine.
 func (a *Attempt) StartHedge(h *Attempt, made Hedge) {
-	bg := &background{a: h, hedge: made, beside: a.wire.up, avoid: a.wire.up.Addr, done: make(chan struct{})}
-	h.background, h.wire.buffers = bg, &bg.buffers
+	bg := &background{body: made.Body.Kept(), chunks: framed(made.Body), trailers: made.Body.Trailers(), a: h, hedge: made, beside: a.conn.up, avoid: a.conn.up.Addr, done: make(chan struct{})}
+	h.background, h.conn.buffers = bg, &bg.buffers
 	bg.ctx, bg.cancel = a.host().Clock.Context(made.Until)
 	a.hedge = h
 	go bg.run()
@@ -94,7 +99,7 @@ func (a *Attempt) AwaitHedge() {
 // EndHedge ends the race with the hedge. Its goroutine has ended.
 func (a *Attempt) EndHedge() {
 	a.hedge, a.overtaken = nil, false
-	a.wire.readBy = 0 // the hedge moved the deadline
+	a.conn.readBy = 0 // the hedge moved the deadline
 }
 
 // HedgeEnded reports whether the hedge has ended on its own.
@@ -125,8 +130,8 @@ func (a *Attempt) HedgeResult() (cause policy.Cause, wrote bool) {
 // its body can be read.
 func (a *Attempt) Adopt(o Options) {
 	cause := a.background.cause
-	a.background, a.options, a.wire.buffers = nil, o, a.wire.env.Buffers
-	a.wire.readBy, a.wire.writeBy = 0, 0 // the hedge has set deadlines of its own
+	a.background, a.options, a.conn.buffers = nil, o, a.conn.env.Buffers
+	a.conn.readBy, a.conn.writeBy = 0, 0 // the hedge has set deadlines of its own
 	if cause == policy.CauseStatus {
 		a.body.begin(a)
 	}
@@ -138,8 +143,8 @@ func (b *background) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopped = true
-	if b.a.wire.up != nil {
-		_ = b.a.wire.up.SetDeadline(past)
+	if b.a.conn.up != nil {
+		_ = b.a.conn.up.SetDeadline(past)
 	}
 }
 
@@ -191,11 +196,12 @@ func (b *background) send(fresh bool) policy.Cause {
 		up.Release(0) // for the next request
 		return policy.CauseDial
 	}
-	parts := slices.Clone(b.hedge.Request) // Writev cuts its argument
-	if b.hedge.AddHost {
-		parts[0] = forward.AddHost(slices.Clone(parts[0]), up.Host())
+	head := b.hedge.Head(up.Form(), up.Host())
+	body := b.body
+	if up.Form() == wire.Lines {
+		body = b.chunks
 	}
-	n, err := up.Writev(parts)
+	n, err := up.Begin(&head, append([][]byte{head.Fields}, body...), true, b.trailers)
 	b.a.gotBytes = n > 0
 	b.wrote = b.wrote || n > 0
 	switch {
@@ -235,7 +241,7 @@ func (b *background) isStopped() bool {
 func (b *background) take() *upstream.Conn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.a.wire.take()
+	return b.a.conn.take()
 }
 
 // abort resets the connection, if there is one.

@@ -19,6 +19,7 @@ type Kept struct {
 	chunked   http1.Chunked // has the trailers
 	cut       bool
 	compacted bool // moved into buffers of its size; resp is to be parsed again
+	composed  bool // the headers are a record
 }
 
 // Keep moves the response, whose body was read ahead to its end, into k, and returns the connection to
@@ -33,14 +34,15 @@ func (a *Attempt) Keep(k *Kept, cut bool, now func() clock.Instant) {
 // take takes the response of a. It is a function of its own because copying takes stack, which what
 // follows must not add to: each request in backoff keeps the stack of its deepest call.
 func (k *Kept) take(a *Attempt, cut bool) {
-	c := &a.wire
+	c := &a.conn
 	k.resp, c.resp = c.resp, k.resp
 	k.headers, c.up.Buf = c.up.Buf, nil
 	k.start, k.end, k.cut, k.compacted = c.headerStart, c.headerEnd, cut, false
 	k.body, a.body.held = a.body.held, nil
-	if k.resp.Body.Kind == http1.BodyChunked {
+	if k.resp.Body.HasTrailers() {
 		k.chunked, a.body.chunked = a.body.chunked, k.chunked
 	}
+	k.composed = c.up.Stream()
 	c.resp.Close, c.resp.KeepAliveTimeout = k.resp.Close || cut, k.resp.KeepAliveTimeout // for its release
 }
 
@@ -55,7 +57,7 @@ func (k *Kept) Cut() bool { return k.cut }
 
 // Trailers returns the trailers of the response.
 func (k *Kept) Trailers() []http1.Header {
-	if k.resp.Body.Kind != http1.BodyChunked {
+	if !k.resp.Body.HasTrailers() {
 		return nil
 	}
 	return k.chunked.Trailers()
@@ -77,7 +79,11 @@ func (k *Kept) Compact(check SpanChecker) (saved int) {
 
 // Restore parses the headers again after Compact.
 func (k *Kept) Restore(limits http1.Limits, method []byte) {
-	if k.compacted {
+	switch {
+	case !k.compacted:
+	case k.composed:
+		_, _ = k.resp.Compose(k.headers, limits, method)
+	default:
 		_, _ = k.resp.Parse(k.headers, limits, method)
 	}
 }

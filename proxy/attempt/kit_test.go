@@ -16,6 +16,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // testTimeout bounds what must happen soon.
@@ -178,8 +179,8 @@ func (r *request) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Co
 }
 func (r *request) AwaitDescriptor(*Attempt, time.Duration, clock.Instant) bool { return false }
 func (r *request) Connected(*Attempt, *upstream.Conn)                          {}
-func (r *request) RequestHeaders(a *Attempt, host string, expect bool) []byte {
-	return []byte(r.method + " / HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
+func (r *request) RequestHeaders(_ *Attempt, _ wire.Form, host string, expect bool) wire.Head {
+	return wire.Head{Fields: []byte(r.method + " / HTTP/1.1\r\nHost: " + host + "\r\n\r\n")}
 }
 func (r *request) RespondBy(clock.Instant) clock.Instant { return r.respond }
 func (r *request) SentWhole(*Attempt)                    {}

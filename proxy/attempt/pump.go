@@ -46,7 +46,7 @@ type upload struct {
 	sizeLine [24]byte  // of the chunk being sent
 }
 
-func (u *upload) up() *upstream.Conn { return u.a.wire.up }
+func (u *upload) up() *upstream.Conn { return u.a.conn.up }
 
 // start sends the rest of the body, then watches the client.
 func (u *upload) start() {
@@ -101,7 +101,7 @@ func (u *upload) end() {
 	u.running, u.cancel = false, nil
 	u.stopping.Store(false)
 	u.a.client().ReturnClient()
-	u.a.wire.readBy = 0
+	u.a.conn.readBy = 0
 }
 
 // endWrites makes the pump's write fail without a record of a failure.

@@ -18,12 +18,12 @@ const MaxInformational = 64
 // readFinalHeaders reads response headers until a final response has come. All attempts read their
 // headers here.
 func (a *Attempt) readFinalHeaders() policy.Cause {
-	a.wire.needBuffer()
+	a.conn.needBuffer()
 	for range MaxInformational {
 		if cause := a.readHeaders(); cause != policy.CauseStatus {
 			return cause
 		}
-		switch status := a.wire.resp.Status; {
+		switch status := a.conn.resp.Status; {
 		case status == 101 && !a.acceptsUpgrade():
 			return policy.CauseMalformed
 		case status >= 200 || status == 101:
@@ -38,19 +38,19 @@ func (a *Attempt) readFinalHeaders() policy.Cause {
 func (a *Attempt) readHeaders() policy.Cause {
 	var limits http1.Limits
 	var method []byte
-	if a.wire.env != nil {
+	if a.conn.env != nil {
 		limits, method = a.client().Limits(), a.client().Method()
 	}
 	for {
-		whole, err := a.wire.parseHeaders(limits, method)
+		whole, err := a.conn.parseHeaders(limits, method)
 		switch {
 		case err != nil:
 			return causeOfHeaders(err)
 		case whole:
 			return policy.CauseStatus
 		}
-		if err = a.wire.takeEarlyErr(); err == nil {
-			a.wire.makeRoom()
+		if err = a.conn.takeEarlyErr(); err == nil {
+			a.conn.makeRoom()
 			err = a.fill(0)
 		}
 		if err != nil {
@@ -63,7 +63,7 @@ func (a *Attempt) readHeaders() policy.Cause {
 // may pause; 0 means that headers are awaited.
 func (a *Attempt) fill(idle time.Duration) error {
 	if a.background != nil {
-		return a.wire.read() // nobody waits for it
+		return a.conn.read() // nobody waits for it
 	}
 	return a.await(idle)
 }
@@ -76,7 +76,7 @@ func (a *Attempt) acceptsUpgrade() bool {
 		return false
 	}
 	a.upload.stop()
-	return a.options.Upgrade && a.wire.resp.Upgrade != nil && a.progress.Load() == sent
+	return a.options.Upgrade && a.conn.resp.Upgrade != nil && a.progress.Load() == sent
 }
 
 // inform passes on an informational response.
@@ -84,10 +84,10 @@ func (a *Attempt) inform() {
 	if a.background != nil {
 		return
 	}
-	if a.wire.resp.Status == 100 {
+	if a.conn.resp.Status == 100 {
 		a.notReusable = a.upload.mayGoUnread() // the upstream reads the body that it asked for
 	}
-	a.owner().Inform(&a.wire.resp)
+	a.owner().Inform(&a.conn.resp)
 }
 
 // causeOf returns the cause that corresponds to an error of reading headers.
@@ -112,19 +112,19 @@ func (a *Attempt) causeOf(err error) policy.Cause {
 func AwaitResponse(up *upstream.Conn) (status int, cause policy.Cause) {
 	var buffers buffer.Cache
 	a := Attempt{background: new(background)}
-	a.wire.buffers, a.wire.up = &buffers, up
+	a.conn.buffers, a.conn.up = &buffers, up
 	defer func() {
-		a.wire.giveUpBuffer()
+		a.conn.giveUpBuffer()
 		buffers.Release()
 	}()
 	cause = a.readFinalHeaders()
-	return a.wire.resp.Status, cause
+	return a.conn.resp.Status, cause
 }
 
 // HeaderOrTrailer returns the value of a header of the response, or of a trailer after the end of
 // the body.
 func (a *Attempt) HeaderOrTrailer(name string) ([]byte, bool) {
-	if v, ok := a.wire.resp.Lookup(name); ok {
+	if v, ok := a.conn.resp.Lookup(name); ok {
 		return v, true
 	}
 	if !a.body.ended {

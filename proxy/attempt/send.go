@@ -8,6 +8,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // The goroutine that makes the attempt sends a body that is small and arrives at once. The pump sends a
@@ -33,16 +34,16 @@ func (u *upload) request() sendEnd {
 	src.Rewind()
 	expect := a.options.Expect && !src.Ready() // a body that is here does not wait for a 100
 	a.notReusable, a.respondedEarly = expect || u.mayGoUnread(), false
-	headers := a.owner().RequestHeaders(a, a.wire.up.Host(), expect)
-	parts, end, err := u.gather(headers, expect)
+	head := a.owner().RequestHeaders(a, u.up().Form(), u.up().Host(), expect)
+	parts, end, err := u.gather(head.Fields, expect)
 	switch {
 	case err != nil:
 		a.client().ClientFailed(err) // the body is broken before a byte of it is sent
 		return taken
-	case end && a.unchecked && a.wire.up.CanSendChecked():
+	case end && a.unchecked && a.conn.up.CanSendChecked():
 		return u.sendChecked(parts)
 	}
-	return u.send(parts, len(headers), expect, end)
+	return u.send(&head, parts, expect, end)
 }
 
 // mayGoUnread reports whether the request has a body that an upstream may leave unread, because
@@ -64,7 +65,7 @@ func (u *upload) mayGoUnread() bool {
 func (u *upload) gather(headers []byte, expect bool) (parts [][]byte, end bool, err error) {
 	src := u.a.source()
 	parts = append(u.vec[:0], headers)
-	if src.Framing().Kind == http1.BodyChunked {
+	if src.Framing().HasTrailers() {
 		return u.gatherChunk(parts, expect)
 	}
 	for total := 0; !src.AtEnd(); {
@@ -101,17 +102,18 @@ func (u *upload) gatherChunk(parts [][]byte, expect bool) (_ [][]byte, end bool,
 	return u.appendPiece(parts, piece, end), end, nil
 }
 
-// send writes the parts of the request, whose headers have headerLen bytes. The rest of its body is
+// send writes the parts of the request, whose headers are the first one. The rest of its body is
 // sent here or by the pump; if expect is set, by the pump. It does not return a failure after the first
 // byte, because the upstream may have responded before the failure.
-func (u *upload) send(parts [][]byte, headerLen int, expect, end bool) sendEnd {
+func (u *upload) send(head *wire.Head, parts [][]byte, expect, end bool) sendEnd {
 	a := u.a
-	if a.unchecked && a.reused && !a.wire.up.StillOpen() {
+	if a.unchecked && a.reused && !a.conn.up.StillOpen() {
 		u.forget()
 		return stale
 	}
-	total := length(parts)
-	n, err := u.writev(parts)
+	ofBody := length(parts[1:])
+	u.extendWrite()
+	n, err := u.up().Begin(head, parts, end, u.trailersAt(end))
 	u.forget()
 	a.gotBytes = n > 0
 	switch {
@@ -124,7 +126,7 @@ func (u *upload) send(parts [][]byte, headerLen int, expect, end bool) sendEnd {
 	case expect:
 		u.start()
 	default:
-		u.sendInline(total - headerLen)
+		u.sendInline(ofBody)
 	}
 	return taken
 }
@@ -132,7 +134,7 @@ func (u *upload) send(parts [][]byte, headerLen int, expect, end bool) sendEnd {
 // sendChecked sends a complete request, if the connection is still open, and waits a short while for the
 // first bytes of the response. Reading the headers finds an error that came after the request was sent.
 func (u *upload) sendChecked(parts [][]byte) sendEnd {
-	a, c, now := u.a, &u.a.wire, u.a.client().LastTick()
+	a, c, now := u.a, &u.a.conn, u.a.client().LastTick()
 	defer u.forget()
 	c.needBuffer()
 	c.extendWrite(now, a.client().BodyIdle())
@@ -150,7 +152,7 @@ func (u *upload) sendChecked(parts [][]byte) sendEnd {
 	case n == 0 && err != nil:
 		return notTaken
 	case left > 0: // the upstream took a part: what it took is cut off
-		if _, err := c.up.Writev(parts); err != nil {
+		if _, err := c.up.SendBody(parts, true, nil); err != nil {
 			a.progress.Store(writeFailed)
 		}
 	case rawsocket.IsTimeout(err) && a.hedgeDue(): // reading sends the hedge
@@ -174,10 +176,10 @@ func length(parts [][]byte) int {
 // the process did not run for that long.
 func (u *upload) sendLate(parts [][]byte) sendEnd {
 	a := u.a
-	if a.reused && !a.wire.up.StillOpen() {
+	if a.reused && !a.conn.up.StillOpen() {
 		return stale
 	}
-	n, err := a.wire.up.Writev(parts)
+	n, err := a.conn.up.SendBody(parts, true, nil)
 	a.gotBytes = n > 0
 	switch {
 	case n == 0 && err != nil:
@@ -263,7 +265,7 @@ func (u *upload) splice() error {
 	u.spliced = true
 	for {
 		u.extendWrite()
-		if more, err := u.a.source().SpliceTo(dst, u.a.wire.writeBy); !more {
+		if more, err := u.a.source().SpliceTo(dst, u.a.conn.writeBy); !more {
 			return err
 		}
 	}
@@ -272,20 +274,26 @@ func (u *upload) splice() error {
 // write writes piece and end in the framing of the body.
 func (u *upload) write(piece []byte, end bool) error {
 	parts := u.appendPiece(u.vec[:0], piece, end)
-	if len(parts) == 0 {
-		return nil
-	}
 	if end {
 		u.a.respondedEarly = u.up().CanSendChecked() && !u.up().StillOpen()
 	}
-	_, err := u.writev(parts)
+	u.extendWrite()
+	_, err := u.up().SendBody(parts, end, u.trailersAt(end))
 	u.forget()
 	return err
 }
 
-// appendPiece appends piece and end in the framing of the body.
+// trailersAt returns the trailers of the body at its end. In chunks they are a part of it.
+func (u *upload) trailersAt(end bool) []http1.Header {
+	if !end || u.up().Form() == wire.Lines {
+		return nil
+	}
+	return u.a.source().Trailers()
+}
+
+// appendPiece appends piece and end in the framing that the body has on the connection.
 func (u *upload) appendPiece(parts [][]byte, piece []byte, end bool) [][]byte {
-	chunked := u.a.source().Framing().Kind == http1.BodyChunked
+	chunked := u.a.source().Framing().HasTrailers() && u.up().Form() == wire.Lines
 	switch {
 	case chunked && len(piece) > 0:
 		size := http1.AppendChunkSize(u.sizeLine[:0], int64(len(piece)))
@@ -312,9 +320,9 @@ func lastChunkWith(trailers []http1.Header) []byte {
 	return lastChunk
 }
 
-// WholeBody returns the body, all of which is kept, in its framing.
-func WholeBody(src Source) (parts [][]byte) {
-	chunked := src.Framing().Kind == http1.BodyChunked
+// framed returns a body, all of which is kept, in the framing that it has in HTTP/1.1.
+func framed(src Source) (parts [][]byte) {
+	chunked := src.Framing().HasTrailers()
 	for _, piece := range src.Kept() {
 		switch {
 		case len(piece) == 0:
@@ -330,14 +338,7 @@ func WholeBody(src Source) (parts [][]byte) {
 	return parts
 }
 
-// writev sends the parts in one write if the system can. It shortens them to what was not
-// written.
-func (u *upload) writev(parts [][]byte) (int, error) {
-	u.extendWrite()
-	return u.up().Writev(parts)
-}
-
-func (u *upload) extendWrite() { u.a.wire.extendWrite(u.a.now(), u.a.client().BodyIdle()) }
+func (u *upload) extendWrite() { u.a.conn.extendWrite(u.a.now(), u.a.client().BodyIdle()) }
 
 // forget drops what the last write pointed to.
 func (u *upload) forget() { clear(u.vec[:]) }

@@ -22,6 +22,16 @@ func (c *Conn) Fill() error {
 	return err
 }
 
+// FillBody is like Fill, with bytes of the request's body.
+func (c *Conn) FillBody() error {
+	n, err := c.ReadBody(c.in[c.w:])
+	c.w += n
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
 // FillIdle waits for the first bytes of a request. A connection with a descriptor waits without a
 // buffer, which is most of the cost of an idle client.
 func (c *Conn) FillIdle() error {

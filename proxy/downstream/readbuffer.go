@@ -42,7 +42,7 @@ func (c *Conn) Request() *http1.Request { return &c.request }
 // ParseRequest parses the request's headers, with which the buffer must begin, and discards them. It
 // reports false if they are not complete.
 func (c *Conn) ParseRequest(limits http1.Limits) (whole bool, err error) {
-	n, err := c.request.Parse(c.in[:c.w], limits)
+	n, err := c.parse(c.in[:c.w], limits)
 	if n > 0 {
 		c.r = n
 	}
@@ -53,7 +53,7 @@ func (c *Conn) ParseRequest(limits http1.Limits) (whole bool, err error) {
 // that was released since.
 func (c *Conn) ReparseRequest(limits http1.Limits) {
 	c.request.Reset()
-	_, _ = c.request.Parse(c.in[:c.w], limits)
+	_, _ = c.parse(c.in[:c.w], limits)
 }
 
 // DetachHeaders returns the buffer, to which the request's spans point, and moves the unread bytes to
@@ -74,7 +74,7 @@ func (c *Conn) Shrink(tail int, limits http1.Limits) {
 	exact := make([]byte, c.w+tail)
 	copy(exact, c.in[:c.w])
 	c.request.Reset()
-	_, _ = c.request.Parse(exact[:c.r], limits)
+	_, _ = c.parse(exact[:c.r], limits)
 	c.replace(exact)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/response"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // attempts makes the attempts of a request one by one and finds out their results. It is the
@@ -140,8 +141,8 @@ func (at *attempts) Connected(_ *attempt.Attempt, up *upstream.Conn) {
 }
 
 // RequestHeaders implements attempt.Owner.
-func (at *attempts) RequestHeaders(a *attempt.Attempt, host string, expect bool) []byte {
-	return at.Out.For(a, host, expect)
+func (at *attempts) RequestHeaders(a *attempt.Attempt, form wire.Form, host string, expect bool) wire.Head {
+	return at.Out.For(a, form, host, expect)
 }
 
 // RespondBy implements attempt.Owner. The time of the request runs from when it was first sent whole.

@@ -127,7 +127,9 @@ func (at *attempts) peekGRPCStatus(res *policy.Result) bool {
 	}
 	whole := true
 	if _, inHeader := at.s.att.Response().Lookup("grpc-status"); !inHeader {
-		whole = peekBody(at.s.att)
+		if whole = peekBody(at.s.att); len(at.s.att.Body().Held()) > 0 {
+			return whole // after a message the status decides nothing
+		}
 	}
 	if status, ok := at.s.att.HeaderOrTrailer("grpc-status"); ok {
 		res.GRPC = policy.ParseGRPCStatus(status)

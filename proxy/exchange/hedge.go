@@ -79,8 +79,8 @@ func (ra *race) send() {
 		until = request.Earliest(until, now.Add(t))
 	}
 	ra.at.s.att.StartHedge(h.Attempt, attempt.Hedge{
-		Pool: r.Route.UpstreamState.Pool, DialTimeout: r.Route.DialTimeout, Until: until, AddHost: r.Out.LacksHost,
-		Request: append([][]byte{r.Out.ForHedge(h.Attempt)}, attempt.WholeBody(&r.Body)...),
+		Pool: r.Route.UpstreamState.Pool, DialTimeout: r.Route.DialTimeout, Until: until,
+		Head: r.Out.ForHedge(h.Attempt), Body: &r.Body,
 	})
 }
 

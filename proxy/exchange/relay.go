@@ -37,7 +37,10 @@ func (re *relay) rest(received clock.Instant, o policy.Outcome, reason string) (
 		return re.at.w.InPlaceOf(resp, o)
 	}
 	re.endIfUnread()
-	framing := re.at.w.Framing(body.Framing())
+	framing := re.at.w.Framing(resp, body.Framing())
+	if framing.Kind == http1.BodyLength {
+		body.EndAtLength()
+	}
 	events := framing.Kind != http1.BodyLength && isEventStream(resp)
 	re.at.w.TakeHeadersBuffer()
 	re.at.w.Headers(resp, framing, received, reason)
@@ -73,7 +76,7 @@ func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Out
 		end = re.at.w.EndGRPCCallWithoutTrailers
 		re.at.report.Explain(http1.RefusalTrailersTooLarge.String())
 	}
-	if re.at.GRPC && f.Kind == http1.BodyChunked && end() == nil {
+	if re.at.GRPC && f.HasTrailers() && end() == nil {
 		return status, policy.OutcomeResponseBroken
 	}
 	if f.Kind == http1.BodyClose {
@@ -195,7 +198,7 @@ func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) 
 		re.at.s.att.Abandon()
 		return re.at.w.InPlaceOf(resp, o)
 	}
-	f := re.at.w.Framing(resp.Body)
+	f := re.at.w.Framing(resp, resp.Body)
 	re.at.w.Headers(resp, f, h.received, reason)
 	err := re.at.w.WritePiece(f, h.kept.Body())
 	if err == nil && h.kept.Cut() {

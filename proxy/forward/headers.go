@@ -62,11 +62,6 @@ func isListed(named [][]byte, name []byte) bool {
 	return false
 }
 
-// hasTrailers reports whether a body may have trailers.
-func hasTrailers(f http1.Framing) bool {
-	return f.Kind == http1.BodyChunked || f.Kind == http1.BodyStream
-}
-
 // announcesFraming reports whether a Trailer header names a header that is not allowed in a
 // trailer section and for which net/http refuses the whole message. Other readers accept
 // it, so the message would have two readings. Nothing is lost by dropping Trailer: it is a

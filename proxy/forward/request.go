@@ -149,7 +149,7 @@ func (w *requestWriter) appendRewritten(dst []byte, f *http1.Header, rest []http
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
 	case http1.Trailer:
-		if !hasTrailers(w.r.Body) || announcesFraming(f.Value) {
+		if !w.r.Body.HasTrailers() || announcesFraming(f.Value) {
 			return dst
 		}
 	case http1.Host:

@@ -127,7 +127,7 @@ func (w *responseWriter) appendRewritten(dst []byte, f *http1.Header) []byte {
 	case http1.ContentLength, http1.TransferEncoding:
 		return w.appendFraming(dst)
 	case http1.Trailer:
-		if !hasTrailers(w.o.Framing) || announcesFraming(f.Value) {
+		if !w.o.Framing.HasTrailers() || announcesFraming(f.Value) {
 			return dst
 		}
 	case http1.XRetryproxyAttempts, http1.XRetryproxyReason, http1.XRetryproxyOther, http1.XRequestID, http1.XShouldRetry:

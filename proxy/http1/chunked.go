@@ -87,10 +87,24 @@ func (c *Chunked) Done() bool { return c.state == atEnd }
 // until Reset.
 func (c *Chunked) Trailers() []Header { return c.trailers }
 
+// TakeTrailers makes list the trailers, of a body without chunks whose stream had some. They have the limits
+// that Reset set. err is an *Error.
+func (c *Chunked) TakeTrailers(list []Header) (err error) {
+	bytes := len("\r\n")
+	for i := range list {
+		bytes += len(list[i].Name) + len(": ") + len(list[i].Value) + len("\r\n")
+	}
+	if bytes > int(c.trailerBytes) || len(list) > int(c.trailerLines) {
+		return RefusalTrailersTooLarge.Err()
+	}
+	c.trailers = list
+	return nil
+}
+
 // Reset makes c ready for the next body and keeps its memory, unless that is much. Its trailers are
 // limited like headers.
 func (c *Chunked) Reset(l Limits) {
-	if cap(c.trailerSection) > maxKeptTrailers {
+	if cap(c.trailerSection) > maxKeptTrailers || cap(c.trailerSection) == 0 {
 		c.trailerSection, c.trailers = nil, nil
 	}
 	*c = Chunked{trailerSection: c.trailerSection[:0], trailers: c.trailers[:0]}

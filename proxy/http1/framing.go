@@ -41,6 +41,9 @@ type Framing struct {
 	Length int64
 }
 
+// HasTrailers reports whether trailers may follow the body.
+func (f Framing) HasTrailers() bool { return f.Kind == BodyChunked || f.Kind == BodyStream }
+
 // Empty reports whether it is already known that no body byte follows the header section.
 func (f Framing) Empty() bool { return f.Kind == BodyNone || f.Kind == BodyLength && f.Length == 0 }
 

@@ -259,7 +259,7 @@ func (r *recordOf) addHandshake() {
 	_, _ = rand.Read(b[:]) // never fails
 	r.add("connection", "Upgrade")
 	r.add("upgrade", "websocket")
-	r.add("sec-websocket-key", base64.StdEncoding.EncodeToString(b[:]))
+	r.add("Sec-WebSocket-Key", base64.StdEncoding.EncodeToString(b[:]))
 }
 
 // cookies joins the crumbs of a cookie (RFC 9113 section 8.2.3).

@@ -7,15 +7,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
-// RequestHead is the header section of a request to an upstream.
-type RequestHead struct {
-	Method, Target, Authority []byte // Authority may be empty
-	Block                     []byte // the other fields, see wire.Block
-}
-
-// WriteHeaders sends the headers of the request. If ends is set, it has no body. They are sent with what is
+// WriteHeaders sends the headers of the request, a wire.Block. If ends is set, it has no body. They are sent with what is
 // written next, or by Flush. If the connection has ended, reading returns ErrUnprocessed.
-func (s *UpstreamStream) WriteHeaders(q *RequestHead, ends bool) error {
+func (s *UpstreamStream) WriteHeaders(q *wire.Head, ends bool) error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,7 +29,7 @@ func (s *UpstreamStream) WriteHeaders(q *RequestHead, ends bool) error {
 	s.noBody = string(q.Method) == "HEAD"
 	s.at = c.out.at()
 	c.appendHeaders(s.id, c.encode(func(dst []byte) []byte {
-		return append(wire.AppendRequestLine(dst, q.Method, q.Target, q.Authority, c.o.Secure), q.Block...)
+		return append(wire.AppendRequestLine(dst, q.Method, q.Target, q.Authority, c.o.Secure), q.Fields...)
 	}), ends)
 	if c.err == nil && ends {
 		s.wroteAll()

@@ -75,7 +75,8 @@ func (s *flow) push(p []byte) {
 // Behind the body it waits for the end of the stream.
 func (s *flow) Read(p []byte) (int, error) { return s.readWithin(p, false) }
 
-// ReadBody is like Read, but returns io.EOF at the end of the body.
+// ReadBody is like Read, but returns io.EOF at the end of the body, with its last bytes if it has come with
+// them.
 func (s *flow) ReadBody(p []byte) (int, error) { return s.readWithin(p, true) }
 
 func (s *flow) readWithin(p []byte, body bool) (int, error) {
@@ -105,7 +106,7 @@ func (s *flow) read(p []byte, body bool) (n int, stop func(), err error) {
 			} else {
 				s.head = s.head[:copy(s.head, s.head[n:])]
 			}
-			return n, nil, nil
+			return n, nil, s.endOf(body)
 		case s.r < len(s.in):
 			n := copy(p, s.in[s.r:])
 			if s.r += n; s.r == len(s.in) {
@@ -117,7 +118,7 @@ func (s *flow) read(p []byte, body bool) (n int, stop func(), err error) {
 			if s.behind && len(s.in)-s.r <= s.c.behindFrom() {
 				stop, s.behind, s.caughtUp = s.caughtUp, false, nil
 			}
-			return n, stop, nil
+			return n, stop, s.endOf(body)
 		case body && s.whole:
 			return 0, nil, io.EOF
 		case s.inEnd != nil:
@@ -125,6 +126,21 @@ func (s *flow) read(p []byte, body bool) (n int, stop func(), err error) {
 		}
 		s.wait(s.readBy, &s.readTime)
 	}
+}
+
+// BodyRead reports whether the body came whole and all of it was read.
+func (s *flow) BodyRead() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.endOf(true) != nil
+}
+
+// endOf returns io.EOF if a reader of the body has read all of it.
+func (s *flow) endOf(body bool) error {
+	if body && s.whole && s.r == len(s.in) && len(s.head) == 0 {
+		return io.EOF
+	}
+	return nil
 }
 
 // took credits bytes that were read. It is called with mu held.

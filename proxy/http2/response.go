@@ -23,9 +23,14 @@ func (s *Stream) WriteHeaders(status int, block []byte, ends bool) error {
 	return s.writeSection(func(dst []byte) []byte { return append(wire.AppendStatus(dst, status), block...) }, ends)
 }
 
-// WriteBody writes a piece of the response's body, and ends the response if ends is true.
-func (s *Stream) WriteBody(p []byte, ends bool) error {
-	err := s.writeData(p, ends)
+// WriteBody writes p and then q, pieces of the response's body, and ends the response if ends is true.
+func (s *Stream) WriteBody(p, q []byte, ends bool) (err error) {
+	if len(p) > 0 {
+		err = s.writeData(p, ends && len(q) == 0)
+	}
+	if err == nil && (len(q) > 0 || ends && len(p) == 0) {
+		err = s.writeData(q, ends)
+	}
 	s.c.flush()
 	return err
 }
@@ -42,7 +47,7 @@ func (s *Stream) Flush() { s.c.flush() }
 
 // Write writes bytes of a tunnel, or of a body.
 func (s *Stream) Write(p []byte) (int, error) {
-	if err := s.WriteBody(p, false); err != nil {
+	if err := s.WriteBody(p, nil, false); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -55,5 +60,5 @@ func (s *Stream) CloseWrite() error {
 		return net.ErrClosed
 	}
 	s.opened = false
-	return s.WriteBody(nil, true)
+	return s.WriteBody(nil, nil, true)
 }

@@ -49,7 +49,7 @@ func (t *textStream) Write(p []byte) (int, error) {
 		}
 		return n, !r.Interim(), r.Body, nil
 	}
-	w.body = t.WriteBody
+	w.body = func(p []byte, ends bool) error { return t.WriteBody(p, nil, ends) }
 	w.trailers = t.WriteTrailers
 	n, err := w.write(p)
 	t.Flush()
@@ -82,7 +82,7 @@ func (t *textUpstream) Write(p []byte) (int, error) {
 		if n == 0 || err != nil {
 			return n, false, http1.Framing{}, err
 		}
-		head := RequestHead{Method: q.Method, Target: q.Target, Authority: q.Authority, Block: blockOf(q.Headers)}
+		head := wire.Head{Form: wire.Block, Method: q.Method, Target: q.Target, Authority: q.Authority, Fields: blockOf(q.Headers)}
 		return n, true, q.Body, t.WriteHeaders(&head, q.Body.Empty())
 	}
 	w.body = func(p []byte, ends bool) error {
@@ -214,6 +214,9 @@ func (r *textReader) Read(p []byte) (int, error) {
 		case r.chunks && !r.over:
 			piece := make([]byte, max(1, len(p)))
 			n, err := r.from.ReadBody(piece)
+			if n > 0 {
+				r.text = http1.AppendChunk(r.text, piece[:n])
+			}
 			if err == io.EOF {
 				r.over = true
 				r.text = http1.AppendLastChunk(r.text, r.from.Trailers())
@@ -222,7 +225,6 @@ func (r *textReader) Read(p []byte) (int, error) {
 			if err != nil {
 				return 0, err
 			}
-			r.text = http1.AppendChunk(r.text, piece[:n])
 		default:
 			return r.from.Read(p)
 		}

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"slices"
@@ -92,7 +93,7 @@ func (b *Body) Kept() [][]byte { return b.kept }
 
 // Trailers returns the trailers to send upstream after the end of the body.
 func (b *Body) Trailers() []http1.Header {
-	if b.framing.Kind != http1.BodyChunked {
+	if !b.framing.HasTrailers() {
 		return nil
 	}
 	return b.of.Dest.Forward.Changes.Trailers(b.chunked.Trailers())
@@ -122,11 +123,11 @@ func (b *Body) Reset(f http1.Framing) {
 	switch f.Kind {
 	case http1.BodyLength:
 		b.ended = f.Length == 0
-		if f.Length > b.of.Route.RetryBufferBytes {
-			b.keeping, why = false, policy.ReplayTooLarge
-		}
-	case http1.BodyChunked:
+	case http1.BodyChunked, http1.BodyStream:
 		b.chunked.Reset(b.of.Settings.Limits)
+	}
+	if f.Length > b.of.Route.RetryBufferBytes {
+		b.keeping, why = false, policy.ReplayTooLarge
 	}
 	if lost := uint32(why); b.replayLoss.Load() != lost { // a load is cheaper than a store
 		b.replayLoss.Store(lost)
@@ -204,7 +205,7 @@ func (b *Body) NextNow() ([]byte, error) {
 		b.release()
 	}
 	dst := b.room()
-	dst = dst[:min(int64(len(dst)), b.left)]
+	dst = dst[:b.within(len(dst))]
 	n, err := c.ReadNow(dst)
 	b.cursor = len(b.kept)
 	switch {
@@ -227,35 +228,57 @@ func (b *Body) read(wait time.Duration) ([]byte, error) {
 	if b.framing.Kind == http1.BodyChunked {
 		return b.readChunked(wait)
 	}
-	return b.readLength(wait)
+	return b.readPlain(wait)
 }
 
-// readLength returns the next piece of a body with a length. It comes from the read buffer, or is
-// read directly to where it is kept.
-func (b *Body) readLength(wait time.Duration) ([]byte, error) {
+// readPlain returns the next piece of a body with a length, or of one that ends with its stream. It comes
+// from the read buffer, or is read directly to where it is kept.
+func (b *Body) readPlain(wait time.Duration) ([]byte, error) {
 	c := b.of.Conn
-	if n := int(min(int64(c.Buffered()), b.left)); n > 0 {
+	if n := int(b.within(c.Buffered())); n > 0 {
 		piece := c.Peek()[:n:n]
 		c.Discard(n)
 		b.countRead(n)
 		b.keepAlias(piece)
-		return piece, nil
+		return piece, b.trailersCame()
 	}
 	dst := b.room()
-	dst = dst[:min(int64(len(dst)), b.left)]
+	dst = dst[:b.within(len(dst))]
 	n, err := b.receive(dst, wait)
 	if n == 0 {
+		if b.ended {
+			err = cmp.Or(b.trailersCame(), err)
+		}
 		return nil, err
 	}
 	b.countRead(n)
 	b.commit(n)
-	return dst[:n], nil
+	return dst[:n], b.trailersCame()
+}
+
+// trailersCame takes the trailers at the end of a body that ends with its stream.
+func (b *Body) trailersCame() error {
+	if !b.ended || b.framing.Kind != http1.BodyStream {
+		return nil
+	}
+	return b.chunked.TakeTrailers(b.of.Conn.Trailers())
+}
+
+// within returns how many of n bytes may be of the body.
+func (b *Body) within(n int) int64 {
+	if b.framing.Kind == http1.BodyStream {
+		return int64(n)
+	}
+	return min(int64(n), b.left)
 }
 
 func (b *Body) countRead(n int) {
 	b.total += int64(n)
 	b.left -= int64(n)
 	b.ended = b.left == 0
+	if b.framing.Kind == http1.BodyStream {
+		b.ended = b.of.Conn.BodyEnded() && b.of.Conn.Buffered() == 0
+	}
 }
 
 // readChunked returns the next piece of a chunked body from the read buffer and fills that buffer
@@ -327,7 +350,7 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 	if c.IsTurnedAway() {
 		return 0, ErrTurnedAway
 	}
-	n, err := c.NC.Read(p)
+	n, err := c.ReadBody(p)
 	b.waited += b.of.Process.Clock.Now().Sub(began)
 	switch {
 	case n > 0:
@@ -345,6 +368,9 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 		return 0, err
 	case rawsocket.IsTimeout(err):
 		return 0, ErrBodyTooSlow
+	case errors.Is(err, io.EOF) && b.framing.Kind == http1.BodyStream && c.BodyEnded():
+		b.ended = true
+		return 0, io.EOF
 	case errors.Is(err, io.EOF):
 		return 0, ErrBodyCut
 	case errors.Is(err, http2.ErrNotRead):

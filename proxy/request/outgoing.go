@@ -1,11 +1,14 @@
 package request
 
 import (
+	"slices"
+
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/trace"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // Outgoing holds the headers of a request as they are sent upstream.
@@ -14,8 +17,10 @@ type Outgoing struct {
 
 	ID           []byte // X-Request-Id
 	GeneratedKey []byte // the Idempotency-Key that the proxy added
-	Headers      []byte // without what differs by attempt; nil: not rendered
+	Headers      []byte // without what differs by attempt, in form; nil: not rendered
 	LacksHost    bool   // Headers have no Host, because it differs by attempt
+
+	form wire.Form
 
 	idText  [forward.RandomIDLen]byte
 	keyText [forward.RandomIDLen]byte
@@ -31,13 +36,24 @@ func (o *Outgoing) MakeID() { o.ID = forward.AppendRandomID(o.idText[:0]) }
 func (o *Outgoing) OwnID() { o.ID = append(o.idText[:0], o.ID...) }
 
 // Render renders the headers for the upstream, once for all attempts, and again if they were
-// dropped during a wait.
-func (o *Outgoing) Render() {
-	if o.Headers == nil {
-		o.Headers = o.of.Conn.Buffers.Get(buffer.Small)[:0]
-		o.LacksHost = forward.LacksHost(o.of.HTTP, &o.of.Dest.Forward, o.of.Conn.Peer())
-		o.Headers = forward.AppendRequestHeaders(o.Headers, o.of.HTTP, &o.of.Dest.Forward, o.of.Conn.Peer(), o.ID, o.GeneratedKey)
+// dropped during a wait, or the connection takes another form.
+func (o *Outgoing) Render(form wire.Form) {
+	if o.Headers != nil && o.form == form {
+		return
 	}
+	if o.Headers == nil {
+		o.Headers = o.of.Conn.Buffers.Get(buffer.Small)
+	}
+	o.form = form
+	o.LacksHost = forward.LacksHost(o.of.HTTP, &o.of.Dest.Forward, o.of.Conn.Peer())
+	o.Headers = o.render(o.Headers[:0], form)
+}
+
+func (o *Outgoing) render(dst []byte, form wire.Form) []byte {
+	if form == wire.Block {
+		return forward.AppendRequestFields(form, dst, o.of.HTTP, &o.of.Dest.Forward, o.of.Conn.Peer(), o.ID, o.GeneratedKey)
+	}
+	return forward.AppendRequestHeaders(dst, o.of.HTTP, &o.of.Dest.Forward, o.of.Conn.Peer(), o.ID, o.GeneratedKey)
 }
 
 // generateKey adds an Idempotency-Key, unless the request has one.
@@ -49,21 +65,54 @@ func (o *Outgoing) generateKey() []byte {
 }
 
 // For returns the headers for an attempt on a connection to host. They are valid until the next call.
-func (o *Outgoing) For(a *attempt.Attempt, host string, expect bool) []byte {
-	o.Render()
-	headers := o.finish(o.Headers, expect, a)
+func (o *Outgoing) For(a *attempt.Attempt, form wire.Form, host string, expect bool) wire.Head {
+	o.Render(form)
+	headers := o.finish(form, o.Headers, expect, a)
+	head := wire.Head{Form: form, Method: o.of.HTTP.Method}
+	if form == wire.Block { // what it begins with lies behind it
+		n := len(headers)
+		headers = forward.AppendTarget(headers, o.of.HTTP, &o.of.Dest.Forward)
+		m := len(headers)
+		headers = forward.AppendAuthority(headers, o.of.HTTP, &o.of.Dest.Forward, o.of.Conn.Peer())
+		head.Target, head.Authority = headers[n:m], headers[m:]
+		headers = headers[:n]
+	}
+	head.Fields = headers
 	o.Headers = headers[:len(o.Headers)] // it may have grown
 	if o.LacksHost {
-		return forward.AddHost(headers, host)
+		addHost(&head, host)
 	}
-	return headers
+	return head
 }
 
-// ForHedge returns a copy of the headers for an attempt that has no connection yet. If LacksHost is true,
-// the Host must be added.
-func (o *Outgoing) ForHedge(a *attempt.Attempt) []byte {
-	o.Render()
-	return o.finish(append(make([]byte, 0, len(o.Headers)+buffer.Small/8), o.Headers...), false, a)
+// addHost adds the Host of an endpoint.
+func addHost(h *wire.Head, host string) {
+	if h.Form == wire.Lines {
+		h.Fields = forward.AddHost(h.Fields, host)
+		return
+	}
+	h.Authority = []byte(host)
+}
+
+// ForHedge returns the headers for an attempt that has no connection yet: in every form that its connection
+// may take, since another goroutine makes it.
+func (o *Outgoing) ForHedge(a *attempt.Attempt) func(form wire.Form, host string) wire.Head {
+	var made [2][]byte
+	for form := range made {
+		made[form] = o.finish(wire.Form(form), o.render(make([]byte, 0, buffer.Small), wire.Form(form)), false, a)
+	}
+	lacksHost := forward.LacksHost(o.of.HTTP, &o.of.Dest.Forward, o.of.Conn.Peer())
+	head := wire.Head{
+		Method: o.of.HTTP.Method, Target: forward.AppendTarget(nil, o.of.HTTP, &o.of.Dest.Forward),
+		Authority: forward.AppendAuthority(nil, o.of.HTTP, &o.of.Dest.Forward, o.of.Conn.Peer()),
+	}
+	return func(form wire.Form, host string) wire.Head {
+		h := head
+		if h.Form, h.Fields = form, slices.Clone(made[form]); lacksHost {
+			addHost(&h, host)
+		}
+		return h
+	}
 }
 
 // Drop returns the rendered headers to their pool. They are rendered anew if they are needed.
@@ -75,29 +124,29 @@ func (o *Outgoing) Drop() {
 }
 
 // finish appends to the request headers what differs by attempt, but for the Host.
-func (o *Outgoing) finish(headers []byte, expect bool, a *attempt.Attempt) []byte {
+func (o *Outgoing) finish(form wire.Form, headers []byte, expect bool, a *attempt.Attempt) []byte {
 	if o.of.Time.clientDeadline.Given {
-		headers = o.of.Time.clientDeadline.Append(headers, o.of.Time.left(o.of.Time.Now()))
+		headers = o.of.Time.clientDeadline.Append(form, headers, o.of.Time.left(o.of.Time.Now()))
 	}
 	if o.of.Time.clientDeadline.GRPC {
 		earlier := min(countIn(o.of, http1.GRPCPreviousRPCAttempts), maxEarlierAttempts)
-		headers = forward.AppendGRPCAttempts(headers, int(earlier)+a.Number()-1)
+		headers = forward.AppendGRPCAttempts(form, headers, int(earlier)+a.Number()-1)
 	}
 	if span := a.Span(); span != nil {
-		headers = o.appendTrace(headers, span)
+		headers = o.appendTrace(form, headers, span)
 	}
-	return forward.AppendAttempt(headers, int(o.of.EarlierAttempts)+a.Number(), expect)
+	return forward.AppendAttempt(form, headers, int(o.of.EarlierAttempts)+a.Number(), expect)
 }
 
 // appendTrace appends the fields of an attempt's span.
-func (o *Outgoing) appendTrace(headers []byte, s trace.AttemptSpan) []byte {
+func (o *Outgoing) appendTrace(form wire.Form, headers []byte, s trace.AttemptSpan) []byte {
 	parent, state, ok := s.Context()
 	if !ok {
-		return forward.AppendClientTrace(headers, o.of.HTTP)
+		return forward.AppendClientTrace(form, headers, o.of.HTTP)
 	}
-	headers = http1.AppendHeader(headers, "traceparent", parent)
+	headers = wire.AppendHeader(form, headers, "traceparent", parent)
 	if state != "" {
-		headers = http1.AppendHeader(headers, "tracestate", state)
+		headers = wire.AppendHeader(form, headers, "tracestate", state)
 	}
 	return headers
 }

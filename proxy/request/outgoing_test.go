@@ -10,6 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/requesttest"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/trace"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // headersOf returns what the n-th attempt of the request sends, but for the Host of its endpoint. The span
@@ -17,7 +18,7 @@ import (
 func headersOf(c *requesttest.Client, n int, span trace.AttemptSpan) string {
 	var a attempt.Attempt
 	a.Begin(n, c.Time.Clock, span, attempt.Options{})
-	return string(c.Out.ForHedge(&a))
+	return string(c.Out.For(&a, wire.Lines, "of the endpoint", false).Fields)
 }
 
 // lines returns the lines of some of the headers, in their order.
@@ -107,7 +108,7 @@ func TestWhichRequestsLackTheirHost(t *testing.T) {
 			c.Default.Forward = forward.Settings{Host: forward.HostUpstream, UpstreamHost: "one.example", HostVaries: varies}
 		})
 		var want []string
-		if !varies {
+		if want = []string{"host: of the endpoint"}; !varies {
 			want = []string{"host: one.example"}
 		}
 		wantLines(t, headersOf(c, 1, nil), "host", want...)

@@ -16,6 +16,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/route"
 	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 func TestWhichRequestsMayRunTwice(t *testing.T) {
@@ -419,14 +420,14 @@ func TestTheHeadersForTheUpstream(t *testing.T) {
 		c.Default.GenerateKey = true
 		c.Default.Forward = forward.Settings{Host: forward.HostUpstream, UpstreamHost: "upstream.example"}
 	})
-	c.Out.Render()
+	c.Out.Render(wire.Lines)
 	first := string(c.Out.Headers)
 	for _, want := range []string{"POST /a HTTP/1.1\r\n", "\r\nHost: upstream.example\r\n", "\r\nX-Its: 1\r\n", "\r\nX-Request-Id: mine\r\n", "\r\nIdempotency-Key: " + string(c.Out.GeneratedKey) + "\r\n"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("no %q in %q", want, first)
 		}
 	}
-	c.Out.Render()
+	c.Out.Render(wire.Lines)
 	if string(c.Out.Headers) != first || len(c.Out.GeneratedKey) < 16 || c.Out.LacksHost {
 		t.Error("the next attempt has other headers")
 	}

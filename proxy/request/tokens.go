@@ -1,6 +1,7 @@
 package request
 
 import (
+	"math"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
@@ -161,6 +162,9 @@ func (cr *Request) lookAtBody(want tokens.Want) {
 		return
 	}
 	b := bodyLook{left: cr.HTTP.Body.Length, chunked: cr.HTTP.Body.Kind == http1.BodyChunked}
+	if cr.HTTP.Body.Kind == http1.BodyStream {
+		b.left = math.MaxInt64
+	}
 	c := cr.Conn
 	b.read(look, c.Peek())
 	for until := cr.Time.Began.Add(lookTime); !look.Done() && !b.ended && cr.readAhead(until); {
@@ -176,9 +180,9 @@ func (cr *Request) readAhead(until clock.Instant) bool {
 		cr.ContinueClient()
 	}
 	cr.DetachHeaders(buffer.Large)
-	for c.HasRoom() {
+	for c.HasRoom() && !c.BodyEnded() {
 		c.SetRead(until, 0)
-		err := c.Fill()
+		err := c.FillBody()
 		if err == nil {
 			cr.Time.Tick()
 			return true

@@ -76,15 +76,19 @@ func newResponse(status int, headers ...http1.Header) *http1.Response {
 func (w *Writer) writeResponse(resp *http1.Response, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
 	status := resp.Status
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
-	opt := forward.ResponseOptions{Framing: f, Minor: w.r.HTTP.Minor, Close: w.mustClose, Date: clock.Date(time.Now()), Changes: w.r.Route.ResponseChanges}
+	opt := forward.ResponseOptions{Form: w.r.Conn.Form(), Framing: f, Minor: w.r.HTTP.Minor, Close: w.mustClose, Date: clock.Date(time.Now()), Changes: w.r.Route.ResponseChanges}
 	w.ownHeaders(&opt, resp, reason)
-	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &opt)
-	if string(w.r.HTTP.Method) != "HEAD" {
-		w.buf = append(w.buf, body...)
-		w.sent += int64(len(body))
+	if string(w.r.HTTP.Method) == "HEAD" {
+		body = nil
 	}
+	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &opt)
+	if w.isStream() {
+		w.beginStream(status, len(body) == 0)
+	}
+	w.buf = append(w.buf, body...)
+	w.sent += int64(len(body))
 	w.started = true
-	if w.Flush() != nil {
+	if w.EndBody(f, nil) != nil {
 		w.mustReset = true
 		if o.GaveUp() || o == policy.OutcomeFallback {
 			return status, policy.OutcomeClientGone
@@ -118,11 +122,10 @@ func (w *Writer) EndGRPCCallWithoutTrailers() error {
 }
 
 func (w *Writer) endGRPCCall(status policy.GRPCStatus, text string) error {
-	w.buf = http1.AppendLastChunk(w.buf, []http1.Header{
+	return w.endBody(http1.Framing{Kind: http1.BodyChunked}, []http1.Header{
 		http1.NewHeader("Grpc-Status", strconv.Itoa(int(status))),
 		http1.NewHeader("Grpc-Message", string(forward.AppendGRPCMessage(nil, "retryproxy: "+text))),
 	})
-	return w.Flush()
 }
 
 // InPlaceOf responds to a gRPC call in place of resp, which is not gRPC.

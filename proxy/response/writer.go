@@ -33,6 +33,11 @@ type Writer struct {
 	mustClose  bool     // the client's connection cannot serve another request
 	mustReset  bool     // the client's connection must end with a reset
 	upgraded   bool     // the connection became a tunnel
+
+	// Of a response to a stream.
+	headersWait bool // they were written and go out with what follows
+	ended       bool // it was written whole
+	failed      bool // its headers could not be written
 }
 
 // Fallback is what responded in the upstream's place.
@@ -56,6 +61,7 @@ func (w *Writer) Init(r *request.Request, p *report.Report) { w.r, w.report = r,
 // Begin prepares for another request. closes means that its client wants the connection closed.
 func (w *Writer) Begin(closes bool) {
 	w.fallback, w.retryAfter, w.sent = NoFallback, 0, 0
+	w.headersWait, w.ended, w.failed = false, false, false
 	w.started, w.mustClose, w.mustReset, w.upgraded = false, closes, false, false
 }
 
@@ -86,11 +92,18 @@ func (w *Writer) Spliced(n int64) { w.sent += n }
 // HasRetryAfter reports whether our own response asks for a wait.
 func (w *Writer) HasRetryAfter() bool { return w.retryAfter != 0 }
 
-// Framing returns the framing towards the client of a body with the upstream's framing f.
-func (w *Writer) Framing(f http1.Framing) http1.Framing {
+// Framing returns the framing towards the client of the body of resp, with the upstream's framing f. Over
+// HTTP/1.1 a body with a length has no trailers, so the length goes if there may be some.
+func (w *Writer) Framing(resp *http1.Response, f http1.Framing) http1.Framing {
 	switch {
 	case f.Kind == http1.BodyNone || f.Kind == http1.BodyLength:
 		return f
+	case w.isStream() && f.Kind == http1.BodyStream:
+		return f
+	case w.isStream():
+		return http1.Framing{Kind: http1.BodyStream, Length: -1}
+	case f.Kind == http1.BodyStream && f.Length >= 0 && resp.Get(http1.Trailer) == nil && !forward.IsGRPC(resp.Get(http1.ContentType)):
+		return http1.Framing{Kind: http1.BodyLength, Length: f.Length}
 	case w.r.HTTP.Minor == 0:
 		w.mustClose = true
 		return http1.Framing{Kind: http1.BodyClose}
@@ -107,6 +120,7 @@ func (w *Writer) NotGRPC(resp *http1.Response) bool {
 // appendHeaders appends the headers of an upstream's response with the framing f.
 func (w *Writer) appendHeaders(dst []byte, resp *http1.Response, f http1.Framing, received clock.Instant, reason string) []byte {
 	o := forward.ResponseOptions{
+		Form:    w.r.Conn.Form(),
 		Framing: f,
 		Minor:   w.r.HTTP.Minor,
 		Close:   w.mustClose,
@@ -155,24 +169,39 @@ func (w *Writer) writeChunks(piece []byte) error {
 
 // EndBody sends the buffered rest and the end of the framing.
 func (w *Writer) EndBody(f http1.Framing, trailers []http1.Header) error {
+	return w.endBody(f, w.r.Route.ResponseChanges.Trailers(trailers))
+}
+
+func (w *Writer) endBody(f http1.Framing, trailers []http1.Header) error {
+	if w.isStream() {
+		return w.endStream(trailers)
+	}
 	if f.Kind == http1.BodyChunked {
-		w.buf = http1.AppendLastChunk(w.buf, w.r.Route.ResponseChanges.Trailers(trailers))
+		w.buf = http1.AppendLastChunk(w.buf, trailers)
 	}
 	return w.Flush()
 }
 
 // Flush writes w.buf to the client.
 func (w *Writer) Flush() error {
-	if len(w.buf) == 0 {
+	if len(w.buf) == 0 && !w.headersWait {
 		return nil
 	}
 	return w.flushWith(nil)
 }
 
 // flushWith writes w.buf and then p, without copying p.
-func (w *Writer) flushWith(p []byte) error {
-	err := w.r.Conn.WriteBoth(w.buf, p, w.r.Time.Clock)
+func (w *Writer) flushWith(p []byte) (err error) {
+	if w.isStream() {
+		err = w.writeStream(p, false)
+	} else {
+		err = w.r.Conn.WriteBoth(w.buf, p, w.r.Time.Clock)
+	}
 	w.buf = w.buf[:0]
+	return clientGone(err)
+}
+
+func clientGone(err error) error {
 	if err != nil {
 		return attempt.ErrClientGone
 	}
@@ -266,7 +295,12 @@ func (w *Writer) TakeHeadersBuffer() {
 
 // Inform forwards an informational response.
 func (w *Writer) Inform(resp *http1.Response) error {
-	w.buf = forward.AppendInformational(w.clean(), resp, w.r.Route.ResponseChanges)
+	w.buf = forward.AppendInformational(w.r.Conn.Form(), w.clean(), resp, w.r.Route.ResponseChanges)
+	if w.isStream() {
+		err := w.r.Conn.WriteHeaders(resp.Status, w.buf, false, w.r.Time.Now())
+		w.r.Conn.Flush()
+		return err
+	}
 	return w.r.Conn.Write(w.buf, w.r.Time.Now())
 }
 
@@ -274,13 +308,22 @@ func (w *Writer) Inform(resp *http1.Response) error {
 func (w *Writer) Headers(resp *http1.Response, f http1.Framing, received clock.Instant, reason string) {
 	w.buf = w.appendHeaders(w.clean(), resp, f, received, reason)
 	w.started = true
+	if w.isStream() {
+		w.beginStream(resp.Status, f.Empty())
+	}
 }
 
 // Upgrade sends the response to an accepted upgrade, then rest, the bytes that followed it.
 func (w *Writer) Upgrade(resp *http1.Response, rest []byte) error {
 	w.mustClose, w.started, w.upgraded = true, true, true
-	o := forward.ResponseOptions{Minor: 1, Upgrade: true, Attempts: w.r.Attempts, Changes: w.r.Route.ResponseChanges.Hidden()}
+	o := forward.ResponseOptions{Form: w.r.Conn.Form(), Minor: 1, Upgrade: true, Attempts: w.r.Attempts, Changes: w.r.Route.ResponseChanges.Hidden()}
+	if w.isStream() {
+		o.Changes = withoutAccept.Hiding(o.Changes)
+	}
 	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &o)
+	if w.isStream() {
+		w.beginStream(resp.Status, false)
+	}
 	w.buf = append(w.buf, rest...)
 	return w.Flush()
 }

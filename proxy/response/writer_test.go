@@ -16,6 +16,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/response"
 	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 func TestAResponseIsRelayedWithWhatWeSayOfIt(t *testing.T) {
@@ -24,7 +25,7 @@ func TestAResponseIsRelayedWithWhatWeSayOfIt(t *testing.T) {
 		received := s.Time.Now()
 		want := time.Now().UTC().Format(http.TimeFormat)
 		time.Sleep(5 * time.Second) // it is kept while another attempt is made
-		f := s.w.Framing(http1.Framing{Kind: http1.BodyLength, Length: 4})
+		f := s.w.Framing(&http1.Response{}, http1.Framing{Kind: http1.BodyLength, Length: 4})
 		s.w.Headers(said(t, 503, "X-Its: yes", "Content-Length: 4"), f, received, "retries_exhausted")
 		if err := errors.Join(s.w.WritePiece(f, []byte("bu")), s.w.WritePiece(f, []byte("sy")), s.w.EndBody(f, nil)); err != nil {
 			t.Fatal(err)
@@ -69,7 +70,7 @@ func TestTheFramingIsOneThatTheClientKnows(t *testing.T) {
 		{"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", closing, closing, false},
 	} {
 		s := serve(t, tc.request, nil)
-		if got := s.w.Framing(tc.from); got != tc.want || s.w.KeepsConnection() != tc.keeps {
+		if got := s.w.Framing(&http1.Response{}, tc.from); got != tc.want || s.w.KeepsConnection() != tc.keeps {
 			t.Errorf("%.20q, %+v: %+v, keeps %v", tc.request, tc.from, got, s.w.KeepsConnection())
 		}
 	}
@@ -345,7 +346,7 @@ func TestADeclaredLengthStaysWithoutABody(t *testing.T) {
 // The buffer of the request's headers is used for the response, and only if that has none.
 func TestTheHeadersBufferIsUsedAgain(t *testing.T) {
 	s := serve(t, with(), nil)
-	s.Out.Render()
+	s.Out.Render(wire.Lines)
 	s.w.TakeHeadersBuffer()
 	if s.Out.Headers != nil {
 		t.Error("it is used twice")
@@ -354,7 +355,7 @@ func TestTheHeadersBufferIsUsedAgain(t *testing.T) {
 	if got := s.Wire.String(); !strings.HasPrefix(got, "HTTP/1.1 503 ") || strings.Contains(got, "GET") {
 		t.Errorf("%q", got)
 	}
-	s.Out.Render()
+	s.Out.Render(wire.Lines)
 	s.w.TakeHeadersBuffer()
 	if s.Out.Headers == nil {
 		t.Error("a second one was taken")

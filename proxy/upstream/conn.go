@@ -10,15 +10,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // errNothingToRead is returned by peek for an open socket with nothing to read.
 var errNothingToRead = errors.New("nothing to read")
 
-// Conn is a connection to the upstream, owned by one request. Read, Write and the deadlines
-// are the embedded net.Conn's, TLS included.
+// Conn is a connection to the upstream, owned by one request. Write and the deadlines are the embedded
+// net.Conn's, TLS included.
 //
 // The owner ends its use with exactly one of Release, Close, Abort, CloseStale and
 // CloseUnsent, and must not use the Conn after it. Close and Abort may be called while
@@ -49,6 +51,7 @@ type Conn struct {
 	pool       *Pool
 	stream     *http2.UpstreamStream // of an HTTP/2 connection: used once, never pooled; nil: HTTP/1.1
 	shared     *http2Conn            // that connection
+	atEnd      bool                  // all of its response was read
 	tls        *tlsWire              // the connection below TLS; nil without TLS
 	raw        syscall.RawConn       // nil without a socket (tests)
 	fd         int32                 // the plain socket, for checks while idle; -1 without one
@@ -103,12 +106,79 @@ func (c *Conn) wire() net.Conn {
 // Host returns the value of a Host header for the endpoint, as Target.Host of its own target.
 func (c *Conn) Host() string { return c.pool.target.Host }
 
-// Writev writes parts, with one system call if possible. It cuts parts to what is left.
-func (c *Conn) Writev(parts [][]byte) (int, error) {
+// Form returns how the header sections of requests are written for the connection, and whose rules those of
+// responses follow: a Block comes back as a record (see http1.Response.Compose).
+func (c *Conn) Form() wire.Form {
 	if c.stream != nil {
-		return c.stream.Writev(parts)
+		return wire.Block
 	}
-	return rawsocket.Writev(c.Conn, parts)
+	return wire.Lines
+}
+
+// Begin sends the headers of a request, whose fields are parts[0], and what is here of its body, in the
+// framing of HTTP/1.1 if it is written as Lines. ends means that this is all. It returns how many bytes were
+// taken, and may cut parts to what is left.
+func (c *Conn) Begin(head *wire.Head, parts [][]byte, ends bool, trailers []http1.Header) (int, error) {
+	if c.stream == nil {
+		return rawsocket.Writev(c.Conn, parts)
+	}
+	if err := c.stream.WriteHeaders(head, ends && len(parts) == 1 && len(trailers) == 0); err != nil {
+		return 0, err
+	}
+	n, err := len(parts[0]), error(nil)
+	if len(parts) == 1 && (!ends || len(trailers) == 0) {
+		c.stream.Flush()
+	} else {
+		var m int
+		m, err = c.SendBody(parts[1:], ends, trailers)
+		n += m
+	}
+	return n, err
+}
+
+// SendBody sends parts of the body, likewise. Its end may come without a part.
+func (c *Conn) SendBody(parts [][]byte, ends bool, trailers []http1.Header) (n int, err error) {
+	switch {
+	case c.stream == nil && len(parts) == 0:
+		return 0, nil
+	case c.stream == nil:
+		return rawsocket.Writev(c.Conn, parts)
+	case !ends || len(trailers) == 0:
+		return c.stream.WriteBody(parts, ends)
+	}
+	if n, err = c.stream.WriteBody(parts, false); err == nil {
+		err = c.stream.WriteTrailers(trailers)
+	}
+	return n, err
+}
+
+// ReadResponse reads the header section of a response at the beginning of b, as http1.Response.Parse does.
+func (c *Conn) ReadResponse(r *http1.Response, b []byte, limits http1.Limits, method []byte) (n int, err error) {
+	if c.stream != nil {
+		return r.Compose(b, limits, method)
+	}
+	return r.Parse(b, limits, method)
+}
+
+// Read reads the response. On a stream it returns io.EOF at the end of the body, maybe with its last bytes.
+func (c *Conn) Read(p []byte) (int, error) {
+	if c.stream == nil {
+		return c.Conn.Read(p)
+	}
+	n, err := c.stream.ReadBody(p)
+	c.atEnd = err == io.EOF
+	return n, err
+}
+
+// AtEnd reports whether Read has returned the end of a body that ends with its stream.
+func (c *Conn) AtEnd() bool { return c.atEnd }
+
+// Trailers returns the trailers of a response that ended with its stream.
+func (c *Conn) Trailers() []http1.Header {
+	if c.stream == nil {
+		return nil
+	}
+	return c.stream.Trailers()
 }
 
 // Stream reports whether the connection is a stream of an HTTP/2 connection, which ends

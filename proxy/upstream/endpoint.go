@@ -194,7 +194,7 @@ func (e *Endpoint) reconnect(pause time.Duration) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(e.group.background, DefaultDialTimeout)
-		c, err := e.dialCheck(ctx, "", "")
+		c, err := e.dialCheck(ctx)
 		cancel()
 		if err != nil {
 			continue

@@ -1,18 +1,18 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
-	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/status"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // HealthCheck is how the endpoints of a Group are checked. The zero value checks nothing.
@@ -101,32 +101,71 @@ func (g *Group) checkAll() {
 func (e *Endpoint) check(h *HealthCheck) error {
 	ctx, cancel := context.WithTimeout(e.group.background, min(checkTimeout, max(h.Interval, leastCheckTimeout)))
 	defer cancel()
-	// The connections of the pool read and write HTTP/1.1, whatever the endpoint speaks.
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: checkHeaderBytes, DialContext: e.dialCheck}
-	host := h.Host
-	if host == "" {
-		host = e.pool.target.Host
-	}
-	request := &http.Request{
-		Method: http.MethodGet, Host: host,
-		URL:    &url.URL{Scheme: "http", Host: "endpoint", Opaque: h.Path},
-		Header: http.Header{"User-Agent": {checkAgent}, "Accept": {"*/*"}},
-	}
-	response, err := transport.RoundTrip(request.WithContext(ctx))
+	c, err := e.dialCheck(ctx)
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close() //nolint:errcheck // nothing depends on it
-	_, _ = io.CopyN(io.Discard, response.Body, checkRestBytes)
-	if !status.Healthy(response.StatusCode) {
-		return fmt.Errorf("status %d", response.StatusCode)
+	defer c.Abort()
+	at, _ := ctx.Deadline()
+	_ = c.SetDeadline(at)
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	head := h.head(c.Form(), e.pool.target.Host)
+	if _, err := c.Begin(&head, [][]byte{head.Fields}, true, nil); err != nil {
+		return err
+	}
+	code, _, err := readStatus(c)
+	if err != nil {
+		return err
+	}
+	_, _ = io.CopyN(io.Discard, c, checkRestBytes)
+	if !status.Healthy(code) {
+		return fmt.Errorf("status %d", code)
 	}
 	return nil
 }
 
+// head returns the request of a check.
+func (h *HealthCheck) head(form wire.Form, host string) wire.Head {
+	if h.Host != "" {
+		host = h.Host
+	}
+	var dst []byte
+	if form == wire.Lines {
+		dst = http1.AppendHeader(http1.AppendRequestLine(nil, "GET", h.Path), "Host", host)
+	}
+	dst = wire.AppendHeader(form, wire.AppendHeader(form, dst, "User-Agent", checkAgent), "Accept", "*/*")
+	if form == wire.Lines {
+		dst = append(dst, "Connection: close\r\n\r\n"...)
+	}
+	return wire.Head{Form: form, Fields: dst, Method: []byte("GET"), Target: []byte(h.Path), Authority: []byte(host)}
+}
+
+// readStatus reads the headers of the final response, and returns its status and what came behind them.
+func readStatus(c *Conn) (status int, rest []byte, err error) {
+	buf, w := make([]byte, checkHeaderBytes), 0
+	var r http1.Response
+	for {
+		n, err := c.ReadResponse(&r, buf[:w], http1.Limits{HeaderBytes: checkHeaderBytes}, []byte("GET"))
+		switch {
+		case err != nil:
+			return 0, nil, err
+		case n > 0 && r.Interim():
+			w = copy(buf, buf[n:w])
+			continue
+		case n > 0:
+			return r.Status, buf[n:w], nil
+		}
+		m, err := c.Read(buf[w:])
+		if w += m; m == 0 {
+			return 0, nil, cmp.Or(err, io.ErrNoProgress)
+		}
+	}
+}
+
 // dialCheck connects to the endpoint. It does not count as a dial of the pool. The pool does not
 // keep the connection either, which HTTP/2 may share.
-func (e *Endpoint) dialCheck(ctx context.Context, _, _ string) (net.Conn, error) {
+func (e *Endpoint) dialCheck(ctx context.Context) (*Conn, error) {
 	own := newPool(e.pool.target, e.group.options, nil)
 	own.Close()
 	c, err := own.dialOne(ctx, true)

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // http2Upstream serves HTTP/2 without TLS.
@@ -42,7 +44,7 @@ func begin(t *testing.T, p *Pool, headers string) *Conn {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := io.WriteString(c, headers); err != nil {
+	if _, err := beginText(c, headers); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -74,12 +76,12 @@ func TestUnreadResponsesDoNotStopOthers(t *testing.T) {
 			t.Fatalf("%d bytes were sent, want %d", sent.Load(), unread*DefaultStreamWindow)
 		}
 	}
-	res, err := http.ReadResponse(bufio.NewReader(request(t, p, "/small")), nil)
+	res, err := readText(request(t, p, "/small"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "hello" {
-		t.Errorf("%q %v", b, err)
+	if res != "hello" {
+		t.Errorf("%q", res)
 	}
 	if n := p.Stats().Dials; n != 1 {
 		t.Errorf("%d connections", n)
@@ -111,12 +113,33 @@ func TestUnreadUploadsDoNotStopOthers(t *testing.T) {
 		}
 	}
 	c := post(t, p, "/echo", 5)
-	_, _ = io.WriteString(c, "hello")
-	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	_, _ = c.SendBody([][]byte{[]byte("hello")}, true, nil)
+	res, err := readText(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "hello" {
-		t.Errorf("%q %v", b, err)
+	if res != "hello" {
+		t.Errorf("%q", res)
 	}
+}
+
+// beginText sends the headers of a request that is written as HTTP/1.1.
+func beginText(c *Conn, text string) (int, error) {
+	var r http1.Request
+	if _, err := r.Parse([]byte(text), http1.Limits{}); err != nil {
+		return 0, err
+	}
+	fields := wire.AppendFraming(wire.Block, nil, r.Body)
+	head := wire.Head{Form: wire.Block, Fields: fields, Method: r.Method, Target: r.Target, Authority: r.Authority}
+	return c.Begin(&head, [][]byte{fields}, r.Body.Empty(), nil)
+}
+
+// readText returns the body of a response.
+func readText(c *Conn) (string, error) {
+	_, begin, err := readStatus(c)
+	if err != nil {
+		return "", err
+	}
+	rest, err := io.ReadAll(c)
+	return string(begin) + string(rest), err
 }

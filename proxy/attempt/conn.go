@@ -14,9 +14,9 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
-// wire is an upstream connection with its deadlines, the buffer that it is read into, and the headers
+// conn is an upstream connection with its deadlines, the buffer that it is read into, and the headers
 // that were parsed from there.
-type wire struct {
+type conn struct {
 	env     *Env
 	buffers *buffer.Cache  // the source of read buffers
 	up      *upstream.Conn // nil: none yet, or handed over
@@ -31,7 +31,7 @@ type wire struct {
 }
 
 // use makes up the connection.
-func (c *wire) use(up *upstream.Conn) {
+func (c *conn) use(up *upstream.Conn) {
 	c.up = up
 	c.readBy, c.writeBy = clock.Instant(up.ReadBy), clock.Instant(up.WriteBy)
 	c.r, c.w, c.earlyErr = 0, 0, nil
@@ -40,7 +40,7 @@ func (c *wire) use(up *upstream.Conn) {
 
 // take transfers the connection to the caller, without its read buffer. It returns nil if there is
 // none.
-func (c *wire) take() *upstream.Conn {
+func (c *conn) take() *upstream.Conn {
 	up := c.up
 	if up != nil {
 		c.giveUpBuffer()
@@ -50,7 +50,7 @@ func (c *wire) take() *upstream.Conn {
 }
 
 // release returns a connection whose response was read to the end to its pool. now is the time.
-func (c *wire) release(now clock.Instant) {
+func (c *conn) release(now clock.Instant) {
 	up := c.take()
 	up.ReadBy, up.WriteBy = time.Duration(c.readBy), time.Duration(c.writeBy)
 	up.ReleaseAt(time.Duration(now), c.resp.KeepAliveTimeout)
@@ -58,7 +58,7 @@ func (c *wire) release(now clock.Instant) {
 
 // close closes a connection whose response was read to the end. It skips TLS's close_notify, which might
 // wait for a peer that does not read.
-func (c *wire) close() {
+func (c *conn) close() {
 	up := c.take()
 	if up.Raw() == nil {
 		up.Abort()
@@ -68,14 +68,14 @@ func (c *wire) close() {
 }
 
 // begun reports whether a part of the response came, informational responses included.
-func (c *wire) begun() bool { return c.up != nil && c.r+c.w > 0 }
+func (c *conn) begun() bool { return c.up != nil && c.r+c.w > 0 }
 
 // unread returns what was read and is not yet used.
-func (c *wire) unread() []byte { return c.up.Buf[c.r:c.w] }
+func (c *conn) unread() []byte { return c.up.Buf[c.r:c.w] }
 
 // extendWrite keeps the write deadline between idle and twice idle away; 0 means no deadline. The
 // deadline may stem from an earlier request of another route.
-func (c *wire) extendWrite(now clock.Instant, idle time.Duration) {
+func (c *conn) extendWrite(now clock.Instant, idle time.Duration) {
 	left := c.writeBy.Sub(now)
 	switch {
 	case idle <= 0 && c.writeBy.IsZero() || idle > 0 && left >= idle && left <= 2*idle:
@@ -89,13 +89,13 @@ func (c *wire) extendWrite(now clock.Instant, idle time.Duration) {
 }
 
 // setRead sets the read deadline.
-func (c *wire) setRead(until clock.Instant) {
+func (c *conn) setRead(until clock.Instant) {
 	c.readBy = until
 	_ = c.up.SetReadDeadline(c.env.Host.Clock.At(until))
 }
 
 // read reads once into the read buffer, which must have room.
-func (c *wire) read() error {
+func (c *conn) read() error {
 	n, err := c.up.Read(c.up.Buf[c.w:])
 	c.w += n
 	switch {
@@ -109,9 +109,9 @@ func (c *wire) read() error {
 
 // parseHeaders parses the headers of one response, if they are in the buffer. It makes room for more of
 // them otherwise.
-func (c *wire) parseHeaders(limits http1.Limits, method []byte) (whole bool, err error) {
+func (c *conn) parseHeaders(limits http1.Limits, method []byte) (whole bool, err error) {
 	if c.r < c.w {
-		n, err := c.resp.Parse(c.unread(), limits, method)
+		n, err := c.up.ReadResponse(&c.resp, c.unread(), limits, method)
 		if err != nil {
 			return false, err
 		}
@@ -125,21 +125,21 @@ func (c *wire) parseHeaders(limits http1.Limits, method []byte) (whole bool, err
 }
 
 // takeEarlyErr returns the read error that came before the response was due, once.
-func (c *wire) takeEarlyErr() error {
+func (c *conn) takeEarlyErr() error {
 	err := c.earlyErr
 	c.earlyErr = nil
 	return err
 }
 
 // needBuffer gives the connection a read buffer, if it has none.
-func (c *wire) needBuffer() {
+func (c *conn) needBuffer() {
 	if c.up.Buf == nil {
 		c.up.Buf = c.buffers.Get(buffer.Medium)
 	}
 }
 
 // makeRoom makes room for more headers in the read buffer.
-func (c *wire) makeRoom() {
+func (c *conn) makeRoom() {
 	switch {
 	case c.w < len(c.up.Buf):
 	case c.r == 0:
@@ -150,13 +150,13 @@ func (c *wire) makeRoom() {
 }
 
 // moveDown moves what is unread down to offset to.
-func (c *wire) moveDown(to int) {
+func (c *conn) moveDown(to int) {
 	rest := copy(c.up.Buf[to:], c.unread())
 	c.r, c.w = to, to+rest
 }
 
 // giveUpBuffer returns the read buffer to its pool.
-func (c *wire) giveUpBuffer() {
+func (c *conn) giveUpBuffer() {
 	c.resp.Detach()
 	c.checkDetached(c.up.Buf)
 	c.buffers.Put(c.up.Buf)
@@ -164,14 +164,14 @@ func (c *wire) giveUpBuffer() {
 }
 
 // growBuffer doubles the read buffer while headers are read. The headers are then parsed anew.
-func (c *wire) growBuffer() {
+func (c *conn) growBuffer() {
 	c.resp.Detach()
 	b := buffer.Grow(c.up.Buf[:c.w], len(c.up.Buf))
 	c.up.Buf = b[:cap(b)]
 }
 
 // enlargeBuffer switches to a large read buffer when the response headers are not needed any more.
-func (c *wire) enlargeBuffer() {
+func (c *conn) enlargeBuffer() {
 	wide, used := buffer.Get(buffer.Large), c.up.Buf
 	n := copy(wide, c.unread())
 	c.resp.Detach()
@@ -183,7 +183,7 @@ func (c *wire) enlargeBuffer() {
 
 // checkDetached panics if the response still points into b. It has an effect only in builds that
 // poison.
-func (c *wire) checkDetached(b []byte) {
+func (c *conn) checkDetached(b []byte) {
 	if poison.On && cap(b) > 0 {
 		c.resp.Spans(func(span []byte) { MustNotPointInto(b, "the response", span) })
 	}
