@@ -22,6 +22,7 @@ var wallTimes = map[string]int{
 	"proxy/report/report.go UnixNano":           1, // of an instant, for the journal
 	"proxy/admission/probe.go Unix":             1, // a deadline that is over by any clock
 	"proxy/downstream/conn.go Unix":             1, // a deadline that is over by any clock
+	"proxy/upstream/healthcheck.go Unix":        1, // a deadline in the past ends a check
 	"proxy/upstream/pool.go Unix":               1, // when a certificate expires
 	"proxy/upstream/tls.go Unix":                1, // when a certificate expires
 	"proxy/upstream/target.go Local":            1, // no time, but whether a target is on this machine
