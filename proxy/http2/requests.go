@@ -142,11 +142,11 @@ func (c *Conn) respondTooLarge(id uint32, ends bool) {
 		body = nil
 	}
 	block := c.encode(func(dst []byte) []byte {
-		dst = wire.AppendInt(wire.Block, wire.AppendStatus(dst, 431), "content-length", int64(len(body)))
+		dst = wire.AppendStatus(dst, 431)
 		for i := range headers {
 			dst = wire.AppendLine(wire.Block, dst, &headers[i])
 		}
-		return dst
+		return wire.AppendInt(wire.Block, dst, "content-length", int64(len(body)))
 	})
 	c.window -= int64(len(body))
 	c.control(2*frameHeader+len(block)+len(body), func(dst []byte) []byte {
