@@ -172,8 +172,8 @@ storm: build ## an outage with real processes: direct, through HAProxy (if insta
 		--through direct,$$(command -v haproxy >/dev/null && echo haproxy-retry,haproxy-tuned,)retryproxy
 
 .PHONY: scorecard
-scorecard: build ## all cases in which breaker and limit help or could harm, the goals, met or not, and the table in docs/explanation/storm.md (needs haproxy; SCORECARD="--only lockout")
-	go run -buildvcs=true ./bench/scorecard --proxy $(BIN)/retryproxy --json $(BIN)/scorecard.json --docs docs/explanation/storm.md $(SCORECARD)
+scorecard: build ## all cases in which breaker and limit help or could harm, the goals, met or not, and the table in bench/scorecard/table.md (needs haproxy; SCORECARD="--only lockout")
+	go run -buildvcs=true ./bench/scorecard --proxy $(BIN)/retryproxy --json $(BIN)/scorecard.json --docs bench/scorecard/table.md $(SCORECARD)
 
 .PHONY: fleet
 fleet: build ## fifty processes and one rate limit: alone, and together by way of a redis-server (needs it installed)

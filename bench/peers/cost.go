@@ -295,6 +295,9 @@ var cases = []testCase{
 	{"rest", "memory at rest, after one request", "MiB PSS", "<= 9 MiB",
 		memory(func(s *stage, p *rig.Proxy) (float64, error) { n, err := s.atRest(p); return float64(n) / mib, err }),
 		func(r *result) bool { return r.ours() <= 9 }},
+	{"paced", "small GET, 100 requests a second on one connection", "us CPU", "<= HAProxy's", (*stage).paced, atMostHAProxys},
+	{"wakeups", "voluntary context switches at rest, after one request", "a second", "<= 2", memory(wakeups),
+		func(r *result) bool { return r.ours() <= 2 }},
 	{"idle", "memory per idle keep-alive connection", "KiB PSS", "<= 5 KiB",
 		memory(func(s *stage, p *rig.Proxy) (float64, error) {
 			return s.perConnection(p, 4000, func() (net.Conn, error) { return ask(p.Addr) }, func() error { return nil })

@@ -1,7 +1,7 @@
 // Command scorecard judges the circuit breaker and the concurrency limit: what do they do for clients, and
 // where do they do harm?
 //
-//	go run ./bench/scorecard --proxy bin/retryproxy --json scorecard.json --docs docs/explanation/storm.md
+//	go run ./bench/scorecard --proxy bin/retryproxy --json scorecard.json --docs bench/scorecard/table.md
 //
 // It plays each row of a table (rows.go and its neighbors) with real processes, in four arms at the same
 // time: direct, through HAProxy, through retryproxy with its defaults (on), and through retryproxy with
