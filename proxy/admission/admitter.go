@@ -76,11 +76,21 @@ type Admitter struct {
 	queueUntil clock.Instant // end of all waiting at a breaker; zero: no wait began
 }
 
+// freeRetry is what is known of the retry that uses up no retry, see Admitter.RetryIsFree.
+type freeRetry struct {
+	now  bool // the next one is
+	lost bool // one was, of an attempt that was lost or unanswered
+}
+
 // Init prepares the admitter of the requests of a connection. wakes ends their waits.
 func (ad *Admitter) Init(by Requester, wakes Waker) { ad.by, ad.waiter.Owner = by, wakes }
 
 // Begin prepares for another request.
-func (ad *Admitter) Begin() { ad.queueUntil = 0 }
+func (ad *Admitter) Begin() { ad.queueUntil, ad.waiter.free = 0, freeRetry{} }
+
+// RetryIsFree reports whether the retry of what was admitted last, an attempt and its hedges, uses up no
+// retry: one of them failed while its upstream was known to be down.
+func (ad *Admitter) RetryIsFree() bool { return ad.waiter.free.now }
 
 // Admit fills t for the attempt of a: it waits for the end of a rate-limit pause, for a slot of the
 // rate limit and for a permit, and none of this costs a retry or budget. If it returns nil, the attempt
@@ -89,7 +99,7 @@ func (ad *Admitter) Admit(t *Ticket, now clock.Instant, terms *Terms, a Ask) *Re
 	if !t.open {
 		t.begin(terms)
 	}
-	t.of = ad
+	t.of, ad.waiter.free.now = ad, false
 	why := ad.admit(t, now, &a)
 	if why != nil {
 		t.Return(t.now())

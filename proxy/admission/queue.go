@@ -60,6 +60,7 @@ type Waker interface {
 type Waiter struct {
 	Owner      Waker
 	Decision   atomic.Int32  // the decision of the queue
+	free       freeRetry     // of its Admitter; here it takes no room
 	queuedAt   time.Duration // when it was queued or, with Options.Oldest, when its request began, since the server's start
 	until      time.Duration // how long it can wait for a budget token, since the server's start
 	ExpectedAt time.Duration // when it is likely to get a permit, since the server's start; 0: at any time

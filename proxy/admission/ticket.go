@@ -25,7 +25,6 @@ type Ticket struct {
 	use      *Use            // of slot; nil: it does not count tokens
 	hasToken bool            // of the retry budget
 	open     bool            // begun and not settled
-	down     bool            // see FoundDown
 	watch    watch
 }
 
@@ -55,10 +54,6 @@ func (t *Ticket) IsOpen() bool { return t.open }
 // IsProbe reports whether its attempt is the probe of an upstream whose circuit breaker is not closed. It
 // needs a connection of its own.
 func (t *Ticket) IsProbe() bool { return t.permit.Probe() }
-
-// FoundDown reports whether the ticket was settled with the failure of an attempt whose upstream was known
-// to be down.
-func (t *Ticket) FoundDown() bool { return t.down }
 
 // Connected records the connection to addr of the attempt. The endpoint of a probe is watched.
 func (t *Ticket) Connected(addr string, reused bool) {
@@ -90,7 +85,7 @@ func (t *Ticket) Release(now clock.Instant, res *policy.Result, p attempt.Progre
 	case t.queue().Guard.WantsKey(at):
 		e.Key = t.of.by.UrlKey()
 	}
-	t.down = t.end(now, e)&breaker.SignalDown != 0
+	t.found(t.end(now, e), res.Cause == policy.CauseStatus || res.Cause.Sure())
 }
 
 // failure returns what a failed attempt shows about the upstream.
@@ -141,7 +136,7 @@ func (t *Ticket) Abandon(now clock.Instant, kind breaker.EndKind, p attempt.Prog
 	awaited = t.IsProbe() && p.Sent // a request that was not sent whole gets no response
 	permit, signal := t.queue().Guard.Abandon(t.permit, now.Sub(clock.Start), breaker.AttemptEnd{Kind: kind, Key: t.of.by.UrlKey(), Closed: !awaited})
 	t.settle(signal)
-	t.down = signal&breaker.SignalDown != 0
+	t.found(signal, false)
 	return Late{t.queue(), permit}, awaited
 }
 
@@ -182,10 +177,22 @@ func (t *Ticket) end(now clock.Instant, e breaker.AttemptEnd) breaker.Signal {
 	return s
 }
 
+// found finds out from the Guard's signal whether the attempt failed while its upstream was known to be down,
+// so that the retry of the request uses up no retry: it may wait for the breaker. If it is not certain what
+// the upstream did with the attempt, that holds once a request, so that one that kills its upstream does not
+// come again and again.
+func (t *Ticket) found(s breaker.Signal, certain bool) {
+	free := &t.of.waiter.free
+	if s&breaker.SignalDown == 0 || !t.terms.Queues || !certain && free.lost {
+		return
+	}
+	free.now, free.lost = true, free.lost || !certain
+}
+
 // settle closes the ticket. s is what the Guard asks for.
 func (t *Ticket) settle(s breaker.Signal) {
 	t.watch.settle(t.open)
-	t.open, t.down, t.permit, t.hasToken, t.slot, t.use = false, false, breaker.Permit{}, false, nil, nil
+	t.open, t.permit, t.hasToken, t.slot, t.use = false, breaker.Permit{}, false, nil, nil
 	t.queue().HandleSignal(s)
 }
 

@@ -91,7 +91,7 @@ func (x *Exchange) ask(res *policy.Result) policy.Decision {
 // situation returns what the policy has to know about the request.
 func (x *Exchange) situation() policy.Situation {
 	s := x.sender.situation()
-	if x.sender.retriesFree {
+	if x.sender.admitter.RetryIsFree() {
 		s.Retries = max(0, min(s.Retries, s.MaxRetries-1))
 	}
 	return s

@@ -67,7 +67,7 @@ func (x *Exchange) wait(res *policy.Result, d policy.Decision) admission.WaitEnd
 		x.sender.freeRetries++
 		return x.noWait()
 	}
-	if !x.sender.retriesFree { // otherwise the breaker paces it, as long as the request may be queued
+	if !x.sender.admitter.RetryIsFree() { // otherwise the breaker paces it, as long as the request may be queued
 		x.r.BeginRetry()
 	}
 	x.sender.waited = d.Wait

@@ -28,15 +28,13 @@ type sender struct {
 	passed        uint64             // Group.Passed when the first attempt began that was retried free, or else the last one
 	freeRetries   uint8              // at most 10, see policy.maxFreeRetries
 	askedWaitUsed bool               // one retry cost no budget token, because the upstream asked for the wait
-	retriesFree   bool               // the retry of the last attempt uses up no retry
-	lostFree      bool               // an attempt was lost or unanswered whose retry was free
 	lastAttempt   bool               // no retry is possible: the attempt has all the time that is left
 }
 
 // begin prepares for another request.
 func (s *sender) begin() {
 	s.avoid, s.waited, s.freeRetries, s.askedWaitUsed, s.lastAttempt = "", 0, 0, false, false
-	s.att, s.unmade, s.retriesFree, s.lostFree = &s.first, nil, false, false
+	s.att, s.unmade = &s.first, nil
 	s.att.Ended()
 	s.admitter.Begin()
 }
@@ -138,7 +136,6 @@ func (s *sender) resume(a *attempt.Attempt) {
 
 // admit gets the ticket of the next attempt.
 func (s *sender) admit(now clock.Instant) *admission.Refusal {
-	s.retriesFree = false
 	return s.admitter.Admit(&s.ticket, now, s.r.Dest.Terms, s.ask())
 }
 
@@ -169,26 +166,12 @@ func (s *sender) awaitDescriptor(wait time.Duration, until clock.Instant) bool {
 func (s *sender) release(res *policy.Result) {
 	if s.ticket.IsOpen() {
 		s.ticket.Release(s.r.Time.Clock, res, s.att.Progress(), s.r.CutDialShort(s.att))
-		s.settled(s.ticket.FoundDown(), res.Cause == policy.CauseStatus || res.Cause.Sure())
 	}
-}
-
-// settled finds out whether the retry of the attempt whose ticket was settled uses up no retry. down means
-// that the attempt failed while its upstream was known to be down, so that the retry may wait for the
-// breaker. If it is not certain what the upstream did with the attempt, it is free once, so that a request
-// that kills its upstream does not come again and again.
-func (s *sender) settled(down, certain bool) {
-	down = down && s.r.Dest.Terms.Queues
-	s.retriesFree = down && (certain || !s.lostFree)
-	s.lostFree = s.lostFree || down && !certain
 }
 
 // adopt makes the hedge h the running attempt.
 func (s *sender) adopt(h *hedge) {
 	s.att, s.ticket, s.avoid = h.Attempt, h.ticket, h.Addr()
-	if !s.ticket.IsOpen() {
-		s.settled(s.ticket.FoundDown(), true) // it has a response
-	}
 }
 
 // abandonTicket settles the ticket, if that was not done, because nobody waits for the attempt. The
@@ -200,7 +183,6 @@ func (s *sender) abandonTicket(kind breaker.EndKind) {
 	if late, awaited := s.ticket.Abandon(s.r.Process.Clock.Now(), kind, s.att.Progress()); awaited {
 		late.AwaitResponse(s.att.Take())
 	}
-	s.settled(s.ticket.FoundDown(), false)
 }
 
 // returnTicket settles the ticket of an attempt that is not sent, if it was begun.
