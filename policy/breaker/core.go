@@ -360,7 +360,7 @@ func (g *core) abandon(p Permit, now time.Duration, e AttemptEnd) (down Signal) 
 // cold, take over from it: until one of them responds to a request sent since, what is usual does not tell
 // how long they take. In a doubt, the silence was there before.
 func (g *core) moved(now time.Duration) {
-	if g.refresh(now); g.window.phase == open { // it counts the responses before
+	if g.window.phase == open {
 		g.silence.movedAt = max(now, 1)
 	}
 }

@@ -120,6 +120,8 @@ func (w *fuzzed) act(act byte, i int) {
 	case 10:
 		if n := len(w.line); n > 0 {
 			w.g.CancelWait(w.now, w.remove(n-1))
+		} else if act >= 192 {
+			w.handleSignal(w.g.EndpointLost(w.now))
 		}
 	case 11:
 		state := w.g.State().Breaker

@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -132,7 +133,7 @@ func TestWhoTakesOverFromALostEndpointMayBeSlow(t *testing.T) {
 			lost := func(t *testing.T) *guardHarness {
 				d := newGuardHarness(t, Options{})
 				d.serve(20*time.Second, 100, 20*time.Millisecond)
-				d.acquire()
+				ask(d, 50*time.Millisecond)
 				lose(d)
 				ask(d, 2*time.Second)
 				if s := d.g.State(); s.Breaker != Closed || s.Suspect || s.LimitBound > 0 || s.Queued > 0 {
@@ -143,7 +144,10 @@ func TestWhoTakesOverFromALostEndpointMayBeSlow(t *testing.T) {
 			suspect := func(d *guardHarness) bool { ask(d, 500*time.Millisecond); return d.g.State().Suspect }
 
 			d := lost(t)
-			d.end(0, AttemptEnd{Status: 200}) // it was sent before
+			for range 4 {
+				d.end(0, AttemptEnd{Status: 200}) // they were sent before
+				ask(d, 100*time.Millisecond)
+			}
 			if suspect(d) || d.g.State().LimitBound > 0 {
 				t.Error("an earlier request was answered late: what was usual counts again")
 			}
@@ -161,8 +165,8 @@ func TestWhoTakesOverFromALostEndpointMayBeSlow(t *testing.T) {
 
 			d = lost(t)
 			for range manyClients {
-				p := d.out[0]
-				d.out = d.out[1:]
+				p := d.out[10] // sent since
+				d.out = slices.Delete(d.out, 10, 11)
 				d.call(func() Signal { return second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Key: 7, Closed: true})) })
 			}
 			ask(d, time.Second)
