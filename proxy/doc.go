@@ -13,8 +13,8 @@
 //     (package slots), or makes it wait in the accept queue, or disconnects another client for it
 //     (evict.go). uploads.go bounds the bodies that are awaited, turnaway.go responds to clients without
 //     a slot.
-//  2. conn.serve (serve.go) reads the headers of one request after another. HTTP/2 streams are read as
-//     HTTP/1.1 connections (http2.go, package http2), so that there is one loop for every protocol.
+//  2. conn.serve (serve.go) reads the headers of one request after another, or those of one stream of
+//     HTTP/2 (http2.go, package http2). What follows does not know which: see package wire.
 //  3. Exchange.Serve (package exchange) finds the route. Request.Prepare (package request) fixes what
 //     the retry rules need to know.
 //  4. Exchange.run (loop.go) is the retry loop: admit, attempt, decide, wait. Each turn begins with

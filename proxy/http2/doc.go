@@ -1,10 +1,11 @@
 // Package http2 is HTTP/2 with clients and with upstreams (RFC 9113, RFC 7541, RFC 8441).
 //
 // A [Conn] is the connection of a client, and an [Upstream] the one to an upstream. What they share is a link,
-// and what their streams share a flow. An [UpstreamStream] is written as a request in HTTP/1.1 and reads as
-// its response. A Conn reads frames on one goroutine. Each request becomes a [Stream], which a worker serves: the
-// stream reads as the request in HTTP/1.1, and what is written to it goes to the client as its response.
-// So one loop, one parser and one set of rules serve every protocol of the client.
+// and what their streams share a flow. A Conn reads frames on one goroutine. Each request becomes a [Stream],
+// which a worker serves; a request to an upstream is an [UpstreamStream].
+//
+// A stream reads as records of header sections, which http1.Request.Compose and http1.Response.Compose read,
+// and the bytes of the body. Header sections are written as blocks (wire.Block).
 //
 // What is promised:
 //
