@@ -19,7 +19,6 @@ type textStream struct {
 	*Stream
 	reading textReader
 	writing textWriter
-	method  []byte
 }
 
 func newTextStream(s *Stream) *textStream {
