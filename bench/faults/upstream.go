@@ -161,6 +161,9 @@ func (s *server) serve(c net.Conn) {
 		defer c.Close()
 	}
 	in := bufio.NewReader(c)
+	if rig.IsCheck(in) {
+		return
+	}
 	for {
 		q, err := http.ReadRequest(in)
 		if err != nil {
