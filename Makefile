@@ -165,7 +165,7 @@ replay: ## REPLAYS (100 000) requests whose attempts fail anywhere, over both pr
 	go test ./proxy -count=1 -timeout 60m -run TestReplayIsExact -v -replays $(REPLAYS)
 
 .PHONY: two-parsers
-two-parsers: build ## FOR (1m) of odd requests: net/http, nginx and HAProxy read what is sent upstream alike (needs them installed)
+two-parsers: build ## FOR (1m) of odd requests, a quarter over HTTP/2: net/http, nginx and HAProxy read what is sent upstream alike (needs them installed)
 	go run ./bench/twoparsers --for $(FOR) --proxy $(BIN)/retryproxy
 
 .PHONY: storm

@@ -1,5 +1,5 @@
 // Command twoparsers checks that all parsers read alike what retryproxy sends upstream. It generates raw
-// requests, by a grammar and by mutating the table of bench/conformance, and sends them through the real
+// requests, by a grammar and by mutating the table of bench/conformance, a quarter of them over HTTP/2, and sends them through the real
 // binary to an upstream that records the bytes of each connection. It then sends these bytes to net/http's
 // server, nginx and HAProxy. All three must read the same requests, with the same methods, targets, hosts
 // and bodies.
@@ -33,6 +33,7 @@ func main() { rig.Main("twoparsers", run) }
 const (
 	connections = "connections" // of the proxy to the upstream
 	requests    = "requests"    // whole ones on these
+	overHTTP2   = "over HTTP/2" // of these, for a client that spoke it: the last one of each such stream
 	cutOff      = "cut off"     // connections that ended within a request
 )
 
@@ -71,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	r, table, sent := &rig.Findings{}, conformance.Requests(), uint64(0)
 	progress, printed := log.New(stderr, "", 0), time.Now()
 	for end := time.Now().Add(lasts); ctx.Err() == nil && time.Now().Before(end); sent += batch {
-		rig.Parallel(64, batch, func(i int) { _, _, _ = rig.Exchange(proxy.Addr, generate(seed, sent+uint64(i), table), quiet) }) // some are refused
+		rig.Parallel(64, batch, func(i int) { _, _, _ = rig.Exchange(proxy.Addr, stream(seed, sent+uint64(i), table), quiet) }) // some are refused
 		for _, c := range children {
 			if err := c.Alive(); err != nil {
 				return err
@@ -84,10 +85,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			progress.Printf("%d streams sent, %d connections upstream, %d requests read alike, %d violations", sent+batch, r.Counted(connections), r.Counted(requests), r.N())
 		}
 	}
-	if r.Counted(requests) == 0 {
-		return errors.New("nothing reached the upstream")
+	if r.Counted(requests) == 0 || sent >= 4*batch && r.Counted(overHTTP2) == 0 {
+		return errors.New("nothing reached the upstream, or nothing over HTTP/2")
 	}
-	fmt.Fprintf(stdout, "seed %d: %d streams, %d connections upstream, %d requests on them, %d cut off in one; %d violations\n", seed, sent, r.Counted(connections), r.Counted(requests), r.Counted(cutOff), r.N())
+	fmt.Fprintf(stdout, "seed %d: %d streams, %d connections upstream, %d requests on them (%d of HTTP/2), %d cut off in one; %d violations\n", seed, sent, r.Counted(connections), r.Counted(requests), r.Counted(overHTTP2), r.Counted(cutOff), r.N())
 	for _, k := range rules {
 		if n := r.Counted(k.name()); n > 0 {
 			fmt.Fprintf(stdout, "  %6d %s: %s\n", n, k.name(), k.why)
@@ -145,7 +146,15 @@ const last = "GET /last HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n
 
 func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// generate returns the nth stream of a seed: the bytes that one client sends.
+// stream returns what the nth client of a seed sends: one of four speaks HTTP/2.
+func stream(seed, n uint64, table []string) []byte {
+	if n%4 == 3 {
+		return frames(seed, n)
+	}
+	return generate(seed, n, table)
+}
+
+// generate returns the nth stream of a seed in HTTP/1.1: the bytes that one client sends.
 func generate(seed, n uint64, table []string) []byte {
 	r := rand.New(rand.NewPCG(seed, n))
 	var b bytes.Buffer

@@ -116,6 +116,7 @@ func compare(r *rig.Findings, readers []*reader, all []byte) {
 	messages, rest, fault := rig.Split(all)
 	r.Count(connections, 1)
 	r.Count(requests, int64(len(messages)))
+	r.Count(overHTTP2, int64(bytes.Count(all, []byte(markOfHTTP2))))
 	if rest != nil && fault == nil {
 		r.Count(cutOff, 1)
 	}

@@ -14,11 +14,11 @@ func TestAStreamFollowsFromItsSeed(t *testing.T) {
 	table := conformance.Requests()
 	differ := false
 	for n := range uint64(200) {
-		one := generate(1, n, table)
-		if !bytes.Equal(one, generate(1, n, table)) {
+		one := stream(1, n, table)
+		if !bytes.Equal(one, stream(1, n, table)) {
 			t.Fatalf("stream %d differs from itself", n)
 		}
-		differ = differ || !bytes.Equal(one, generate(2, n, table))
+		differ = differ || !bytes.Equal(one, stream(2, n, table))
 	}
 	if !differ {
 		t.Error("another seed changes nothing")
