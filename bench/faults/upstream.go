@@ -161,9 +161,6 @@ func (s *server) serve(c net.Conn) {
 		defer c.Close()
 	}
 	in := bufio.NewReader(c)
-	if rig.IsCheck(in) {
-		return
-	}
 	for {
 		q, err := http.ReadRequest(in)
 		if err != nil {

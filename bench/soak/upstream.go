@@ -80,9 +80,6 @@ func (u *upstream) listen(l net.Listener, steady bool) {
 
 func (u *upstream) serve(c net.Conn) {
 	in := bufio.NewReaderSize(c, 16<<10)
-	if rig.IsCheck(in) {
-		return
-	}
 	for {
 		req, err := http.ReadRequest(in)
 		if err != nil {

@@ -70,10 +70,6 @@ func TestAWrongSchemeIsNoticedAtStart(t *testing.T) {
 		"the upstream does not speak TLS, but its URL begins with https", `"hint":"did you mean `+plain.URL+`?"`)
 	wantLine(t, startLines(t, "RETRYPROXY_UPSTREAM="+plain.URL))
 	secure := secureServer(t)
-	wantLine(t, startLines(t, "RETRYPROXY_UPSTREAM=http://"+secure.Listener.Addr().String()),
-		"the upstream speaks TLS, but its URL begins with http", `"hint":"did you mean `+secure.URL+`?"`)
-	wantLine(t, startLines(t, "RETRYPROXY_UPSTREAM=h2c://"+secure.Listener.Addr().String()), "the upstream speaks TLS, but its URL begins with h", `"hint":"did you mean h2://`)
-	wantLine(t, startLines(t, "RETRYPROXY_UPSTREAM=h2c://"+plain.Listener.Addr().String()))
 	if !speaksTLS(t.Context(), secure.Listener.Addr().String()) || speaksTLS(t.Context(), plain.Listener.Addr().String()) {
 		t.Error("TLS is not told from plain text")
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"strings"
@@ -15,14 +14,12 @@ import (
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/admission"
-	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 const (
 	maxChecked = 20              // upstreams that are checked at start
 	tlsCheck   = 2 * time.Second // for the handshake with an upstream without TLS
-	blankCheck = time.Second     // for what it does with blank lines
 )
 
 // checkUpstreams connects once to every upstream, and logs what is probably a mistake in the settings: a
@@ -44,8 +41,7 @@ func (a *app) checkUpstreams(ctx context.Context, s *config.Settings, c *proxy.C
 
 // checkUpstream logs what is wrong with the upstream of a route.
 func (a *app) checkUpstream(ctx context.Context, r *config.Route, target upstream.Target) {
-	url, protocol := target.String(), target.Protocol
-	fields := []zap.Field{zap.String("upstream", url)}
+	fields := []zap.Field{zap.String("upstream", target.String())}
 	if target.TLS == nil {
 		target.Protocol = upstream.HTTP1 // a connection without a byte
 	}
@@ -54,8 +50,8 @@ func (a *app) checkUpstream(ctx context.Context, r *config.Route, target upstrea
 	conn, err := group.Get(ctx, upstream.GetOptions{})
 	if err == nil {
 		_ = conn.Close()
-		if target.TLS == nil && target.Network == "tcp" && (looksSecure(target.Address) || rejectsBlank(ctx, target.Address, protocol)) && speaksTLS(ctx, target.Address) {
-			a.log.Warn("the upstream speaks TLS, but its URL begins with http", append(fields, zap.String("hint", "did you mean "+otherURL(url)+"?"))...)
+		if target.TLS == nil && looksSecure(target.Address) && speaksTLS(ctx, target.Address) {
+			a.log.Warn("the upstream speaks TLS, but its URL begins with http", append(fields, zap.String("hint", "did you mean https://"+target.Address+"?"))...)
 		}
 		return
 	}
@@ -69,7 +65,7 @@ func (a *app) checkUpstream(ctx context.Context, r *config.Route, target upstrea
 	case failed.Untrusted:
 		a.log.Warn("the certificate of the upstream cannot be verified; requests to it will fail", append(fields, zap.String("hint", admission.CertificateHint(failed)))...)
 	case errors.As(err, &plain):
-		a.log.Warn("the upstream does not speak TLS, but its URL begins with https", append(fields, zap.String("hint", "did you mean "+otherURL(url)+"?"))...)
+		a.log.Warn("the upstream does not speak TLS, but its URL begins with https", append(fields, zap.String("hint", "did you mean "+plainURL(&target)+"?"))...)
 	case failed.Kind == upstream.KindDNS:
 		a.log.Warn("the name of the upstream cannot be resolved", append(fields, zap.String("hint", "check the spelling of "+r.Blame("UPSTREAM")+", and that the name exists in this network"))...)
 	case r.Breaker == "queue" && r.Upstream.Loopback(): // it is probably about to start
@@ -80,38 +76,11 @@ func (a *app) checkUpstream(ctx context.Context, r *config.Route, target upstrea
 	}
 }
 
-// looksSecure reports whether the port is one that people use for TLS. Only such an upstream, and one that
-// rejects blank lines, gets a handshake without TLS in its URL, since others would log a malformed request at
-// every start.
+// looksSecure reports whether the port is one that people use for TLS. Only such an upstream gets a
+// handshake without TLS in its URL, since others would log a malformed request at every start.
 func looksSecure(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	return err == nil && strings.HasSuffix(port, "443")
-}
-
-// rejectsBlank reports whether the server closes a connection on which blank lines come, or sends a TLS
-// alert. An HTTP server ignores them (RFC 9112 section 2.2) or responds in HTTP; nearly every TLS server
-// closes, but nginx waits for the rest of a request. A server of HTTP/2 gets its preface instead.
-func rejectsBlank(ctx context.Context, address string, protocol upstream.Protocol) bool {
-	ctx, cancel := context.WithTimeout(ctx, blankCheck)
-	defer cancel()
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return false
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(blankCheck))
-	blank := "\r\n\r\n\r\n" // longer than the header of a TLS record
-	if protocol == upstream.HTTP2 {
-		blank = http2.Preface
-	}
-	if _, err := io.WriteString(c, blank); err != nil {
-		return false
-	}
-	var b [1]byte
-	n, err := c.Read(b[:])
-	const alert = 21 // RFC 8446 section 5.1
-	return n == 0 && !errors.Is(err, os.ErrDeadlineExceeded) || n == 1 && b[0] == alert
 }
 
 // speaksTLS reports whether a TLS handshake succeeds, whatever the certificate.
@@ -127,14 +96,14 @@ func speaksTLS(ctx context.Context, address string) bool {
 	return true
 }
 
-// otherURL returns a URL with TLS if it has none, and without TLS otherwise.
-func otherURL(url string) string {
-	for _, scheme := range [...][2]string{{"https", "http"}, {"http", "https"}, {"h2", "h2c"}, {"h2c", "h2"}} {
-		if rest, is := strings.CutPrefix(url, scheme[0]+"://"); is {
+// plainURL returns the URL of a target with TLS, without TLS.
+func plainURL(target *upstream.Target) string {
+	for _, scheme := range [][2]string{{"https", "http"}, {"h2", "h2c"}} {
+		if rest, is := strings.CutPrefix(target.String(), scheme[0]+"://"); is {
 			return scheme[1] + "://" + rest
 		}
 	}
-	return "another scheme"
+	return "http"
 }
 
 // unreachableHint returns what to check if nothing accepts connections.

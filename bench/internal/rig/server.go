@@ -97,25 +97,9 @@ func (b *Bed) Record(r *Recorder) (at string) {
 	return at
 }
 
-// blankLines are how retryproxy finds out at its start whether an upstream speaks TLS.
-const blankLines = "\r\n\r\n\r\n"
-
-// IsCheck reports whether a connection has no requests but blank lines, by which retryproxy checks at its start
-// whether an upstream speaks TLS. If so, it returns when retryproxy has closed the connection.
-func IsCheck(in *bufio.Reader) bool {
-	if first, _ := in.Peek(len(blankLines)); string(first) != blankLines {
-		return false
-	}
-	_, _ = io.Copy(io.Discard, in)
-	return true
-}
-
 func (r *Recorder) serve(c net.Conn) {
 	var bytes bytes.Buffer
 	in, at := bufio.NewReader(io.TeeReader(c, &bytes)), 0
-	if IsCheck(in) {
-		return
-	}
 	take, ended := r.Begin()
 	for again := true; again; {
 		m, err := readMessage(c, in)
