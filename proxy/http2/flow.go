@@ -13,12 +13,10 @@ type flow struct {
 	c    *link
 	self stream
 
-	cond     sync.Cond
-	waiting  int
-	in       []byte      // of the body: in[r:] is not read yet
-	blocked  bool        // it is in out.blocked, maybe since the message before
-	readTime *time.Timer // they only wake
-	wriTime  *time.Timer
+	cond    sync.Cond
+	waiting int
+	in      []byte // of the body: in[r:] is not read yet
+	blocked bool   // it is in out.blocked, maybe since the message before
 
 	flowState
 }
@@ -83,25 +81,13 @@ func (s *flow) wake() {
 }
 
 // wait releases mu until wake, or until by.
-func (s *flow) wait(by time.Time, timer **time.Timer) {
+func (s *flow) wait(by time.Time) {
 	if !by.IsZero() {
-		d := max(time.Until(by), 0)
-		if *timer == nil {
-			*timer = time.AfterFunc(d, s.timeUp)
-		} else {
-			(*timer).Reset(d)
-		}
-		defer (*timer).Stop()
+		defer s.c.endAlarm(s.c.setAlarm(s, max(time.Until(by), 0)))
 	}
 	s.waiting++
 	s.cond.Wait()
 	s.waiting--
-}
-
-func (s *flow) timeUp() {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.wake()
 }
 
 func expired(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }

@@ -53,6 +53,7 @@ type link struct {
 	encoded      []byte    // the header block written last
 	tableShrinks bool      // the peer wants a smaller dynamic table: the next block says that we use none
 	idleSince    time.Time // without streams since then; zero: there are some
+	alarms       []*alarm  // that nobody uses
 }
 
 // limits are what a peer may do. They do not change.
@@ -344,7 +345,7 @@ func (c *link) isOver() bool {
 
 // emptied notes that the last stream has ended. It is called with mu held.
 func (c *link) emptied() {
-	c.idleSince = time.Now()
+	c.idleSince, c.alarms = time.Now(), nil
 	if c.isOver() {
 		c.endReading()
 	}

@@ -124,7 +124,7 @@ func (s *flow) read(p []byte, body bool) (n int, stop func(), err error) {
 		case s.inEnd != nil:
 			return 0, nil, s.inEnd
 		}
-		s.wait(s.readBy, &s.readTime)
+		s.wait(s.readBy)
 	}
 }
 

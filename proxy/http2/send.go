@@ -76,7 +76,7 @@ func (s *flow) waitToWrite(can func() bool) error {
 		s.blocked = true
 		s.c.out.blocked = append(s.c.out.blocked, s)
 	}
-	s.wait(s.writeBy, &s.wriTime)
+	s.wait(s.writeBy)
 	if expired(s.writeBy) && !can() && !s.closed {
 		return s.writeTimeUp()
 	}

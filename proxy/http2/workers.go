@@ -17,7 +17,7 @@ type Workers struct {
 }
 
 const (
-	mostIdle  = 128 // workers, of 8 KiB each; more may serve
+	mostIdle  = 512 // workers, of 8 KiB each; more may serve, and those go that are not needed
 	trimEvery = 250 * time.Millisecond
 )
 
