@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
@@ -142,6 +143,33 @@ func TestTheLookWaitsForWhatItNeeds(t *testing.T) {
 	c.send(`{"model":"b`)
 	time.Sleep(20 * time.Millisecond)
 	c.send(`ig"}      `).want(200, `{"model":"big"}      `)
+}
+
+// The same over HTTP/2: the body comes only after the 100, and in pieces.
+func TestTheLookWaitsForWhatItNeedsOverHTTP2(t *testing.T) {
+	p := startProxy(t, modelUpstream(t), func(c *Config) { byModel(c); speakHTTP2(c) })
+	from, to := io.Pipe()
+	continued := make(chan struct{})
+	trace := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(continued) }})
+	req, err := http.NewRequestWithContext(trace, "POST", "http://"+p.addr+"/", from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Expect", "100-continue")
+	go func() {
+		<-continued
+		_, _ = io.WriteString(to, `{"model":"b`)
+		_, _ = io.WriteString(to, `ig"}      `)
+		_ = to.Close()
+	}()
+	res, err := http2Client(t, nil).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if b, err := io.ReadAll(res.Body); res.StatusCode != 200 || string(b) != `{"model":"big"}      ` || err != nil {
+		t.Errorf("%d %q %v", res.StatusCode, b, err)
+	}
 }
 
 // What was read ahead of a body stays as it is while many requests wait for a retry.

@@ -42,6 +42,16 @@ func (c *Conn) Trailers() []http1.Header {
 	return c.Stream.Trailers()
 }
 
+// Inform writes an interim response, whose fields are a section in the form of the wire: as lines all of it.
+func (c *Conn) Inform(status int, section []byte, now clock.Instant) error {
+	if c.Stream == nil {
+		return c.Write(section, now)
+	}
+	err := c.WriteHeaders(status, section, false, now)
+	c.Flush()
+	return err
+}
+
 // What follows writes a response to a stream, within the deadline for a client that reads nothing.
 
 // WriteHeaders writes a header section of a response, whose fields are a wire.Block. It goes out with what is

@@ -168,17 +168,7 @@ func (r *Request) compose(rec *record, lim Limits) (why Refusal) {
 	if r.Headers, why = rec.headers(r.Headers, lim); why != RefusalNone {
 		return why
 	}
-	if why = r.interpretHeaders(); why != RefusalNone {
-		return why
-	}
-	switch {
-	case rec.mark != EndsStream:
-	case r.Body.Kind == BodyNone:
-		r.Body = Framing{Kind: BodyStream, Length: -1}
-	default:
-		r.Body.Kind = BodyStream
-	}
-	return RefusalNone
+	return r.interpretHeaders(rec.mark)
 }
 
 // checkLine checks method and target as readLine does, which finds their ends.

@@ -137,7 +137,7 @@ func (r *Request) read(b []byte, maxHeaders int) (n int, why Refusal) {
 	if r.Headers, n, why = readHeaders(r.Headers, b, next, maxHeaders); n == 0 {
 		return 0, why
 	}
-	return n, r.interpretHeaders()
+	return n, r.interpretHeaders(AsDeclared)
 }
 
 // readLine parses the request line at b[i:] (RFC 9112 section 3).
@@ -251,7 +251,7 @@ func readProtocol(b []byte, i int) (minor int, ok bool, why Refusal) {
 
 // interpretHeaders derives host, body and connection properties from the headers. An empty Host means
 // that the target has no authority (RFC 9112 section 3.2).
-func (r *Request) interpretHeaders() Refusal {
+func (r *Request) interpretHeaders(mark BodyMark) Refusal {
 	var s messageInfo
 	hosts, hostOK := 0, true
 	headers := r.Headers
@@ -289,14 +289,14 @@ func (r *Request) interpretHeaders() Refusal {
 		return RefusalBadHost
 	}
 	r.Close, r.HasHopByHopNames, r.Upgrade = s.closesConnection(r.Minor), s.hopByHopNames, s.upgradeProtocol(r.Minor)
-	return r.setFraming(&s)
+	return r.setFraming(&s, mark)
 }
 
 // setFraming determines the body (RFC 9112 section 6.3). Content-Length may be repeated
 // with equal values; one of them is forwarded. A list in one header ("5, 5") and leading
 // zeros are refused: no client sends those, and a server in front of us may read them
 // differently.
-func (r *Request) setFraming(s *messageInfo) Refusal {
+func (r *Request) setFraming(s *messageInfo, mark BodyMark) Refusal {
 	if why := s.checkFraming(r.Minor); why != RefusalNone {
 		return why
 	}
@@ -308,6 +308,11 @@ func (r *Request) setFraming(s *messageInfo) Refusal {
 			return RefusalBadContentLength
 		}
 		r.Body = Framing{Kind: BodyLength, Length: s.length}
+	case mark == EndsStream:
+		r.Body.Length = -1
+	}
+	if mark == EndsStream {
+		r.Body.Kind = BodyStream
 	}
 	r.ExpectContinue = r.ExpectContinue && !r.Body.Empty()
 	return RefusalNone

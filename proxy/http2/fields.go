@@ -50,10 +50,10 @@ func (f *fields) add(h hpack.HeaderField) {
 	}
 }
 
-// validTrailers reports whether the fields may be the trailers of a request.
+// validTrailers reports whether the fields may be the trailers of a request. Nobody looks at their bytes again.
 func (f *fields) validTrailers() bool {
 	for i := range f.list {
-		if h := &f.list[i]; strings.HasPrefix(h.Name, ":") || !validField(h) {
+		if h := &f.list[i]; !isPlain(h) || !validField(h) {
 			return false
 		}
 	}

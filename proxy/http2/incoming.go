@@ -72,7 +72,7 @@ func (s *UpstreamStream) takeHeaders(f *fields, ends bool) {
 // validTrailers reports whether the fields may be the trailers of a response.
 func (s *UpstreamStream) validTrailers(f *fields) bool {
 	for i := range f.list {
-		if h := &f.list[i]; !isOfResponse(h) || isHopByHop(h.Name) {
+		if h := &f.list[i]; !isPlain(h) || isHopByHop(h.Name) {
 			return false
 		}
 	}
@@ -131,7 +131,7 @@ func (r *responseFields) parse(f *fields) bool {
 			}
 			continue
 		}
-		if !isOfResponse(h) || !r.take(h) {
+		if !isPlain(h) || !r.take(h) {
 			return false
 		}
 	}
@@ -150,8 +150,9 @@ func (r *responseFields) take(h *hpack.HeaderField) bool {
 	return true
 }
 
-// isOfResponse reports whether a field may be in a response. Those of an HTTP/1.1 connection are left out.
-func isOfResponse(h *hpack.HeaderField) bool {
+// isPlain reports whether a name is a token without upper case and a value has no control bytes. Pseudo-headers
+// are none.
+func isPlain(h *hpack.HeaderField) bool {
 	if h.Name == "" {
 		return false
 	}

@@ -6,6 +6,7 @@ package request
 import (
 	"bytes"
 	"errors"
+	"net/http"
 	"sync/atomic"
 
 	"github.com/retryproxy/retryproxy/policy/account"
@@ -21,6 +22,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/route"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // Request is one request of a client: its headers, what the retry rules need to know about it, and
@@ -267,7 +269,11 @@ func (cr *Request) IsAnsweredLocally() bool {
 func (cr *Request) ContinueClient() {
 	if cr.expectsContinue {
 		cr.expectsContinue = false
-		if cr.Conn.Write(continueLine, cr.Time.Now()) != nil {
+		section := continueLine
+		if cr.Conn.Form() == wire.Block {
+			section = nil
+		}
+		if cr.Conn.Inform(http.StatusContinue, section, cr.Time.Now()) != nil {
 			cr.ClientLeft()
 		}
 	}

@@ -296,12 +296,7 @@ func (w *Writer) TakeHeadersBuffer() {
 // Inform forwards an informational response.
 func (w *Writer) Inform(resp *http1.Response) error {
 	w.buf = forward.AppendInformational(w.r.Conn.Form(), w.clean(), resp, w.r.Route.ResponseChanges)
-	if w.isStream() {
-		err := w.r.Conn.WriteHeaders(resp.Status, w.buf, false, w.r.Time.Now())
-		w.r.Conn.Flush()
-		return err
-	}
-	return w.r.Conn.Write(w.buf, w.r.Time.Now())
+	return w.r.Conn.Inform(resp.Status, w.buf, w.r.Time.Now())
 }
 
 // Headers begins an upstream's response with the framing f.
