@@ -81,8 +81,12 @@ func TestFaultsOfAStream(t *testing.T) {
 		"less than announced":        {func(p *peer) { _ = p.WriteData(1, true, []byte("1234")) }, "PROTOCOL_ERROR"},
 		"WINDOW_UPDATE of 0":         {func(p *peer) { _ = p.WriteWindowUpdate(1, 0) }, "PROTOCOL_ERROR"},
 		"a window beyond all":        {func(p *peer) { _ = p.WriteWindowUpdate(1, maxWindow) }, "FLOW_CONTROL_ERROR"},
-		"a trailer that is no token": {func(p *peer) { p.id = 0; p.begin(true, "x(t", "1") }, "PROTOCOL_ERROR"},
-		"control bytes in a trailer": {func(p *peer) { p.id = 0; p.begin(true, "x-t", "a\x01b") }, "PROTOCOL_ERROR"},
+		"a trailer that is no token": {func(p *peer) { _ = p.WriteData(1, false, []byte("12345")); p.id = 0; p.begin(true, "x(t", "1") }, "PROTOCOL_ERROR"},
+		"control bytes in a trailer": {func(p *peer) {
+			_ = p.WriteData(1, false, []byte("12345"))
+			p.id = 0
+			p.begin(true, "x-t", "a\x01b")
+		}, "PROTOCOL_ERROR"},
 		"trailers without its end":   {func(p *peer) { p.id = 0; p.begin(false, "x-t", "1") }, "PROTOCOL_ERROR"},
 		"a pseudo-header at the end": {func(p *peer) { p.id = 0; p.begin(true, ":path", "/") }, "PROTOCOL_ERROR"},
 		"a short PRIORITY":           {func(p *peer) { _ = p.WriteRawFrame(2, 0, 1, make([]byte, 4)) }, "FRAME_SIZE_ERROR"},
