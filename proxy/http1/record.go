@@ -82,17 +82,23 @@ type record struct {
 }
 
 // openRecord returns the record at the beginning of buf and its length, which is 0 if the record is not whole.
-func openRecord(buf []byte) (r record, n int) {
+// One that cannot be within the limits is not waited for.
+func openRecord(buf []byte, lim Limits) (r record, n int, why Refusal) {
 	if len(buf) < recordHead {
-		return r, 0
+		return r, 0, RefusalNone
 	}
 	n = int(binary.BigEndian.Uint32(buf))
-	if len(buf) < n {
-		return r, 0
+	r = record{mark: BodyMark(buf[4]), status: int(binary.BigEndian.Uint16(buf[5:])), fields: int(binary.BigEndian.Uint32(buf[7:]))}
+	switch {
+	case r.fields > lim.Headers:
+		return r, 0, RefusalTooManyHeaders
+	case n-recordHead-2*4-r.fields*2*4 > lim.HeaderBytes: // without lengths, the bytes of the section or fewer
+		return r, 0, RefusalHeadersTooLarge
+	case len(buf) < n:
+		return r, 0, RefusalNone
 	}
-	return record{
-		rest: buf[recordHead:n:n], mark: BodyMark(buf[4]), status: int(binary.BigEndian.Uint16(buf[5:])), fields: int(binary.BigEndian.Uint32(buf[7:])),
-	}, n
+	r.rest = buf[recordHead:n:n]
+	return r, n, RefusalNone
 }
 
 func (c *record) string() []byte {
@@ -143,14 +149,18 @@ func badFieldName(name []byte) Refusal {
 // Compose reads the request whose record is at the beginning of buf, by the rules of Parse: n is the length of
 // the record, and 0 without an error if not all of it is there. All spans point into buf. The version is 1.1.
 func (r *Request) Compose(buf []byte, lim Limits) (n int, err error) {
-	rec, n := openRecord(buf)
-	if n == 0 {
+	lim = lim.orDefaults()
+	rec, n, why := openRecord(buf, lim)
+	if n == 0 && why == RefusalNone {
 		return 0, nil
 	}
 	headers := r.Headers[:0]
 	*r = Request{}
 	r.Headers, r.Minor = headers, 1
-	if why := r.compose(&rec, lim.orDefaults()); why != RefusalNone {
+	if why == RefusalNone {
+		why = r.compose(&rec, lim)
+	}
+	if why != RefusalNone {
 		return 0, why.Err()
 	}
 	return n, nil
@@ -196,14 +206,18 @@ func (r *Request) checkLine() Refusal {
 // Compose reads the response whose record is at the beginning of buf, as Request.Compose reads a request.
 // A response whose stream has ended has no body; another one without a length ends with its stream.
 func (r *Response) Compose(buf []byte, lim Limits, requestMethod []byte) (n int, err error) {
-	rec, n := openRecord(buf)
-	if n == 0 {
+	lim = lim.orDefaults()
+	rec, n, why := openRecord(buf, lim)
+	if n == 0 && why == RefusalNone {
 		return 0, nil
 	}
 	headers := r.Headers[:0]
 	*r = Response{}
 	r.Headers, r.Length, r.Minor = headers, -1, 1
-	if why := r.compose(&rec, lim.orDefaults(), string(requestMethod) == "HEAD"); why != RefusalNone {
+	if why == RefusalNone {
+		why = r.compose(&rec, lim, string(requestMethod) == "HEAD")
+	}
+	if why != RefusalNone {
 		return 0, &responseErrors[why]
 	}
 	return n, nil

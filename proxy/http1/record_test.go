@@ -182,3 +182,20 @@ func TestARecordInPieces(t *testing.T) {
 		t.Error(n, err)
 	}
 }
+
+// A record that is too large is refused before all of it is here.
+func TestARecordThatIsTooLargeIsNotAwaited(t *testing.T) {
+	limits := Limits{HeaderBytes: 600, Headers: 6}
+	large, _ := requestRecord("GET", "/", AsDeclared, []field{{"host", "a"}, {"x", strings.Repeat("v", 700)}})
+	many, _ := requestRecord("GET", "/", AsDeclared, make([]field, 7))
+	for _, rec := range [][]byte{large, many} {
+		var q Request
+		if _, err := q.Compose(rec[:recordHead], limits); err == nil {
+			t.Error("a request is awaited")
+		}
+		var r Response
+		if _, err := r.Compose(rec[:recordHead], limits, nil); err == nil {
+			t.Error("a response is awaited")
+		}
+	}
+}
