@@ -231,14 +231,20 @@ type Progress struct {
 
 // Progress returns how far the attempt has got.
 func (a *Attempt) Progress() Progress {
-	return Progress{SentSome: a.SentSome(), Sent: a.IsSent(), SentAt: a.sentAt, Begun: a.Begun(), DialError: a.dialErr}
+	sent := a.IsSent() // before the time, which the pump sets
+	return Progress{SentSome: a.SentSome(), Sent: sent, SentAt: a.SentAt(), Begun: a.Begun(), DialError: a.dialErr}
 }
 
 // IsSent reports whether the request was sent whole.
 func (a *Attempt) IsSent() bool { return a.progress.Load() == sent }
 
-// SentAt returns when the request was sent whole, if it was.
-func (a *Attempt) SentAt() clock.Instant { return a.sentAt }
+// SentAt returns when the request was sent whole, or when the attempt began if it was not.
+func (a *Attempt) SentAt() clock.Instant {
+	if a.IsSent() {
+		return a.sentAt
+	}
+	return a.began
+}
 
 // sentWholeAt records that the whole request was sent, or is being sent, at now.
 func (a *Attempt) sentWholeAt(now clock.Instant) {
