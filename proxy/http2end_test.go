@@ -3,11 +3,13 @@ package proxy
 import (
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
@@ -75,4 +77,28 @@ func TestStreamsThatDoNotEndAreBounded(t *testing.T) {
 	if n := len(resets); n > 0 {
 		t.Errorf("%d more were reset", n)
 	}
+}
+
+// A response with a declared length is whole with its last byte also for a client over HTTP/2, though the
+// upstream resets its stream in place of ending it.
+func TestAResetBehindTheLastByteCutsNothing(t *testing.T) {
+	u := startUpstream(t, func(c *upConn) {
+		if _, err := c.Reader.Discard(len(floodguard.Preface)); err != nil {
+			return
+		}
+		f := &framer{http2.NewFramer(c.Conn, c.Reader), c}
+		f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+		_ = f.WriteSettings()
+		for frame, err := f.ReadFrame(); err == nil; frame, err = f.ReadFrame() {
+			if frame, is := frame.(*http2.MetaHeadersFrame); is {
+				f.respondOpen(frame.StreamID, "200", "ok", "content-length", "2")
+				_ = f.WriteRSTStream(frame.StreamID, http2.ErrCodeNo)
+			}
+		}
+	})
+	p := startProxyTo(t, "h2c://"+u.Addr().String(), speakHTTP2)
+	if res, body := p.fetch(http2Client(t, nil), "POST", "/", strings.NewReader("x")); res.StatusCode != 200 || body != "ok" {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+	p.wantOutcome(0, policy.OutcomeSuccess)
 }

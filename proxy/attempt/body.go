@@ -182,6 +182,9 @@ func (b *Body) decode(have []byte) ([]byte, error) {
 func (b *Body) fill(idle time.Duration) error {
 	b.useLargeBuffer()
 	b.a.conn.moveDown(b.keepBelow)
+	if b.lacksOnlyItsEnd() {
+		idle = min(idle, endWithin)
+	}
 	err := b.fillBody(idle)
 	switch {
 	case err == nil:
@@ -194,6 +197,9 @@ func (b *Body) fill(idle time.Duration) error {
 			return nil
 		}
 		return ErrTrailersTooLarge
+	case b.lacksOnlyItsEnd() && !errors.Is(err, ErrClientGone) && !errors.Is(err, errLongTrailers):
+		b.ended = true
+		return nil
 	case errors.Is(err, ErrClientGone) || rawsocket.IsTimeout(err):
 		return err
 	case errors.Is(err, http2.ErrNotRead):
@@ -202,6 +208,15 @@ func (b *Body) fill(idle time.Duration) error {
 		return ErrTrailersTooLarge
 	}
 	return ErrCut
+}
+
+// endWithin is how long the end of a stream, with its trailers, may follow the last byte of a declared length. The
+// response is whole without it.
+const endWithin = 5 * time.Second
+
+// lacksOnlyItsEnd reports whether all bytes of a declared length came, but not the end of their stream.
+func (b *Body) lacksOnlyItsEnd() bool {
+	return b.framing.Kind == http1.BodyStream && b.framing.Length > 0 && b.left == 0 && b.a.conn.r == b.a.conn.w
 }
 
 // useLargeBuffer switches to a large buffer if more than a first read is to come.

@@ -42,6 +42,9 @@ func (re *relay) rest(received clock.Instant, o policy.Outcome, reason string) (
 		body.EndAtLength()
 	}
 	events := framing.Kind != http1.BodyLength && isEventStream(resp)
+	if body.Ended() {
+		re.at.s.att.EndRequest() // the headers may end the client's stream
+	}
 	re.at.w.TakeHeadersBuffer()
 	re.at.w.Headers(resp, framing, received, reason)
 	body.HeadersSent()
