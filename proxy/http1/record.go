@@ -7,9 +7,10 @@ import "encoding/binary"
 // A record is the lengths and the bytes of the fields, so nothing is searched for in it. Each field lies in it
 // as a line of HTTP/1.1, which AppendLine copies in one piece. Compose reads it by the rules of Parse.
 //
-// Layout: the length of the record (4 bytes), its flags (1), the status (2), the number of fields (4), two
-// strings (method and target, or phrase and nothing), then the fields. A string is its length (4) and its
-// bytes; a field is the lengths of name and value and then "name: value" CRLF.
+// Layout: the length of the record (4 bytes), its mark (1), the status (2), the number of fields (4), the
+// lengths (4 each) of two strings, which are method and target or phrase and nothing, then both strings, then
+// the fields. A field is the lengths of name and value and then "name: value" CRLF. So the head alone tells
+// what is too large.
 
 // BodyMark says what is known of a body beside its declared length.
 type BodyMark uint8
@@ -21,7 +22,7 @@ const (
 	EndedHere                  // the stream has ended with these headers
 )
 
-const recordHead = 4 + 1 + 2 + 4
+const recordHead = 4 + 1 + 2 + 4 + 4 + 4
 
 // AppendRequestRecord begins the record of a request. Target and method are checked by Compose. EndRecord
 // ends it.
@@ -36,8 +37,9 @@ func AppendResponseRecord(dst []byte, status int, phrase string, mark BodyMark) 
 
 func appendRecord(dst []byte, status int, first, second string, mark BodyMark) []byte {
 	dst = append(dst, 0, 0, 0, 0, byte(mark), byte(status>>8), byte(status), 0, 0, 0, 0)
-	dst = append(binary.BigEndian.AppendUint32(dst, uint32(len(first))), first...)
-	return append(binary.BigEndian.AppendUint32(dst, uint32(len(second))), second...)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(first)))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(second)))
+	return append(append(dst, first...), second...)
 }
 
 // AppendRecordField adds a field. The words of the name get capitals, as most of HTTP/1.1 writes it.
@@ -72,39 +74,49 @@ func EndRecord(dst []byte, start, fields int) []byte {
 	return dst
 }
 
-// record reads a record that is whole.
+// record reads the record at the beginning of a buffer.
 type record struct {
-	rest   []byte
+	rest   []byte // of the record, if all of it is there
+	length int
 	mark   BodyMark
 	status int
 	fields int
+	first  int // length of the first string
+	second int
 	text   int // bytes of the section as HTTP/1.1 writes it, so far
 }
 
-// openRecord returns the record at the beginning of buf and its length, which is 0 if the record is not whole.
-// One that cannot be within the limits is not waited for.
-func openRecord(buf []byte, lim Limits) (r record, n int, why Refusal) {
+// openRecord returns the record at the beginning of buf. ok is false if not even its head is there.
+func openRecord(buf []byte) (c record, ok bool) {
 	if len(buf) < recordHead {
-		return r, 0, RefusalNone
+		return c, false
 	}
-	n = int(binary.BigEndian.Uint32(buf))
-	r = record{mark: BodyMark(buf[4]), status: int(binary.BigEndian.Uint16(buf[5:])), fields: int(binary.BigEndian.Uint32(buf[7:]))}
-	switch {
-	case r.fields > lim.Headers:
-		return r, 0, RefusalTooManyHeaders
-	case n-recordHead-2*4-r.fields*2*4 > lim.HeaderBytes: // without lengths, the bytes of the section or fewer
-		return r, 0, RefusalHeadersTooLarge
-	case len(buf) < n:
-		return r, 0, RefusalNone
+	at := func(i int) int { return int(binary.BigEndian.Uint32(buf[i:])) }
+	c = record{length: at(0), mark: BodyMark(buf[4]), status: int(binary.BigEndian.Uint16(buf[5:])), fields: at(7), first: at(11), second: at(15)}
+	if len(buf) >= c.length {
+		c.rest = buf[recordHead:c.length:c.length]
 	}
-	r.rest = buf[recordHead:n:n]
-	return r, n, RefusalNone
+	return c, true
 }
 
-func (c *record) string() []byte {
-	n := int(binary.BigEndian.Uint32(c.rest))
-	s := c.rest[4 : 4+n : 4+n]
-	c.rest = c.rest[4+n:]
+// isWhole reports whether all of the record is there. One whose head tells that it is too large is not waited
+// for: the refusal is the one of the whole record if no other is found before it.
+func (c *record) isWhole(lim Limits) (bool, Refusal) {
+	switch {
+	case c.rest != nil:
+		return true, RefusalNone
+	case c.fields > lim.Headers:
+		return false, RefusalTooManyHeaders
+	case c.length-recordHead-c.fields*2*4 > lim.HeaderBytes: // the bytes of the section, or fewer
+		return false, RefusalHeadersTooLarge
+	}
+	return false, RefusalNone
+}
+
+// string returns the next string.
+func (c *record) string(n int) []byte {
+	s := c.rest[:n:n]
+	c.rest = c.rest[n:]
 	c.text += n
 	return s
 }
@@ -150,9 +162,16 @@ func badFieldName(name []byte) Refusal {
 // the record, and 0 without an error if not all of it is there. All spans point into buf. The version is 1.1.
 func (r *Request) Compose(buf []byte, lim Limits) (n int, err error) {
 	lim = lim.orDefaults()
-	rec, n, why := openRecord(buf, lim)
-	if n == 0 && why == RefusalNone {
+	rec, ok := openRecord(buf)
+	if !ok {
 		return 0, nil
+	}
+	why := rec.refuseLine(lim)
+	if why == RefusalNone {
+		var whole bool
+		if whole, why = rec.isWhole(lim); !whole && why == RefusalNone {
+			return 0, nil
+		}
 	}
 	headers := r.Headers[:0]
 	*r = Request{}
@@ -163,17 +182,25 @@ func (r *Request) Compose(buf []byte, lim Limits) (n int, err error) {
 	if why != RefusalNone {
 		return 0, why.Err()
 	}
-	return n, nil
+	return rec.length, nil
+}
+
+// refuseLine returns why the line of a request is too long.
+func (c *record) refuseLine(lim Limits) Refusal {
+	switch {
+	case c.first > longestMethod:
+		return RefusalMethodTooLong
+	case c.first+c.second+len("  HTTP/1.1\r\n") > lim.HeaderBytes:
+		return RefusalTargetTooLong
+	}
+	return RefusalNone
 }
 
 func (r *Request) compose(rec *record, lim Limits) (why Refusal) {
-	r.Method, r.Target = rec.string(), rec.string()
+	r.Method, r.Target = rec.string(rec.first), rec.string(rec.second)
 	rec.text += len("  HTTP/1.1\r\n")
 	if why := r.checkLine(); why != RefusalNone {
 		return why
-	}
-	if rec.text > lim.HeaderBytes {
-		return RefusalTargetTooLong
 	}
 	if r.Headers, why = rec.headers(r.Headers, lim); why != RefusalNone {
 		return why
@@ -184,8 +211,6 @@ func (r *Request) compose(rec *record, lim Limits) (why Refusal) {
 // checkLine checks method and target as readLine does, which finds their ends.
 func (r *Request) checkLine() Refusal {
 	switch {
-	case len(r.Method) > longestMethod:
-		return RefusalMethodTooLong
 	case len(r.Method) == 0 || tokenEnd(r.Method, 0) < len(r.Method):
 		return RefusalBadRequestLine
 	case len(r.Target) == 0:
@@ -207,8 +232,12 @@ func (r *Request) checkLine() Refusal {
 // A response whose stream has ended has no body; another one without a length ends with its stream.
 func (r *Response) Compose(buf []byte, lim Limits, requestMethod []byte) (n int, err error) {
 	lim = lim.orDefaults()
-	rec, n, why := openRecord(buf, lim)
-	if n == 0 && why == RefusalNone {
+	rec, ok := openRecord(buf)
+	if !ok {
+		return 0, nil
+	}
+	whole, why := rec.isWhole(lim)
+	if !whole && why == RefusalNone {
 		return 0, nil
 	}
 	headers := r.Headers[:0]
@@ -220,13 +249,13 @@ func (r *Response) Compose(buf []byte, lim Limits, requestMethod []byte) (n int,
 	if why != RefusalNone {
 		return 0, &responseErrors[why]
 	}
-	return n, nil
+	return rec.length, nil
 }
 
 func (r *Response) compose(rec *record, lim Limits, head bool) (why Refusal) {
 	r.Status = rec.status
-	r.Phrase = rec.string()
-	rec.string()
+	r.Phrase = rec.string(rec.first)
+	rec.string(rec.second)
 	rec.text += len("HTTP/1.1 200 \r\n")
 	if r.Status < 100 {
 		return RefusalBadStatusLine

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -183,19 +184,40 @@ func TestARecordInPieces(t *testing.T) {
 	}
 }
 
-// A record that is too large is refused before all of it is here.
+// A record that is too large is refused before all of it is here, and for the reason for which all of it is.
 func TestARecordThatIsTooLargeIsNotAwaited(t *testing.T) {
 	limits := Limits{HeaderBytes: 600, Headers: 6}
-	large, _ := requestRecord("GET", "/", AsDeclared, []field{{"host", "a"}, {"x", strings.Repeat("v", 700)}})
-	many, _ := requestRecord("GET", "/", AsDeclared, make([]field, 7))
-	for _, rec := range [][]byte{large, many} {
-		var q Request
-		if _, err := q.Compose(rec[:recordHead], limits); err == nil {
-			t.Error("a request is awaited")
+	host, long := field{"host", "a"}, strings.Repeat("v", 700)
+	for _, c := range []struct {
+		method, target string
+		fields         []field
+		want           Refusal
+	}{
+		{"GET", "/", []field{host, {"x", long}}, RefusalHeadersTooLarge},
+		{"GET", "/", slices.Repeat([]field{{"a", "b"}}, 7), RefusalTooManyHeaders},
+		{"GET", "/" + long, []field{host}, RefusalTargetTooLong},
+		{"GET", "/" + long, []field{host, {"x", long}}, RefusalTargetTooLong},
+		{long, "/", []field{host}, RefusalMethodTooLong},
+	} {
+		rec, text := requestRecord(c.method, c.target, AsDeclared, c.fields)
+		var r Request
+		_, head := r.Compose(rec[:recordHead], limits)
+		_, whole := r.Compose(rec, limits)
+		_, parsed := r.Parse(text, limits)
+		if want := c.want.Err(); head != want || whole != want || parsed != want {
+			t.Errorf("%v: by its head %v, whole %v, as text %v", c.want, head, whole, parsed)
+		}
+	}
+	for _, fields := range [][]field{{{"x", long}}, slices.Repeat([]field{{"a", "b"}}, 7)} {
+		rec := AppendResponseRecord(nil, 200, "OK", AsDeclared)
+		for _, f := range fields {
+			rec = AppendRecordField(rec, f.name, f.value)
 		}
 		var r Response
-		if _, err := r.Compose(rec[:recordHead], limits, nil); err == nil {
-			t.Error("a response is awaited")
+		rec = EndRecord(rec, 0, len(fields))
+		_, head := r.Compose(rec[:recordHead], limits, nil)
+		if _, whole := r.Compose(rec, limits, nil); head == nil || head != whole {
+			t.Error("a response:", head, whole)
 		}
 	}
 }
