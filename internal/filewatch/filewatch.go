@@ -1,9 +1,10 @@
 // Package filewatch reports when files have changed.
 //
 // Make a Files with New, call Run in a goroutine, and Set whenever the list of files changes.
-// Every Interval, Run compares the files with their previous state. Polling works with every file
-// system and every way of changing a file: an editor renames it, the kubelet swaps a symbolic link
-// two directories above it, another machine writes it, or it does not exist yet.
+// Every Interval, Run compares the files with their previous state; without files it sleeps.
+// Polling works with every file system and every way of changing a file: an editor renames it, the
+// kubelet swaps a symbolic link two directories above it, another machine writes it, or it does not
+// exist yet.
 //
 // A change is reported after it has settled, that is, after two equal checks in a row. So a
 // half-written file is seldom read. The reader must still reject a file that it cannot use; it is
@@ -29,7 +30,9 @@ const (
 
 // Files watches a list of files. It is safe for concurrent use.
 type Files struct {
-	mu    sync.Mutex // guards all fields below
+	some chan struct{} // has a value when the list may have become other than empty
+
+	mu    sync.Mutex // guards files
 	files map[string]*state
 }
 
@@ -62,7 +65,7 @@ func markOf(path string) mark {
 
 // New watches the files as they are now.
 func New(paths ...string) *Files {
-	f := &Files{}
+	f := &Files{some: make(chan struct{}, 1)}
 	f.Set(paths)
 	return f
 }
@@ -82,6 +85,16 @@ func (f *Files) Set(paths []string) {
 		files[path] = known
 	}
 	f.files = files
+	select {
+	case f.some <- struct{}{}:
+	default:
+	}
+}
+
+func (f *Files) empty() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.files) == 0
 }
 
 // look compares the files with their recorded state. It returns whether a change has settled since
@@ -110,6 +123,15 @@ func (f *Files) Run(ctx context.Context, changed func()) {
 	timer := time.NewTimer(Interval)
 	defer timer.Stop()
 	for {
+		if f.empty() { // an idle process does not wake up for nothing
+			select {
+			case <-ctx.Done():
+				return
+			case <-f.some:
+			}
+			timer.Reset(Interval)
+			continue
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -158,3 +158,25 @@ func TestAChangeIsReportedOnceWithinTheInterval(t *testing.T) {
 		}
 	})
 }
+
+func TestFilesThatComeLaterAreWatched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "env")
+	synctest.Test(t, func(t *testing.T) {
+		var reported atomic.Int32
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f := New()
+		go f.Run(ctx, func() { reported.Add(1) })
+		for i := range int32(2) {
+			time.Sleep(time.Hour)
+			f.Set([]string{path})
+			write(t, path, time.Now().String())
+			time.Sleep(Interval + 2*Settle)
+			synctest.Wait()
+			if n := reported.Load(); n != i+1 {
+				t.Errorf("%d reports, expected %d", n, i+1)
+			}
+			f.Set(nil)
+		}
+	})
+}

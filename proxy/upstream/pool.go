@@ -14,8 +14,7 @@ const (
 	// clients leave idle between bursts, and half of the common limit of 1024 descriptors.
 	DefaultIdleConns = 512
 
-	// sweepPeriod is the time between two checks of idle connections, as long as one became
-	// idle in the last eight seconds.
+	// sweepPeriod is the shortest time between two checks of idle connections.
 	sweepPeriod = time.Second
 
 	// sweepStep is how many connections are checked under the lock, at well under a

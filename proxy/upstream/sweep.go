@@ -15,12 +15,12 @@ func (p *Pool) setTimer(d time.Duration) {
 	p.timer.Reset(d)
 }
 
-// sweepLater schedules the next sweep after an eighth of the time for which every
-// connection has been idle, at least sweepPeriod, so that an idle process seldom wakes up.
-// It requires mu.
+// sweepLater schedules the next sweep when every connection has been idle for twice as long, so
+// that an idle process seldom wakes up, but no later than the oldest may be kept. It requires mu.
 func (p *Pool) sweepLater() {
-	youngest := p.now() - p.idle[len(p.idle)-1].releasedAt
-	p.setTimer(max(sweepPeriod, youngest/8))
+	now, oldest := p.now(), p.idle[0]
+	youngest := now - p.idle[len(p.idle)-1].releasedAt
+	p.setTimer(max(sweepPeriod, min(youngest, oldest.releasedAt+p.idleLimit(oldest)-now)))
 }
 
 // sweepSoon makes sure that a sweep runs within sweepPeriod, for a connection that has just

@@ -169,11 +169,11 @@ func TestTheSweepBacksOffWhileNothingHappens(t *testing.T) {
 		}
 		first, second := get(t, p, GetOptions{}), get(t, p, GetOptions{})
 		first.Release(0)
-		if d := nextSweep(8500 * time.Millisecond); d != sweepPeriod {
-			t.Errorf("swept every %v in the first eight seconds", d)
+		if d := nextSweep(sweepPeriod + time.Millisecond); d != sweepPeriod {
+			t.Errorf("swept after %v, with a connection idle for a second", d)
 		}
-		if d := nextSweep(time.Minute); d < 5*time.Second || d > 10*time.Second {
-			t.Errorf("swept every %v after a minute", d)
+		if d := nextSweep(time.Minute); d != 32*time.Second {
+			t.Errorf("swept after %v, with a connection idle for a minute", d)
 		}
 		second.Release(0)
 		if d := nextSweep(time.Millisecond); d != sweepPeriod {
@@ -183,6 +183,20 @@ func TestTheSweepBacksOffWhileNothingHappens(t *testing.T) {
 		nextSweep(2 * sweepPeriod)
 		if s := p.Stats(); s.Idle != 1 || s.IdleCloses != 1 {
 			t.Errorf("a closed connection stays: %+v", s)
+		}
+	})
+}
+
+// However long a connection has been idle, it is closed within a second of the time that it may be kept.
+func TestTheSweepIsInTimeForTheOldest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made []*memoryConn
+		p := makePool(t, inMemory(t, &made), Options{})
+		get(t, p, GetOptions{}).Release(0)
+		time.Sleep(DefaultIdleAge + sweepPeriod + time.Millisecond)
+		synctest.Wait()
+		if s := p.Stats(); s.Idle != 0 {
+			t.Errorf("kept for longer than %v: %+v", DefaultIdleAge, s)
 		}
 	})
 }
