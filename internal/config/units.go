@@ -45,7 +45,7 @@ var units = map[string]string{
 	"ratelimitkey":   "upstream, route, header:Name, json:model, or header:Name,json:model",
 	"limit":          "adaptive, a whole number from 1 to 1000000, or off",
 	"ratio":          "a number such as 0.2, a percentage such as 20%, or off",
-	"retryon":        "failures, separated by commas: statuses (200 to 599), ranges such as 500-504, !status to except one, 5xx, gateway-error, rate-limited, connect-failure, reset, attempt-timeout, grpc-STATUS, retriable-header:Name, or none",
+	"retryon":        "failures, separated by commas: statuses (200 to 599), ranges such as 500-504, !status to except one, 5xx, gateway-error, rate-limited, connect-failure, reset, attempt-timeout, grpc-STATUS, retriable-header:Name[=value], or none",
 	"routes":         "names of letters and digits, with dashes between them, separated by commas",
 	"size":           "bytes, such as 65536, 64KiB or 1MiB",
 	"strategy":       "the name of a backoff strategy",

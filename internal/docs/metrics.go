@@ -86,11 +86,23 @@ type explained interface {
 
 func list[T explained](b *strings.Builder, label, intro string, members []T) {
 	fmt.Fprintf(b, "## %s\n\n%s\n\n", label, intro)
+	var statuses []string
 	for _, m := range members {
+		if name := m.String(); status.MatchString(name) {
+			statuses = append(statuses, code(name))
+			continue
+		}
+		if len(statuses) > 0 {
+			paragraph(b, "- ", strings.Join(statuses, ", ")+": The upstream answered with this status.")
+			statuses = nil
+		}
 		paragraph(b, "- ", code(m.String())+": "+plain(m.Explain()))
 	}
 	b.WriteString("\n")
 }
+
+// status matches a label that says all that there is to say.
+var status = regexp.MustCompile(`^status_\d+$`)
 
 // section matches the section of an RFC that a refusal cites. The conformance page has them.
 var section = regexp.MustCompile(` \(RFC [^)]*\)`)

@@ -17,7 +17,7 @@ This page lists every setting. All of them are environment variables, and can st
 configuration file.
 
 - ` + "`retryproxy check`" + ` prints the settings in force and all errors at once, and starts nothing.
-  It reads the environment of the shell in which you run it, as ` + "`explain` and `plan`" + ` do.
+  It reads the environment of the shell in which you run it, as ` + "`explain` and `retryproxyctl plan`" + ` do.
 - ` + "`/config`" + ` of the admin listener shows the settings of a running process. Clients on loopback may
   read it, and the clients that ` + "`RETRYPROXY_ADMIN_ALLOW` or `RETRYPROXY_ADMIN_TOKEN_FILE`" + ` admits.
 
@@ -37,7 +37,7 @@ configuration file.
   budget if their settings for these are equal: the certificates of the upstream, ` + "`BUDGET_*`" + `,
   ` + "`BREAKER*`, `QUEUE_MAX`, `QUEUE_ORDER`, `CONCURRENCY_LIMIT`, `HEALTH_PATH`" + `
   and ` + "`DRY_RUN`" + `. Otherwise each group of equal routes has its own.
-- **Empty** means not set.
+- **Empty** means not set. A setting below that names no default is not set by default.
 - **Durations** have a unit: ` + "`250ms`" + `, ` + "`10s`" + `, ` + "`2m`" + `. **Sizes** may have one: ` + "`64KiB`" + `, ` + "`1MiB`" + `, or
   ` + "`1MB`" + ` for a million bytes; without it they are bytes. **Booleans** are true or false; ` + "`1`" + ` and
   ` + "`0`" + ` mean the same.
@@ -103,7 +103,10 @@ func setting(b *strings.Builder, s *config.Setting) {
 	fmt.Fprintf(b, "### %s\n\n", code(s.Variable()))
 	paragraph(b, "", plain(s.About+profiles(s)))
 	b.WriteString("\n")
-	line := "Default: " + plain(s.Shown) + ". Values: " + plain(strings.Replace(s.Expected(), " with its unit, such as 250ms, 10s or 2m", "", 1))
+	line := "Values: " + plain(strings.Replace(s.Expected(), " with its unit, such as 250ms, 10s or 2m", "", 1))
+	if s.Shown != "none" || strings.Contains(s.About, "none: ") { // else the introduction says it
+		line = "Default: " + plain(s.Shown) + ". " + line
+	}
 	if words := marks(s); words != "" {
 		line += ". " + words
 	}
