@@ -7,10 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
 // A response with a length is whole before its stream ends. The upstream's handler,
@@ -46,26 +44,14 @@ func TestAnHTTP2UpstreamMayEndItsStreamAfterTheResponse(t *testing.T) {
 func TestStreamsThatDoNotEndAreBounded(t *testing.T) {
 	const most, more = 256, 20
 	resets := make(chan uint32, most+more)
-	u := startUpstream(t, func(c *upConn) {
-		if _, err := c.Reader.Discard(len(floodguard.Preface)); err != nil {
-			return
+	u := startUpstream(t, eachFrame(func(f *framer, frame http2.Frame) {
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			f.respondOpen(frame.StreamID, "200", "ok", "content-length", "2")
+		case *http2.RSTStreamFrame:
+			resets <- frame.StreamID
 		}
-		f := &framer{http2.NewFramer(c.Conn, c.Reader), c}
-		f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-		_ = f.WriteSettings()
-		for {
-			frame, err := f.ReadFrame()
-			if err != nil {
-				return
-			}
-			switch frame := frame.(type) {
-			case *http2.MetaHeadersFrame:
-				f.respondOpen(frame.StreamID, "200", "ok", "content-length", "2")
-			case *http2.RSTStreamFrame:
-				resets <- frame.StreamID
-			}
-		}
-	})
+	}))
 	p := startProxyTo(t, "h2c://"+u.Addr().String(), nil)
 	c := p.dial()
 	for range most + more {
@@ -82,23 +68,35 @@ func TestStreamsThatDoNotEndAreBounded(t *testing.T) {
 // A response with a declared length is whole with its last byte also for a client over HTTP/2, though the
 // upstream resets its stream in place of ending it.
 func TestAResetBehindTheLastByteCutsNothing(t *testing.T) {
-	u := startUpstream(t, func(c *upConn) {
-		if _, err := c.Reader.Discard(len(floodguard.Preface)); err != nil {
-			return
-		}
-		f := &framer{http2.NewFramer(c.Conn, c.Reader), c}
-		f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-		_ = f.WriteSettings()
-		for frame, err := f.ReadFrame(); err == nil; frame, err = f.ReadFrame() {
-			if frame, is := frame.(*http2.MetaHeadersFrame); is {
-				f.respondOpen(frame.StreamID, "200", "ok", "content-length", "2")
-				_ = f.WriteRSTStream(frame.StreamID, http2.ErrCodeNo)
-			}
-		}
-	})
+	u := startUpstream(t, frames(func(f *framer, id uint32) {
+		f.respondOpen(id, "200", "ok", "content-length", "2")
+		_ = f.WriteRSTStream(id, http2.ErrCodeNo)
+	}))
 	p := startProxyTo(t, "h2c://"+u.Addr().String(), speakHTTP2)
 	if res, body := p.fetch(http2Client(t, nil), "POST", "/", strings.NewReader("x")); res.StatusCode != 200 || body != "ok" {
 		t.Errorf("%d %q", res.StatusCode, body)
 	}
 	p.wantOutcome(0, policy.OutcomeSuccess)
+}
+
+// For a client over HTTP/1.1 a response with a declared length is whole with its last byte, so a retry does not
+// wait for the end of the stream, and the last failed response keeps its length.
+func TestARetryDoesNotWaitForTheEndOfAStream(t *testing.T) {
+	resets := make(chan uint32, 100)
+	u := startUpstream(t, eachFrame(func(f *framer, frame http2.Frame) {
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			f.respondOpen(frame.StreamID, "503", "busy", "content-length", "4")
+		case *http2.RSTStreamFrame:
+			resets <- frame.StreamID
+		}
+	}))
+	p := startProxyTo(t, "h2c://"+u.Addr().String(), nil)
+	res := p.dial().send(get("/")).want(503, "busy")
+	if res.ContentLength != 4 || res.Header.Get("X-Retryproxy-Attempts") != "4" {
+		t.Errorf("%d %v", res.ContentLength, res.Header)
+	}
+	if n := len(resets); n > 0 { // an attempt that was not read whole is reset
+		t.Errorf("%d attempts were reset", n)
+	}
 }

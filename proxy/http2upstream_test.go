@@ -257,9 +257,8 @@ type framer struct {
 	c *upConn
 }
 
-// frames serves HTTP/2 without net/http. answer is called for every request
-// that is complete up to its head.
-func frames(response func(f *framer, id uint32)) func(c *upConn) {
+// eachFrame serves HTTP/2 without net/http: handle is called for each frame of a connection.
+func eachFrame(handle func(f *framer, frame http2.Frame)) func(c *upConn) {
 	return func(c *upConn) {
 		if _, err := c.Reader.Discard(len(floodguard.Preface)); err != nil {
 			return
@@ -267,26 +266,30 @@ func frames(response func(f *framer, id uint32)) func(c *upConn) {
 		f := &framer{http2.NewFramer(c.Conn, c.Reader), c}
 		f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 		_ = f.WriteSettings()
-		for {
-			frame, err := f.ReadFrame()
-			if err != nil {
-				return
-			}
-			switch frame := frame.(type) {
-			case *http2.SettingsFrame:
-				if !frame.IsAck() {
-					_ = f.WriteSettingsAck()
-				}
-			case *http2.PingFrame:
-				_ = f.WritePing(true, frame.Data)
-			case *http2.MetaHeadersFrame:
-				c.up.mu.Lock()
-				c.up.heads = append(c.up.heads, fmt.Sprint(frame.Fields))
-				c.up.mu.Unlock()
-				response(f, frame.StreamID)
-			}
+		for frame, err := f.ReadFrame(); err == nil; frame, err = f.ReadFrame() {
+			handle(f, frame)
 		}
 	}
+}
+
+// frames serves HTTP/2 without net/http. response is called for every request
+// that is complete up to its head.
+func frames(response func(f *framer, id uint32)) func(c *upConn) {
+	return eachFrame(func(f *framer, frame http2.Frame) {
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			if !frame.IsAck() {
+				_ = f.WriteSettingsAck()
+			}
+		case *http2.PingFrame:
+			_ = f.WritePing(true, frame.Data)
+		case *http2.MetaHeadersFrame:
+			f.c.up.mu.Lock()
+			f.c.up.heads = append(f.c.up.heads, fmt.Sprint(frame.Fields))
+			f.c.up.mu.Unlock()
+			response(f, frame.StreamID)
+		}
+	})
 }
 
 // respond answers a stream with a status and a body.

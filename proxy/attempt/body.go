@@ -7,11 +7,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // minBodyRoom is the least room, in bytes, behind the headers for reading a body ahead.
@@ -33,6 +35,9 @@ type Body struct {
 func (b *Body) begin(a *Attempt) {
 	resp := &a.conn.resp
 	b.a = a
+	if a.client().Form() == wire.Lines {
+		endAtLength(resp)
+	}
 	b.framing, b.left, b.keepBelow = resp.Body, resp.Body.Length, a.conn.r
 	b.ended = b.framing.Kind == http1.BodyNone || b.framing.Kind == http1.BodyLength && b.left == 0
 	if b.framing.HasTrailers() {
@@ -50,12 +55,12 @@ func (b *Body) atStreamEnd() {
 	b.ended = c.up.AtEnd() && c.r == c.w && b.chunked.TakeTrailers(c.up.Trailers()) == nil
 }
 
-// EndAtLength makes a body with a declared length end with its last byte, because its client gets it so and
-// no trailers. An upstream may end its stream later.
-func (b *Body) EndAtLength() {
-	if b.framing.Kind == http1.BodyStream && b.framing.Length >= 0 {
-		b.framing.Kind = http1.BodyLength
-		b.ended = b.ended || b.left == 0
+// endAtLength makes a body with a declared length end with its last byte, for a client over HTTP/1.1, which has
+// no trailers behind a length. The stream may end later. If trailers are to be expected, the length gives way
+// to them.
+func endAtLength(resp *http1.Response) {
+	if resp.Body.Kind == http1.BodyStream && resp.Body.Length >= 0 && resp.Get(http1.Trailer) == nil && !forward.IsGRPC(resp.Get(http1.ContentType)) {
+		resp.Body.Kind = http1.BodyLength
 	}
 }
 

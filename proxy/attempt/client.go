@@ -46,6 +46,8 @@ type Client interface {
 	LastTick() clock.Instant
 	// Method returns the method of the request.
 	Method() []byte
+	// Form returns how header sections are written for the client.
+	Form() wire.Form
 	// Source returns the body of the request.
 	Source() Source
 	// Limits returns those of the headers and the trailers of a response.

@@ -6,6 +6,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // Kept is a response that was read to its end and no longer needs its attempt. It owns its memory. It
@@ -20,6 +21,7 @@ type Kept struct {
 	cut       bool
 	compacted bool // moved into buffers of its size; resp is to be parsed again
 	composed  bool // the headers are a record
+	atLength  bool // its body ends with the last byte of its length, though the record says that its stream ends it
 }
 
 // Keep moves the response, whose body was read ahead to its end, into k, and returns the connection to
@@ -43,6 +45,7 @@ func (k *Kept) take(a *Attempt, cut bool) {
 		k.chunked, a.body.chunked = a.body.chunked, k.chunked
 	}
 	k.composed = c.up.Stream()
+	k.atLength = a.client().Form() == wire.Lines
 	c.resp.Close, c.resp.KeepAliveTimeout = k.resp.Close || cut, k.resp.KeepAliveTimeout // for its release
 }
 
@@ -82,7 +85,9 @@ func (k *Kept) Restore(limits http1.Limits, method []byte) {
 	switch {
 	case !k.compacted:
 	case k.composed:
-		_, _ = k.resp.Compose(k.headers, limits, method)
+		if _, _ = k.resp.Compose(k.headers, limits, method); k.atLength {
+			endAtLength(&k.resp)
+		}
 	default:
 		_, _ = k.resp.Parse(k.headers, limits, method)
 	}

@@ -193,6 +193,7 @@ func (r *request) HedgeDue() {
 
 func (r *request) Method() []byte          { return []byte(r.method) }
 func (r *request) Source() Source          { return r.source }
+func (r *request) Form() wire.Form         { return wire.Lines }
 func (r *request) Limits() http1.Limits    { return http1.Limits{} }
 func (r *request) BodyIdle() time.Duration { return testTimeout }
 func (r *request) LeavesAt() clock.Instant { return 0 }

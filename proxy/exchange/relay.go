@@ -37,10 +37,7 @@ func (re *relay) rest(received clock.Instant, o policy.Outcome, reason string) (
 		return re.at.w.InPlaceOf(resp, o)
 	}
 	re.endIfUnread()
-	framing := re.at.w.Framing(resp, body.Framing())
-	if framing.Kind == http1.BodyLength {
-		body.EndAtLength()
-	}
+	framing := re.at.w.Framing(body.Framing())
 	events := framing.Kind != http1.BodyLength && isEventStream(resp)
 	if body.Ended() {
 		re.at.s.att.EndRequest() // the headers may end the client's stream
@@ -201,7 +198,7 @@ func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) 
 		re.at.s.att.Abandon()
 		return re.at.w.InPlaceOf(resp, o)
 	}
-	f := re.at.w.Framing(resp, resp.Body)
+	f := re.at.w.Framing(resp.Body)
 	re.at.w.Headers(resp, f, h.received, reason)
 	err := re.at.w.WritePiece(f, h.kept.Body())
 	if err == nil && h.kept.Cut() {

@@ -6,6 +6,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // A Request is the attempt.Client of its attempts. What it lends to them is in lend.go.
@@ -13,6 +14,9 @@ var _ attempt.Client = (*Request)(nil)
 
 // Method returns the method of the request.
 func (cr *Request) Method() []byte { return cr.HTTP.Method }
+
+// Form returns how header sections are written for the client.
+func (cr *Request) Form() wire.Form { return cr.Conn.Form() }
 
 // Source returns the body of the request.
 func (cr *Request) Source() attempt.Source { return &cr.Body }

@@ -67,7 +67,7 @@ func said(t *testing.T, status int, lines ...string) *http1.Response {
 // relay sends resp with its body, as a response of the upstream that came now.
 func (s *served) relay(resp *http1.Response, f http1.Framing, body, reason string) {
 	s.t.Helper()
-	f = s.w.Framing(resp, f)
+	f = s.w.Framing(f)
 	s.w.Headers(resp, f, s.Time.Now(), reason)
 	if err := s.w.WritePiece(f, []byte(body)); err != nil {
 		s.t.Fatal(err)

@@ -92,9 +92,9 @@ func (w *Writer) Spliced(n int64) { w.sent += n }
 // HasRetryAfter reports whether our own response asks for a wait.
 func (w *Writer) HasRetryAfter() bool { return w.retryAfter != 0 }
 
-// Framing returns the framing towards the client of the body of resp, with the upstream's framing f. Over
-// HTTP/1.1 a body with a length has no trailers, so the length goes if there may be some.
-func (w *Writer) Framing(resp *http1.Response, f http1.Framing) http1.Framing {
+// Framing returns the framing towards the client of a body with the upstream's framing f. Over HTTP/1.1 a
+// body with a length has no trailers, so the length goes if there may be some.
+func (w *Writer) Framing(f http1.Framing) http1.Framing {
 	switch {
 	case f.Kind == http1.BodyNone || f.Kind == http1.BodyLength:
 		return f
@@ -102,8 +102,6 @@ func (w *Writer) Framing(resp *http1.Response, f http1.Framing) http1.Framing {
 		return f
 	case w.isStream():
 		return http1.Framing{Kind: http1.BodyStream, Length: -1}
-	case f.Kind == http1.BodyStream && f.Length >= 0 && resp.Get(http1.Trailer) == nil && !forward.IsGRPC(resp.Get(http1.ContentType)):
-		return http1.Framing{Kind: http1.BodyLength, Length: f.Length}
 	case w.r.HTTP.Minor == 0:
 		w.mustClose = true
 		return http1.Framing{Kind: http1.BodyClose}

@@ -25,7 +25,7 @@ func TestAResponseIsRelayedWithWhatWeSayOfIt(t *testing.T) {
 		received := s.Time.Now()
 		want := time.Now().UTC().Format(http.TimeFormat)
 		time.Sleep(5 * time.Second) // it is kept while another attempt is made
-		f := s.w.Framing(&http1.Response{}, http1.Framing{Kind: http1.BodyLength, Length: 4})
+		f := s.w.Framing(http1.Framing{Kind: http1.BodyLength, Length: 4})
 		s.w.Headers(said(t, 503, "X-Its: yes", "Content-Length: 4"), f, received, "retries_exhausted")
 		if err := errors.Join(s.w.WritePiece(f, []byte("bu")), s.w.WritePiece(f, []byte("sy")), s.w.EndBody(f, nil)); err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func TestTheFramingIsOneThatTheClientKnows(t *testing.T) {
 		{"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", closing, closing, false},
 	} {
 		s := serve(t, tc.request, nil)
-		if got := s.w.Framing(&http1.Response{}, tc.from); got != tc.want || s.w.KeepsConnection() != tc.keeps {
+		if got := s.w.Framing(tc.from); got != tc.want || s.w.KeepsConnection() != tc.keeps {
 			t.Errorf("%.20q, %+v: %+v, keeps %v", tc.request, tc.from, got, s.w.KeepsConnection())
 		}
 	}
