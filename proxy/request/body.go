@@ -204,10 +204,16 @@ func (b *Body) NextNow() ([]byte, error) {
 	if !b.keeping {
 		b.release()
 	}
-	dst := b.room()
-	dst = dst[:b.within(len(dst))]
-	n, err := c.ReadNow(dst)
+	piece, err := b.readNow()
 	b.cursor = len(b.kept)
+	return piece, err
+}
+
+// readNow reads a piece without a wait, if one is there.
+func (b *Body) readNow() ([]byte, error) {
+	dst := b.space()
+	dst = dst[:b.within(len(dst))]
+	n, err := b.of.Conn.ReadNow(dst)
 	switch {
 	case n > 0:
 	case err == io.EOF:
@@ -219,8 +225,7 @@ func (b *Body) NextNow() ([]byte, error) {
 	}
 	b.start()
 	b.countRead(n)
-	b.commit(n)
-	return dst[:n], nil
+	return b.came(dst[:n]), nil
 }
 
 func (b *Body) read(wait time.Duration) ([]byte, error) {
@@ -242,7 +247,7 @@ func (b *Body) readPlain(wait time.Duration) ([]byte, error) {
 		b.keepAlias(piece)
 		return piece, b.trailersCame()
 	}
-	dst := b.room()
+	dst := b.space()
 	dst = dst[:b.within(len(dst))]
 	n, err := b.receive(dst, wait)
 	if n == 0 {
@@ -252,8 +257,7 @@ func (b *Body) readPlain(wait time.Duration) ([]byte, error) {
 		return nil, err
 	}
 	b.countRead(n)
-	b.commit(n)
-	return dst[:n], b.trailersCame()
+	return b.came(dst[:n]), b.trailersCame()
 }
 
 // trailersCame takes the trailers at the end of a body that ends with its stream.

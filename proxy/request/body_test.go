@@ -131,6 +131,29 @@ func TestABodyThatFindsNoMemoryPassesOnce(t *testing.T) {
 	}
 }
 
+// Many clients may open requests whose bodies do not come; what others need is not theirs.
+func TestABodyThatIsAwaitedTakesNoRetryBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := upload(t, 10, nil)
+		if _, err := c.Body.Next(time.Second); !rawsocket.IsTimeout(err) {
+			t.Fatal(err)
+		}
+		if used := c.Process.RetryBuffer.Used.Load(); used != 0 {
+			t.Errorf("it takes %d bytes", used)
+		}
+		send(c, "hello")
+		if piece, err := c.Body.Next(0); string(piece) != "hello" || err != nil {
+			t.Fatalf("%q, %v", piece, err)
+		}
+		if used := c.Process.RetryBuffer.Used.Load(); used == 0 {
+			t.Error("what came takes nothing")
+		}
+		send(c, "world")
+		c.Body.Rewind()
+		wantAll(t, c, "helloworld")
+	})
+}
+
 func TestTheRetryBufferIsNeverOverdrawn(t *testing.T) {
 	b := request.RetryBuffer{Limit: 10}
 	if !b.Take(6) || b.Take(5) || !b.Take(4) || b.Take(1) {

@@ -31,6 +31,33 @@ func (b *Body) keepCopy(data []byte) {
 	}
 }
 
+// space returns where the next bytes are read to. A body that is only awaited takes nothing of the retry buffer,
+// so its first bytes come to scratch.
+func (b *Body) space() []byte {
+	if b.inScratch() {
+		b.fitScratch()
+		return b.scratch
+	}
+	return b.room()
+}
+
+// inScratch reports whether bytes to be kept are read to scratch first.
+func (b *Body) inScratch() bool { return b.keeping && len(b.kept) == b.own }
+
+// came keeps piece, which was read to the beginning of space, and returns it where it stays.
+func (b *Body) came(piece []byte) []byte {
+	if !b.inScratch() {
+		b.commit(len(piece))
+		return piece
+	}
+	b.keepCopy(piece)
+	if !b.keeping {
+		return piece
+	}
+	b.releaseScratch()
+	return b.kept[len(b.kept)-1] // a new chunk has room for all of scratch
+}
+
 // room returns the space for the next bytes: the free end of the last kept chunk, a new chunk, or
 // scratch if nothing is kept.
 func (b *Body) room() []byte {
@@ -124,6 +151,10 @@ func (b *Body) Close() {
 
 func (b *Body) releaseAll() {
 	b.release()
+	b.releaseScratch()
+}
+
+func (b *Body) releaseScratch() {
 	if b.scratch != nil {
 		buffer.Put(b.scratch)
 		b.scratch, b.scratchFull = nil, false
