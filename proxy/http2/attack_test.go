@@ -44,7 +44,7 @@ func dialScript(t *testing.T, o *Options, settings ...http2.Setting) *script {
 		t.Fatal(err)
 	}
 	s := &script{nc: near, c: NewConn(far, o), over: make(chan struct{})}
-	go func() { s.c.Run(); close(s.over) }()
+	go func() { s.c.Run(); _ = far.Close(); close(s.over) }()
 	s.Framer = http2.NewFramer(&s.Buffer, near)
 	s.AllowIllegalWrites = true
 	s.enc = hpack.NewEncoder(&s.text)
@@ -248,7 +248,7 @@ func TestGoAwayWaitsForARequestThatIsNotServedYet(t *testing.T) {
 		o := options(echo)
 		c := NewConn(far, o)
 		ended := make(chan struct{})
-		go func() { c.Run(); close(ended) }()
+		go func() { c.Run(); _ = far.Close(); close(ended) }()
 		p := &peer{Framer: http2.NewFramer(near, near), t: t, nc: near, more: make(chan struct{}, 1), over: make(chan struct{})}
 		p.enc = hpack.NewEncoder(&p.text)
 		go p.read()

@@ -70,15 +70,19 @@ func NewConn(nc net.Conn, o *Options) *Conn {
 	return c
 }
 
-// Run serves the connection until it has ended, and returns when no stream is served any more. It closes
-// nc.
+// Run serves the connection until it has ended, and returns when no stream is served any more. The caller
+// closes nc then. Run has closed it already unless the connection ended in order: then the last response may
+// be on its way still, which a close before the client's own end would destroy by a reset.
 func (c *Conn) Run() {
 	err := c.read()
 	c.sayGoodbye(err, c.lastOpened(), c.o.Fault)
 	c.mu.Lock()
+	inOrder := c.isOver()
 	c.fail(err)
 	c.mu.Unlock()
-	_ = c.nc.Close()
+	if !inOrder {
+		_ = c.nc.Close()
+	}
 	c.workers.Wait()
 	buffer.Put(c.in)
 	c.mu.Lock()

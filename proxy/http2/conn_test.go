@@ -30,7 +30,7 @@ func serveOn(t *testing.T, o *Options) string {
 			if err != nil {
 				return
 			}
-			all.Go(func() { NewConn(nc, o).Run() })
+			all.Go(func() { NewConn(nc, o).Run(); _ = nc.Close() })
 		}
 	})
 	t.Cleanup(func() { _ = l.Close() })

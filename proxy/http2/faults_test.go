@@ -138,7 +138,7 @@ func FuzzConn(f *testing.F) {
 			echo(s)
 		})
 		ended := make(chan struct{})
-		go func() { NewConn(far, o).Run(); close(ended) }()
+		go func() { NewConn(far, o).Run(); _ = far.Close(); close(ended) }()
 		go func() { _, _ = io.Copy(io.Discard, near) }()
 		_ = near.SetWriteDeadline(time.Now().Add(5 * time.Second))
 		_, _ = io.WriteString(near, Preface)
@@ -177,7 +177,7 @@ func TestARequestBeforeAFaultIsServedAndTheConnectionEnds(t *testing.T) {
 	served := make(chan struct{}, 1)
 	o := options(func(s *textStream) { served <- struct{}{}; <-s.Done() })
 	ended := make(chan struct{})
-	go func() { NewConn(far, o).Run(); close(ended) }()
+	go func() { NewConn(far, o).Run(); _ = far.Close(); close(ended) }()
 	go func() { _, _ = io.Copy(io.Discard, near) }()
 	var all bytes.Buffer
 	all.WriteString(Preface)

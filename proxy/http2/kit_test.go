@@ -40,7 +40,7 @@ func dialFrames(t *testing.T, o *Options) *peer {
 	t.Helper()
 	near, far := net.Pipe()
 	ended := make(chan struct{})
-	go func() { NewConn(far, o).Run(); close(ended) }()
+	go func() { NewConn(far, o).Run(); _ = far.Close(); close(ended) }()
 	p := newPeer(t, near)
 	go p.read()
 	t.Cleanup(func() { _ = near.Close(); <-ended; <-p.over; o.Workers.Close() })

@@ -122,7 +122,7 @@ func TestMoreStreamsThanAllowedAreRefused(t *testing.T) {
 func TestAClientThatSendsAndDoesNotReadIsEnded(t *testing.T) {
 	near, far := net.Pipe()
 	ended := make(chan struct{})
-	go func() { NewConn(far, options(echo)).Run(); close(ended) }()
+	go func() { NewConn(far, options(echo)).Run(); _ = far.Close(); close(ended) }()
 	f := http2.NewFramer(near, near)
 	_, _ = io.WriteString(near, Preface)
 	_ = f.WriteSettings()

@@ -118,13 +118,14 @@ func (s *UpstreamStream) completed() {
 	}
 }
 
-// Finish ends the use of a stream whose response was read whole. It does not wait. The upstream has the time
-// grace to end the stream; then the stream is reset. ended is called once when the stream is over, possibly
-// before Finish returns, and must not use the stream.
+// Finish ends the use of a stream whose response was read whole, or that was not begun. It does not wait. The
+// upstream has the time grace to end the stream; then the stream is reset. ended is called once when the stream
+// is over, possibly before Finish returns, and must not use the stream.
 func (s *UpstreamStream) Finish(grace time.Duration, ended func()) {
 	s.c.mu.Lock()
 	switch {
-	case s.closed:
+	case s.closed || !s.begun:
+		s.end(net.ErrClosed)
 		ended()
 	case s.remoteEnded: // the upstream does not want the rest of the request
 		s.c.reset(&s.flow, Cancel)

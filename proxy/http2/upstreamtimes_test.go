@@ -79,6 +79,17 @@ func TestAStreamThatDoesNotEndIsReset(t *testing.T) {
 	}
 }
 
+// A stream that was opened and not used gives its place back at once.
+func TestAStreamThatWasNotUsedMakesRoom(t *testing.T) {
+	p, c := toUpstream(t, upstreamOptions())
+	ended := 0
+	c.Open().Finish(time.Hour, func() { ended++ })
+	if ended != 1 || c.InFlight() != 0 {
+		t.Errorf("ended %d times, %d are in flight", ended, c.InFlight())
+	}
+	p.sync()
+}
+
 // A response may pause for longer than any write may take, and an upstream that answers pings stays.
 func TestASilentUpstreamIsNotReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
