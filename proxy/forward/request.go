@@ -15,7 +15,7 @@ func AppendRequestHeaders(dst []byte, r *http1.Request, s *Settings, p *Peer, id
 // AppendRequestFields appends the fields that are the same for all attempts. Call AppendAttempt to end
 // the header section. What tells the length of the body is derived from r.Body. Valid headers with the
 // client's deadline are left out: Deadline.Append writes them, before AppendAttempt. A block has no Host:
-// see Authority.
+// see AppendAuthority.
 //
 // id is the request id to send, nil to forward X-Request-Id as received. key is an
 // Idempotency-Key to add, nil for none; the client's own takes precedence.

@@ -249,14 +249,10 @@ func (r *textReader) readRecord() error {
 	b := r.record
 	r.record = nil
 	mark, status, fields := http1.BodyMark(b[4]), binary.BigEndian.Uint16(b[5:]), binary.BigEndian.Uint32(b[7:])
-	b = b[11:]
-	next := func() string {
-		n := binary.BigEndian.Uint32(b)
-		s := string(b[4 : 4+n])
-		b = b[4+n:]
-		return s
-	}
-	first, second := next(), next()
+	n, m := binary.BigEndian.Uint32(b[11:]), binary.BigEndian.Uint32(b[15:])
+	b = b[19:]
+	first, second := string(b[:n]), string(b[n:n+m])
+	b = b[n+m:]
 	var lines []string
 	for range fields {
 		n, v := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
