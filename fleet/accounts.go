@@ -20,6 +20,7 @@ func (f *Fleet) balanceOf(ctx context.Context, key uint64, a *ratelimit.Account)
 	args := []any{
 		f.member, a.Sent.Attempts, a.Sent.Input, a.Sent.Output, a.Settled.Input, a.Settled.Output, a.Fixed.Tokens, decimal(a.Fixed.PerSecond()),
 		wants, a.Next.Input, a.Next.Output, len(a.Learnt), a.Probe.Microseconds(), a.Soon.Microseconds(),
+		usageNews(&a.Usage),
 	}
 	for i := range a.Learnt {
 		args = appendObservation(args, &a.Learnt[i])
@@ -29,6 +30,32 @@ func (f *Fleet) balanceOf(ctx context.Context, key uint64, a *ratelimit.Account)
 		return nil, err
 	}
 	return parseBalance(reply)
+}
+
+// usageNews returns n for accountScript; "" if there is none.
+func usageNews(n *ratelimit.UsageNews) string {
+	if *n == (ratelimit.UsageNews{}) {
+		return ""
+	}
+	var b []byte
+	for i := range n.Ratios {
+		r := &n.Ratios[i]
+		b = fmt.Appendf(b, "%d %s %s ", r.Attempts, decimal(r.Estimated), decimal(r.Used))
+	}
+	return string(fmt.Appendf(b, "%d %s %d %d", n.Outputs, decimal(n.Typical), n.Rejected, n.Accepted))
+}
+
+// parseUsage parses what accountScript returns of it.
+func parseUsage(text string) (s ratelimit.UsageState, err error) {
+	if text == "" {
+		return s, nil
+	}
+	var all []any
+	for i := range s.Ratios {
+		all = append(all, &s.Ratios[i].Estimated, &s.Ratios[i].Used)
+	}
+	_, err = fmt.Sscan(text, append(all, &s.Typical, &s.Doubt)...)
+	return s, err
 }
 
 func appendObservation(args []any, o *ratelimit.Observation) []any {
@@ -45,17 +72,19 @@ func appendObservation(args []any, o *ratelimit.Observation) []any {
 // parseBalance reads what accountScript returns.
 func parseBalance(reply any) (*ratelimit.Balance, error) {
 	list, _ := reply.([]any)
-	if len(list) < 3 {
+	if len(list) < 4 {
 		return nil, errReply
 	}
 	granted, ok := list[0].(int64)
 	wait, err := number(list[1])
 	order, err2 := number(list[2])
-	if !ok || errors.Join(err, err2) != nil {
+	text, isText := list[3].(string)
+	usage, err3 := parseUsage(text)
+	if !ok || !isText || errors.Join(err, err2, err3) != nil {
 		return nil, errReply
 	}
-	b := &ratelimit.Balance{Granted: granted == 1, Wait: micros(wait), Order: uint64(max(order, 0))}
-	for _, each := range list[3:] {
+	b := &ratelimit.Balance{Granted: granted == 1, Wait: micros(wait), Order: uint64(max(order, 0)), Usage: usage}
+	for _, each := range list[4:] {
 		text, _ := each.(string)
 		s, err := parseBucket(text)
 		if err != nil {

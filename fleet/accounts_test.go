@@ -247,3 +247,46 @@ func TestAHostileAccount(t *testing.T) {
 		}
 	}
 }
+
+// The script adds what processes learn of how their upstream counts as UsageState does, keeps it, and believes
+// only possible values.
+func TestTheScriptSharesHowTheUpstreamCounts(t *testing.T) {
+	s := enginetest.Start(t)
+	p, other := joined(t, s), joined(t, s)
+	r := rand.New(rand.NewPCG(7, 8))
+	var want ratelimit.UsageState
+	for step := range 20 {
+		var n ratelimit.UsageNews
+		for i := range n.Ratios {
+			n.Ratios[i].Attempts = r.Int64N(4)
+			n.Ratios[i].Ratio = ratelimit.Ratio{Estimated: r.Float64() * 1000, Used: r.Float64() * 1000}
+		}
+		n.Outputs, n.Typical, n.Rejected, n.Accepted = r.Int64N(3), r.Float64()*100, r.Int64N(2), r.Int64N(9)
+		p.tell(11, ratelimit.Account{Usage: n})
+		want.Merge(&n)
+		got := other.tell(11, ratelimit.Account{}).Usage
+		near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*(1+b) }
+		same := near(got.Typical, want.Typical) && near(got.Doubt, want.Doubt)
+		for i := range got.Ratios {
+			same = same && near(got.Ratios[i].Estimated, want.Ratios[i].Estimated) && near(got.Ratios[i].Used, want.Ratios[i].Used)
+		}
+		if !same {
+			t.Fatalf("step %d: the engine has %+v, UsageState %+v", step, got, want)
+		}
+	}
+	if left := s.Do("PTTL", p.key("tokens", 11)).(int64); left < 1_800_000 {
+		t.Errorf("it is kept for %d ms", left)
+	}
+	for _, line := range []string{"usage", "usage 1 2", "usage nan 1 1 1 1 1 1 1 1 1 1 1", "usage 1e18 1e18 -1 1 1 1 1 1 1 1 1e18 1e18"} {
+		s.Do("SET", p.key("tokens", 11), "first - 0\n"+line)
+		u := p.tell(11, ratelimit.Account{}).Usage
+		for _, ratio := range u.Ratios {
+			if !(ratio.Estimated >= 0 && ratio.Estimated <= 1e12 && ratio.Used >= 0 && ratio.Used <= 4*ratio.Estimated) {
+				t.Errorf("%q: %+v", line, ratio)
+			}
+		}
+		if u.Typical > 1e12 || u.Doubt > 1 {
+			t.Errorf("%q: %+v", line, u)
+		}
+	}
+}

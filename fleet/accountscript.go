@@ -7,20 +7,29 @@ import "github.com/redis/go-redis/v9"
 // One process at a time is first in line: it gets the next attempt, however many others ask for a
 // smaller one. A process that does not ask again in time loses its turn.
 //
-//	KEYS[1] who is first and when it asked last, then a line for each rate limit
+//	KEYS[1] who is first and when it asked last, a line for how the upstream counts, then a line for each rate limit
 //	ARGV    the process, attempts, input and output used, input and output used beyond the expected cost, configured limit and rate,
 //	        1 if an attempt is wanted, its input and output, the number of observations, microseconds without an attempt after which
-//	        one is sent all the same (0: never), and if only an estimate stops it, then for each
+//	        one is sent all the same (0: never), and if only an estimate stops it, what was learned of how the
+//	        upstream counts ('' if nothing), then for each
 //	        row, kind, model, limit, remaining, microseconds until the reset, level at sending ('' if unknown), order, 1 if rejected, microseconds since sending
 //
 // It returns 1 if the attempt is granted, the microseconds until the next request, the order of the
-// following attempts, and a line for each rate limit.
+// following attempts, what is known of how the upstream counts, and a line for each rate limit.
 var accountScript = redis.NewScript(clock + `
 local names = {'row', 'kind', 'model', 'limit', 'level', 'at', 'rate', 'nextrate', 'ratesince', 'others', 'fullat', 'ends', 'length', 'free', 'corrected', 'seen', 'taken'}
-local all, first, firstat = {}, '-', 0
+local all, first, firstat, usage = {}, '-', 0, nil
 local fixed, fixedrate, longest = tonumber(ARGV[7]), tonumber(ARGV[8]), 2678400000000
 local probe, soon = tonumber(ARGV[13]), tonumber(ARGV[14])
 local function within(n, least, most) return math.max(least, math.min(n, most)) end
+-- readusage reads estimated and used tokens for each ratio, the mean output and the doubt.
+local function readusage(line)
+  local u = {}
+  for n in string.gmatch(line, '%S+') do u[#u + 1] = tonumber(n) end
+  for i = 1, 9, 2 do u[i] = within(u[i], 0, 1e12); u[i + 1] = within(u[i + 1], 0, u[i] * 4) end
+  u[11], u[12] = within(u[11], 0, 1e12), within(u[12], 0, 1)
+  return u
+end
 -- bounded makes stored values sensible, whoever wrote them. It reports false for a line that is none.
 local function bounded(b)
   if b.row ~= math.floor(b.row) or b.row < 0 or b.row > 255 or not (b.limit > 0 and b.limit <= 1e12) then return false end
@@ -46,9 +55,11 @@ for line in string.gmatch(redis.call('GET', KEYS[1]) or '', '[^\n]+') do
   end
   if i == #names and numbers == i and #all < 6 and bounded(b) then
     all[#all + 1] = b
+  elseif i == 13 and numbers == 12 and string.sub(line, 1, 6) == 'usage ' then
+    usage = readusage(string.sub(line, 7))
   elseif i == 3 then
     first, firstat = string.match(line, '^first (%S+) (%S+)$')
-    firstat = tonumber(firstat) or 0
+    first, firstat = first or '-', tonumber(firstat) or 0
   end
 end
 local function persecond(b) if b.rate > 0 then return b.rate end return b.limit / 60 end
@@ -139,7 +150,18 @@ for _, b in ipairs(all) do
   if n > 0 then take(b, n) elseif n < 0 then add(b, -n) end
   if b.row == 255 then add(b, -(ARGV[5] + ARGV[6])) end
 end
-for i = 15, 14 + 10 * ARGV[12], 10 do
+if ARGV[15] ~= '' then
+  local news = {}
+  for n in string.gmatch(ARGV[15], '%S+') do news[#news + 1] = tonumber(n) end
+  usage = usage or {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  for i = 0, 4 do
+    local fade = 0.75 ^ news[3 * i + 1]
+    for j = 1, 2 do usage[2 * i + j] = usage[2 * i + j] * fade + news[3 * i + 1 + j] end
+  end
+  usage[11] = usage[11] * 0.875 ^ news[16] + news[17]
+  usage[12] = math.min(1, usage[12] + 0.125 * news[18]) * (1 - 1 / 512) ^ news[19]
+end
+for i = 16, 15 + 10 * ARGV[12], 10 do
   local row, limit, remaining, reset = tonumber(ARGV[i]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
   local kind, model, level, order = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7])
   local b
@@ -196,9 +218,15 @@ if ARGV[9] == '1' then
   end
 end
 local function whole17(n) return string.format('%.17g', n) end
-local lines, reply = {}, {granted, whole(wait), whole(now)}
+local lines, reply = {}, {granted, whole(wait), whole(now), ''}
 lines[1] = 'first ' .. first .. ' ' .. whole(firstat)
+if usage then
+  for i, n in ipairs(usage) do usage[i] = whole17(n) end
+  reply[4] = table.concat(usage, ' ')
+  lines[2] = 'usage ' .. reply[4]
+end
 local keep = 60000
+if usage then keep = 3600000 end
 for _, b in ipairs(all) do
   local fields = {}
   for i, name in ipairs(names) do fields[i] = whole17(b[name]) end

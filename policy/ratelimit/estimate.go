@@ -15,6 +15,12 @@ type Estimate struct {
 // calibration compares what attempts used with what was estimated. Old attempts fade out.
 type calibration struct{ estimated, used float64 }
 
+// fade leaves the part of c that counts after n more attempts.
+func (c *calibration) fade(n int64) {
+	part := math.Pow(calibrationMemory, float64(n))
+	c.estimated, c.used = c.estimated*part, c.used*part
+}
+
 const (
 	// calibrationMemory is the weight of all earlier attempts when another one is added.
 	calibrationMemory = 0.75
@@ -28,13 +34,14 @@ const (
 	moreDoubt, lessDoubt = 0.125, 1 - 1.0/512
 	// soonProbe is after how long without an attempt one is sent if only an estimate stops it.
 	soonProbe = time.Second
+	// typicalMemory is the weight of the mean output when another one is added.
+	typicalMemory = 1 - 1.0/8
 )
 
 func (c *calibration) add(estimated, used float64) {
-	if estimated > 0 {
-		c.estimated = c.estimated*calibrationMemory + estimated
-		c.used = c.used*calibrationMemory + min(used, estimated*mostUsed)
-	}
+	c.fade(1)
+	c.estimated += estimated
+	c.used += min(used, estimated*mostUsed)
 }
 
 // apply returns what is used of an estimate.
@@ -57,6 +64,8 @@ type usage struct {
 	counted       [NumKinds]calibration // by the headers of responses: an upper bound
 	typical       float64               // mean output, for requests without a bound
 	doubt         float64               // 0: estimates are calibrated; 1: they count in full
+
+	news UsageNews // that the other processes of the key do not know yet
 }
 
 // full returns an estimate without calibration.
@@ -98,12 +107,26 @@ func (u *usage) doubted(expected, estimated float64) int64 {
 // settle learns from the usage of a response.
 func (u *usage) settle(e Estimate, used Cost) {
 	if used.Output > 0 {
-		u.typical += (float64(used.Output) - u.typical) / 8
+		u.typical = u.typical*typicalMemory + float64(used.Output)*(1-typicalMemory)
+		u.news.Outputs++
+		u.news.Typical = u.news.Typical*typicalMemory + float64(used.Output)*(1-typicalMemory)
 	}
-	u.input.add(float64(e.Input), float64(used.Input))
+	u.calibrate(ratioInput, float64(e.Input), float64(used.Input))
 	if !e.Unbounded {
-		u.output.add(float64(e.Output), float64(used.Output))
+		u.calibrate(ratioOutput, float64(e.Output), float64(used.Output))
 	}
+}
+
+// calibrate adds an attempt to a ratio.
+func (u *usage) calibrate(ratio int, estimated, used float64) {
+	if estimated <= 0 {
+		return
+	}
+	u.ratio(ratio).add(estimated, used)
+	n := &u.news.Ratios[ratio]
+	c := calibration{n.Estimated, n.Used}
+	c.add(estimated, used)
+	n.Attempts, n.Estimated, n.Used = n.Attempts+1, c.estimated, c.used
 }
 
 // Expect returns what an attempt is expected to use: no more than any known limit, as the upstream
@@ -137,17 +160,19 @@ func (q *Buckets) Calibrate(now time.Duration, s *Stamp, e Estimate, r Reading, 
 	}
 	if rejected {
 		if r.Remaining < estimated {
-			q.usage.doubt = min(1, q.usage.doubt+moreDoubt)
+			q.usage.rejected(1)
+			q.usage.news.Rejected++
 		}
 		return
 	}
-	q.usage.doubt *= lessDoubt
+	q.usage.accepted(1)
+	q.usage.news.Accepted++
 	b := q.find(r.Row)
 	if b == nil {
 		b = &bucket{}
 	}
 	if estimated >= r.Limit*smallPart {
-		q.usage.counted[r.Kind].add(estimated, max(0, b.mostCounted(now, s, &r)))
+		q.usage.calibrate(ratioCounted(r.Kind), estimated, max(0, b.mostCounted(now, s, &r)))
 	}
 }
 

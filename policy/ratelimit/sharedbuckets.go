@@ -12,6 +12,7 @@ type Account struct {
 	Sent    Charge        // used without asking since the last Account; below 0: given back
 	Settled Cost          // what attempts used beyond the expected cost; for configured limits
 	Learnt  []Observation
+	Usage   UsageNews
 
 	Wants bool // an attempt waits to be sent
 	Next  Cost // its cost
@@ -68,6 +69,7 @@ type Balance struct {
 	Granted bool          // the attempt may be sent, and its cost was taken
 	Wait    time.Duration // otherwise: when to ask again
 	Order   uint64        // of the following attempts, in microseconds
+	Usage   UsageState
 	Buckets []BucketState
 }
 
@@ -115,6 +117,7 @@ func (q *Buckets) Import(now time.Duration, b *Balance) {
 		q.n++
 	}
 	q.order, q.orderAt = max(q.order, b.Order), now
+	q.importUsage(&b.Usage)
 }
 
 // Plenty reports whether an attempt can be sent without asking: even if every process sent it, and as

@@ -90,7 +90,7 @@ func (s *sharedTokens) due(now time.Duration, first *Waiter) time.Duration {
 // ask returns what to tell and to ask for the first in the queue, which may be nil.
 func (s *sharedTokens) ask(now time.Duration, b *ratelimit.Buckets, first *Waiter) *ratelimit.Account {
 	a := s.account
-	a.Soon = b.Soon()
+	a.Soon, a.Usage = b.Soon(), b.TakeNews()
 	s.account = ratelimit.Account{Fixed: a.Fixed, Probe: a.Probe}
 	s.askedAt, s.told = max(now, 1), s.told.Plus(a.Sent)
 	if first != nil {
@@ -116,7 +116,19 @@ func (s *sharedTokens) answer(now time.Duration, b *ratelimit.Buckets, balance *
 		s.account.Sent.Add(-1, s.cost) // it has left
 		return false
 	}
+	if u := first.Use; !u.corrected && exceeds(b.Expect(u.Estimate), s.cost) {
+		u.corrected = true
+		s.account.Sent.Add(-1, s.cost) // and is asked for again
+		return false
+	}
 	return true
+}
+
+// exceeds reports whether an attempt is expected to use clearly more than was asked for: the answer brought
+// what the other processes have learned meanwhile of how the upstream counts.
+func exceeds(c, asked ratelimit.Cost) bool {
+	sum := asked.Input + asked.Output
+	return c.Input+c.Output > sum+sum/10
 }
 
 // fail notes that there is no answer.

@@ -49,3 +49,53 @@ func TestProcessesSendNoMoreThanThereIsBeforeTheyTell(t *testing.T) {
 		}
 	}
 }
+
+// What responses say about how the upstream counts is told to the other processes, and theirs is believed.
+func TestProcessesShareHowTheUpstreamCounts(t *testing.T) {
+	a, b := newTokenAccount(&RateLimit{Learn: true}, 0, true), newTokenAccount(&RateLimit{Learn: true}, 0, true)
+	e := ratelimit.Estimate{Input: 20, Output: 1000}
+	u := &Use{Estimate: e}
+	a.take(0, u)
+	a.settle(0, u, ratelimit.Cost{Input: 20, Output: 100})
+	var engine ratelimit.UsageState
+	told := a.shared.ask(time.Second, &a.buckets, nil)
+	engine.Merge(&told.Usage)
+	b.shared.answer(time.Second, &b.buckets, &ratelimit.Balance{Usage: engine}, nil)
+	if c := b.buckets.Expect(e); c.Output > 150 {
+		t.Errorf("one process saw that 100 of 1000 tokens are used; another expects %d", c.Output)
+	}
+	if again := a.shared.ask(time.Second, &a.buckets, nil); again.Usage != (ratelimit.UsageNews{}) {
+		t.Errorf("told again: %+v", again.Usage)
+	}
+}
+
+// A process that was idle asks for too little if the others have learned meanwhile that attempts use more. The
+// answer tells, and it asks again before it sends.
+func TestAnIdleProcessAsksAgainForWhatTheOthersLearned(t *testing.T) {
+	a := newTokenAccount(&RateLimit{Learn: true}, 0, true)
+	e := ratelimit.Estimate{Input: 20, Output: 1000}
+	first := &Waiter{Use: &Use{Estimate: e}}
+	engine := ratelimit.UsageState{}
+	small := ratelimit.UsageNews{}
+	small.Ratios[1].Attempts, small.Ratios[1].Ratio = 1, ratelimit.Ratio{Estimated: 1000, Used: 100}
+	engine.Merge(&small)
+	a.buckets.Import(0, &ratelimit.Balance{Usage: engine})
+	asked := a.shared.ask(time.Second, &a.buckets, first)
+	whole := ratelimit.UsageNews{}
+	whole.Ratios[1].Attempts, whole.Ratios[1].Ratio = 50, ratelimit.Ratio{Estimated: 4000, Used: 4000}
+	engine.Merge(&whole)
+	if a.shared.answer(time.Second, &a.buckets, &ratelimit.Balance{Granted: true, Usage: engine}, first) {
+		t.Fatalf("an attempt is sent for %+v", asked.Next)
+	}
+	if at := a.shared.due(time.Second, first); at > time.Second {
+		t.Errorf("it asks again at %v", at)
+	}
+	again := a.shared.ask(time.Second, &a.buckets, first)
+	if again.Next.Output < 950 || again.Sent.Output != -asked.Next.Output || again.Sent.Attempts != -1 {
+		t.Errorf("asked for %+v at first, and then for %+v, giving back %+v", asked.Next, again.Next, again.Sent)
+	}
+	engine.Ratios[1].Used *= 3
+	if !a.shared.answer(time.Second, &a.buckets, &ratelimit.Balance{Granted: true, Usage: engine}, first) {
+		t.Error("it asks a third time")
+	}
+}

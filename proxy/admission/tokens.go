@@ -16,6 +16,8 @@ type Use struct {
 	queue  *RateLimitQueue // that it was taken from; nil: none
 	queued ratelimit.Cost  // expected when it was queued
 	asked  bool            // the other processes are asked for Cost
+
+	corrected bool // it is asked for again, as the first question asked for too little
 }
 
 // Learn takes what the response to the attempt says about its rate limits. rejected means that one of

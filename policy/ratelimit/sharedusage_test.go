@@ -1,0 +1,103 @@
+package ratelimit
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// allows is a request that allows 300 tokens of output, and states that it used that many.
+func allows(q *Buckets, s *UsageState, used int64) {
+	e := Estimate{Input: 20, Output: 300}
+	q.Settle(0, q.Expect(e), e, Cost{Input: 10, Output: used})
+	news := q.TakeNews()
+	s.Merge(&news)
+	q.Import(0, &Balance{Usage: *s})
+}
+
+// A fleet learns how its upstream counts as fast as a single process does, however many processes see a part
+// of the responses.
+func TestAFleetLearnsAsFastAsOneProcess(t *testing.T) {
+	for _, processes := range []int{1, 3, 50} {
+		r := rand.New(rand.NewPCG(1, 2))
+		var engine UsageState
+		fleet := make([]Buckets, processes)
+		for range 2 { // all begin with requests that use a tenth of what they allow
+			for i := range fleet {
+				allows(&fleet[i], &engine, 30)
+			}
+		}
+		wrong := 0
+		for range 700 { // and then all use what they allow
+			q := &fleet[r.IntN(processes)]
+			q.Import(0, &Balance{Usage: engine}) // the answer to the question whether it may be sent
+			if q.Expect(Estimate{Input: 20, Output: 300}).Output < 250 {
+				wrong++
+			}
+			allows(q, &engine, 300)
+		}
+		if wrong > 8 {
+			t.Errorf("%d processes: %d of 700 requests are expected to use far less than they do", processes, wrong)
+		}
+	}
+}
+
+// A 429 that contradicts the estimates of one process is believed by all.
+func TestDoubtIsShared(t *testing.T) {
+	var a, b Buckets
+	var engine UsageState
+	allows(&a, &engine, 3)
+	b.Import(0, &Balance{Usage: engine})
+	e := Estimate{Input: 20, Output: 300}
+	before := b.Expect(e)
+	s := a.Take(0, a.Expect(e))
+	a.GiveBack(0, a.Expect(e))
+	a.Calibrate(0, &s, e, Reading{Row: 1, Kind: Tokens, Limit: 1000, Remaining: 100}, true)
+	news := a.TakeNews()
+	engine.Merge(&news)
+	b.Import(0, &Balance{Usage: engine})
+	if after := b.Expect(e); after.Output < before.Output+30 {
+		t.Errorf("expected of %+v: %+v before the 429 of another process, %+v after it", e, before, after)
+	}
+}
+
+// What was learned since the question counts as well when its answer is taken.
+func TestAnAnswerForgetsNothingThatIsNewer(t *testing.T) {
+	var q Buckets
+	var engine UsageState
+	allows(&q, &engine, 30)
+	e := Estimate{Input: 20, Output: 300}
+	for range 10 {
+		q.Settle(0, Cost{}, e, Cost{Input: 20, Output: 300})
+	}
+	before := q.Expect(e)
+	q.Import(0, &Balance{Usage: engine})
+	if after := q.Expect(e); after != before {
+		t.Errorf("expected %+v, and %+v after an older answer", before, after)
+	}
+	q.Import(0, &Balance{})
+	if after := q.Expect(e); after != before {
+		t.Errorf("expected %+v, and %+v after the answer of an engine that knows nothing", before, after)
+	}
+}
+
+// Impossible values of the engine do no harm.
+func TestAHostileUsage(t *testing.T) {
+	e := Estimate{Input: 1000, Output: 1000}
+	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e300} {
+		var s UsageState
+		for i := range s.Ratios {
+			s.Ratios[i] = Ratio{bad, bad}
+		}
+		s.Ratios[ratioInput] = Ratio{1, bad}
+		s.Typical, s.Doubt = bad, bad
+		var q Buckets
+		q.Import(0, &Balance{Usage: s})
+		if c := q.Expect(e); c.Input < 0 || c.Input > e.Input*mostUsed || c.Output < 0 || c.Output > e.Output*mostUsed {
+			t.Errorf("%v: expected %+v of %+v", bad, c, e)
+		}
+		if c := q.Expect(Estimate{Unbounded: true}); c.Output < 0 || float64(c.Output) > maxLimit {
+			t.Errorf("%v: expected %+v of a request without a bound", bad, c)
+		}
+	}
+}
