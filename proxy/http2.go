@@ -257,9 +257,7 @@ func (h *http2Conn) refuseStream(stream *http2.Stream) {
 	headers, body := s.unread(errorbody.Error{Status: why.Status(), Reason: why.String(), Text: why.Explain()})
 	_ = stream.SetWriteDeadline(time.Now().Add(writeWithin))
 	block := wire.AppendInt(wire.Block, wire.AppendInt(wire.Block, nil, "retry-after", 1), "content-length", int64(len(body)))
-	for i := range headers {
-		block = wire.AppendLine(wire.Block, block, &headers[i])
-	}
+	block = wire.AppendLines(wire.Block, block, headers)
 	if stream.WriteHeaders(why.Status(), block, len(body) == 0) == nil && len(body) > 0 {
 		_ = stream.WriteBody(body, nil, true)
 	}

@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -33,11 +32,8 @@ func (p Probe) request(form wire.Form, host string) *wire.Head {
 	if p.Host == "" {
 		p.Host = host
 	}
-	if form == wire.Lines {
-		return &wire.Head{Fields: fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: */*\r\nConnection: close\r\n\r\n", p.Path, p.Host, probeAgent)}
-	}
-	fields := wire.AppendHeader(form, wire.AppendHeader(form, nil, "user-agent", probeAgent), "accept", "*/*")
-	return &wire.Head{Form: form, Fields: fields, Method: []byte("GET"), Target: []byte(p.Path), Authority: []byte(p.Host)}
+	head := wire.Get(form, p.Path, p.Host, probeAgent)
+	return &head
 }
 
 // probeCounts counts the finished probes by GET, by result.

@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"net/http"
+
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/wire"
@@ -51,6 +53,16 @@ func (c *Conn) Inform(status int, section []byte, now clock.Instant) error {
 	c.Flush()
 	return err
 }
+
+// Continue asks the client for the body that it holds back.
+func (c *Conn) Continue(now clock.Instant) error {
+	if c.Stream == nil {
+		return c.Write(continueLine, now)
+	}
+	return c.Inform(http.StatusContinue, nil, now)
+}
+
+var continueLine = []byte("HTTP/1.1 100 Continue\r\n\r\n")
 
 // What follows writes a response to a stream, within the deadline for a client that reads nothing.
 

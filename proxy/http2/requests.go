@@ -142,10 +142,7 @@ func (c *Conn) respondTooLarge(id uint32, ends bool) {
 		body = nil
 	}
 	block := c.encode(func(dst []byte) []byte {
-		dst = wire.AppendStatus(dst, 431)
-		for i := range headers {
-			dst = wire.AppendLine(wire.Block, dst, &headers[i])
-		}
+		dst = wire.AppendLines(wire.Block, wire.AppendStatus(dst, 431), headers)
 		return wire.AppendInt(wire.Block, dst, "content-length", int64(len(body)))
 	})
 	c.window -= int64(len(body))

@@ -125,10 +125,7 @@ func (s *flow) writeTrailers(trailers []http1.Header) error {
 		return s.writeData(nil, true)
 	}
 	return s.writeSection(func(dst []byte) []byte {
-		for i := range trailers {
-			dst = wire.AppendLine(wire.Block, dst, &trailers[i])
-		}
-		return dst
+		return wire.AppendLines(wire.Block, dst, trailers)
 	}, true)
 }
 

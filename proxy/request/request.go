@@ -6,7 +6,6 @@ package request
 import (
 	"bytes"
 	"errors"
-	"net/http"
 	"sync/atomic"
 
 	"github.com/retryproxy/retryproxy/policy/account"
@@ -22,7 +21,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/route"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
-	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // Request is one request of a client: its headers, what the retry rules need to know about it, and
@@ -269,20 +267,13 @@ func (cr *Request) IsAnsweredLocally() bool {
 func (cr *Request) ContinueClient() {
 	if cr.expectsContinue {
 		cr.expectsContinue = false
-		section := continueLine
-		if cr.Conn.Form() == wire.Block {
-			section = nil
-		}
-		if cr.Conn.Inform(http.StatusContinue, section, cr.Time.Now()) != nil {
+		if cr.Conn.Continue(cr.Time.Now()) != nil {
 			cr.ClientLeft()
 		}
 	}
 }
 
-var (
-	eventStream  = []byte("text/event-stream")
-	continueLine = []byte("HTTP/1.1 100 Continue\r\n\r\n")
-)
+var eventStream = []byte("text/event-stream")
 
 // maxEarlierAttempts caps the count of earlier attempts. A higher count changes nothing.
 const maxEarlierAttempts = 100

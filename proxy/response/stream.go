@@ -4,6 +4,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // A response to a stream of HTTP/2 differs from one in HTTP/1.1 in this: its headers are written at once and
@@ -14,7 +15,7 @@ import (
 var withoutAccept = forward.NewHeaderChanges(nil, []string{"Sec-WebSocket-Accept"})
 
 // isStream reports whether the response goes to a stream.
-func (w *Writer) isStream() bool { return w.r.Conn.Stream != nil }
+func (w *Writer) isStream() bool { return w.r.Conn.Form() == wire.Block }
 
 // beginStream writes the headers that are in w.buf.
 func (w *Writer) beginStream(status int, ends bool) {

@@ -130,15 +130,7 @@ func (h *HealthCheck) head(form wire.Form, host string) wire.Head {
 	if h.Host != "" {
 		host = h.Host
 	}
-	var dst []byte
-	if form == wire.Lines {
-		dst = http1.AppendHeader(http1.AppendRequestLine(nil, "GET", h.Path), "Host", host)
-	}
-	dst = wire.AppendHeader(form, wire.AppendHeader(form, dst, "User-Agent", checkAgent), "Accept", "*/*")
-	if form == wire.Lines {
-		dst = append(dst, "Connection: close\r\n\r\n"...)
-	}
-	return wire.Head{Form: form, Fields: dst, Method: []byte("GET"), Target: []byte(h.Path), Authority: []byte(host)}
+	return wire.Get(form, h.Path, host, checkAgent)
 }
 
 // readStatus reads the headers of the final response, and returns its status and what came behind them.

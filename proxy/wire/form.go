@@ -35,6 +35,14 @@ func AppendLine(f Form, dst []byte, h *http1.Header) []byte {
 	return h.AppendLine(dst)
 }
 
+// AppendLines appends fields as received.
+func AppendLines(f Form, dst []byte, headers []http1.Header) []byte {
+	for i := range headers {
+		dst = AppendLine(f, dst, &headers[i])
+	}
+	return dst
+}
+
 // AppendInt appends a field with n in decimal.
 func AppendInt[N bytestring](f Form, dst []byte, name N, n int64) []byte {
 	if f == Block {

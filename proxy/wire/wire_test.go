@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"bufio"
+	"bytes"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -90,4 +93,17 @@ func TestFramingByForm(t *testing.T) {
 			t.Errorf("%+v: %q", c.f, got)
 		}
 	}
+}
+
+func TestAGetOfOurOwnIsReadByOthers(t *testing.T) {
+	lines := Get(Lines, "/a?b", "h.test:1", "agent")
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(lines.Fields)))
+	if err != nil || r.Method != "GET" || r.RequestURI != "/a?b" || r.Host != "h.test:1" || r.UserAgent() != "agent" || !r.Close {
+		t.Errorf("%+v %v", r, err)
+	}
+	block := Get(Block, "/a?b", "h.test:1", "agent")
+	if string(block.Method) != "GET" || string(block.Target) != "/a?b" || string(block.Authority) != "h.test:1" {
+		t.Errorf("%+v", block)
+	}
+	want(t, decode(t, block.Fields), "user-agent=agent", "accept=*/*")
 }
