@@ -24,7 +24,7 @@ import (
 // Host is what all attempts of a server share.
 type Host struct {
 	Clock *clock.Clock
-	// UnderPressure reports whether memory is short. Read buffers then stay small.
+	// UnderPressure reports whether memory is short. Buffers then stay small, here and in the system.
 	UnderPressure func() bool
 	// OnFault is called with a panic of another goroutine that was contained.
 	OnFault func(fault any)

@@ -87,7 +87,7 @@ func (a *Attempt) dial(asked *upstream.GetOptions, until clock.Instant) (up *ups
 	defer cancel()
 	o := new(upstream.GetOptions)
 	*o = *asked
-	o.Fresh = true
+	o.Fresh, o.BoundUnsent = true, a.host().UnderPressure()
 	a.upload.startWatch(cancel)
 	defer a.upload.stop()
 	dialled := make(chan any)

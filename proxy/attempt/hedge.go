@@ -188,7 +188,7 @@ func (b *background) make() policy.Cause {
 // send writes the request to a connection, to another endpoint than that of the first attempt if there
 // is one. If it returns CauseStatus, the request was sent whole.
 func (b *background) send(fresh bool) policy.Cause {
-	up, err := b.hedge.Pool.Get(b.ctx, upstream.GetOptions{Fresh: fresh, Avoid: b.avoid, DialTimeout: b.hedge.DialTimeout})
+	up, err := b.hedge.Pool.Get(b.ctx, upstream.GetOptions{Fresh: fresh, Avoid: b.avoid, DialTimeout: b.hedge.DialTimeout, BoundUnsent: b.a.host().UnderPressure()})
 	if err != nil {
 		return b.a.DialFailed(err)
 	}

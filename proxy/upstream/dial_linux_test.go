@@ -33,3 +33,24 @@ func TestSocketOptionsOfADialledConnection(t *testing.T) {
 		}
 	}
 }
+
+// The upstream's system buffers tens of segments of what is not read, so the segments must not be those of
+// loopback. A unix socket has none.
+func TestBoundUnsentBoundsTheUpstreamsSegments(t *testing.T) {
+	for _, bound := range []bool{false, true} {
+		s := tcpServer(t)
+		get(t, makePool(t, s.target(), Options{}), GetOptions{BoundUnsent: bound})
+		raw, err := s.accept().(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got int
+		if e := raw.Control(func(fd uintptr) { got, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG) }); e != nil || err != nil {
+			t.Fatal(e, err)
+		}
+		if got <= segmentBytes != bound {
+			t.Errorf("bound %v: the upstream sends segments of %d bytes", bound, got)
+		}
+	}
+	get(t, makePool(t, unixServer(t).target(), Options{}), GetOptions{BoundUnsent: true})
+}

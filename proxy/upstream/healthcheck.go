@@ -160,7 +160,7 @@ func readStatus(c *Conn) (status int, rest []byte, err error) {
 func (e *Endpoint) dialCheck(ctx context.Context) (*Conn, error) {
 	own := newPool(e.pool.target, e.group.options, nil)
 	own.Close()
-	c, err := own.dialOne(ctx, true)
+	c, err := own.dialOne(ctx, &GetOptions{HTTP1: true})
 	if err != nil {
 		return nil, err
 	}

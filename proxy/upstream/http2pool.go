@@ -209,7 +209,7 @@ func (s *http2Pool) performDial(ctx context.Context, d *sharedDial, left time.Du
 		two.whenSettled(func() { s.finishDial(d, nil) })
 	}()
 	d.time = left
-	c, err = s.pool.dial(ctx, left, false)
+	c, err = s.pool.dial(ctx, left, &GetOptions{})
 	if err == nil {
 		two = c.shared
 	}

@@ -82,6 +82,9 @@ type GetOptions struct {
 	// DialTimeout limits resolving, connecting over all addresses and the TLS handshake
 	// together; 0 means DefaultDialTimeout.
 	DialTimeout time.Duration
+	// BoundUnsent keeps the upstream's system from buffering much of a response that is not read. It applies
+	// to a dialed HTTP/1.1 connection; the streams of an HTTP/2 connection have windows.
+	BoundUnsent bool
 }
 
 func (o *GetOptions) dialTimeout() time.Duration {
@@ -193,7 +196,7 @@ func (p *Pool) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 	if p.usesStreams(&o) {
 		return p.http2.get(ctx, o)
 	}
-	return p.dial(ctx, o.dialTimeout(), o.HTTP1)
+	return p.dial(ctx, o.dialTimeout(), &o)
 }
 
 // TryPooled returns the pooled connection released last that satisfies o and is still open

@@ -106,6 +106,12 @@ func BoundUnsent(raw syscall.RawConn, n int) {
 	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n) })
 }
 
+// BoundSegments limits the TCP segments that the peer sends to n bytes of data. It must be called before
+// the socket connects. It only affects TCP.
+func BoundSegments(raw syscall.RawConn, n int) {
+	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, n) })
+}
+
 var (
 	spliceRefused atomic.Bool
 	spliceTried   = sync.OnceFunc(func() { spliceRefused.Store(!trySplice()) })

@@ -31,6 +31,9 @@ func Unsent(syscall.RawConn) bool { return true }
 // BoundUnsent does nothing here.
 func BoundUnsent(syscall.RawConn, int) {}
 
+// BoundSegments does nothing here.
+func BoundSegments(syscall.RawConn, int) {}
+
 // CanSplice reports whether the system can move bytes from one socket to another inside the
 // kernel.
 func CanSplice() bool { return false }
