@@ -3,9 +3,12 @@ package proxy
 import (
 	"crypto/tls"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
@@ -74,18 +77,45 @@ func (p *parked) Wake(why idlepoller.Reason) {
 		s.connected.goroutines.Go(func() { s.run(c) })
 		return
 	}
-	rank := slots.Newcomer // what it sends may be anything
-	if p.used {
-		rank = slots.Request
-	}
 	s.connected.goroutines.Go(func() {
-		if !s.clients.makeRoom(p.slot, s.clients.costs.newcomer, rank, roomWithin) {
+		if !s.clients.makeRoom(p.slot, s.clients.costs.newcomer, p.rank(), roomWithin) {
 			s.turnAway(acceptedConn{nc: p.nc, tls: p.tls != nil})
 			s.gone(p.slot)
 			return
 		}
 		s.run(p.resume())
 	})
+}
+
+// rank returns in which order the client gets memory again. What the first bytes of a client begin may be
+// anything, unless a whole request has arrived: clients that were a moment late are not behind others.
+func (p *parked) rank() slots.Rank {
+	if p.used || p.hasRequest() {
+		return slots.Request
+	}
+	return slots.Newcomer
+}
+
+// hasRequest reports whether a request that needs no more than its response has arrived. Over TLS, it is not
+// known.
+func (p *parked) hasRequest() bool {
+	socket, is := p.nc.(syscall.Conn)
+	if p.tls != nil || !is {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	b := buffer.Get(buffer.Small)
+	defer buffer.Put(b)
+	arrived := 0
+	if raw.Control(func(fd uintptr) { arrived, _ = rawsocket.TryPeek(fd, b) }) != nil {
+		return false
+	}
+	var r http1.Request
+	n, err := r.Parse(b[:arrived], p.server.settings.Load().Limits)
+	return n > 0 && err == nil && !isAwaited(&r.Body, arrived-n)
 }
 
 // resume makes a connection from what was kept. The connection itself determines why it was woken,

@@ -425,3 +425,30 @@ func TestAnEmptyLineDoesNotSaveAnEvictedClient(t *testing.T) {
 		conn.finish()
 	}
 }
+
+// A client whose first request came after it was parked waits no longer for memory than one that was not
+// parked: an upload that does not fit yet is behind it. One whose request is not whole is behind all others.
+func TestAParkedClientsWholeRequestIsNotBehindUploads(t *testing.T) {
+	for first, status := range map[string]int{
+		get("/"): 200,
+		"POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 4\r\n\r\nbody": 200,
+		"POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 4\r\n\r\nbo":   503,
+		"GET / HTTP/1.1\r\n": 503,
+	} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+				parksAtOnce(c)
+				c.MaxConnections, c.ClientMemory = 0, 4*plainCost*100/55
+			})
+			c := p.dial()
+			p.wantParked(1)
+			all := p.clients.slots
+			slot := all.Force(newcomerCost)
+			defer all.Release(slot)
+			upload := all.Wait(slot, 5*plainCost, slots.Upload, p.process.Clock.Elapsed())
+			defer all.GiveUp(upload)
+			c.send(first).want(status, "*")
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 )
 
@@ -57,7 +58,9 @@ func (t *clients) bodiesAwaited() (n int) {
 }
 
 // awaitsBody reports whether a part of the request's body may still have to come.
-func (c *conn) awaitsBody() bool {
-	f := &c.client.Request().Body
-	return !f.Empty() && !(f.Length > 0 && int64(c.client.Buffered()) >= f.Length)
+func (c *conn) awaitsBody() bool { return isAwaited(&c.client.Request().Body, c.client.Buffered()) }
+
+// isAwaited reports whether a part of a body may still have to come if that many bytes follow its headers.
+func isAwaited(f *http1.Framing, arrived int) bool {
+	return !f.Empty() && !(f.Length > 0 && int64(arrived) >= f.Length)
 }
