@@ -25,7 +25,7 @@ var examples = map[string]struct {
 	"X-RateLimit-Retry-After":             {"X-RateLimit-Retry-After: 7", 7 * time.Second},
 	"*-Retry-After-Ms":                    {"llm_provider-retry-after-ms: 7250", 7250 * time.Millisecond},
 	"*-Retry-After":                       {"llm_provider-retry-after: 7", 7 * time.Second},
-	"Retry-After-Seconds":                 {"Retry-After-Seconds: 7", 7 * time.Second},
+	"*-Retry-After-Seconds":               {"X-Rate-Limit-Retry-After-Seconds: 7", 7 * time.Second},
 	"X-RateLimit-TimeRemaining":           {"x-ratelimit-timeremaining: 7", 7 * time.Second},
 	"X-Codex-*-Reset-After-Seconds":       {"x-codex-primary-used-percent: 100\nx-codex-primary-reset-after-seconds: 7", 7 * time.Second},
 	"RateLimit":                           {`RateLimit: "a";r=0;t=7`, 7 * time.Second},

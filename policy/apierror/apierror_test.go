@@ -136,6 +136,7 @@ func TestMessages(t *testing.T) {
 		"Please retry in 1 hour and 5 minutes, 3 seconds":     time.Hour + 5*time.Minute + 3*s,
 		"try again in 2 minutes 5 seconds":                    125 * s,
 		"try again after 1d2h":                                26 * time.Hour,
+		"please try again after an hour":                      time.Hour,
 		"Please retry in 853.02µs":                            853020,
 		"try again in 5s, or try again in 9s, or retry in 7s": 9 * s,
 		"try again in 1,000 seconds":                          1000 * s,

@@ -70,7 +70,7 @@ func TestKeysOfWaits(t *testing.T) {
 		`"retryAfterMilliseconds":1500`: 1500 * time.Millisecond, `"retry_in":30`: 30 * s, `"wait_seconds":30`: 30 * s, `"waitTimeMs":"1500"`: 1500 * time.Millisecond,
 		`"cooldown_until":"2026-03-01T12:00:30Z"`: 30 * s, `"quota_reset_time":1772366430`: 30 * s, `"RateLimit-Reset":30`: 30 * s, `"reset_in_minutes":2`: 120 * s, `"next_available_at":"2026-03-01T12:00:30Z"`: 30 * s,
 		`"estimated_time":20.5`: 20500 * time.Millisecond, `"wait":30`: 30 * s, `"cooldown":30`: 30 * s, `"eta":30`: 30 * s, `"try_again_in":"30s"`: 30 * s, `"blocked_until":"2026-03-01T12:00:30Z"`: 30 * s, `"unlock_at":1772366430`: 30 * s,
-		`"nextAllowedRequest":"2026-03-01T12:00:30Z"`: 30 * s, `"retry":{"after_ms":1500}`: 1500 * time.Millisecond, `"queue":{"eta_seconds":30}`: 30 * s, `"message":"Wait time: 30"`: 30 * s,
+		`"nextAllowedRequest":"2026-03-01T12:00:30Z"`: 30 * s, `"retry":{"after_ms":1500}`: 1500 * time.Millisecond, `"queue":{"eta_seconds":30}`: 30 * s, `"message":"Wait time: 30"`: 30 * s, `"message":"Retry at 2026-03-01T12:00:30Z"`: 30 * s, `"message":"This operation has reached the limit for your account. Please try after 2026-03-01T12:00:30Z."`: 30 * s,
 	} {
 		if v := read(Usual(), []byte("{"+member+"}")); v != (Verdict{Wait: want, HasWait: true, Guessed: true}) {
 			t.Errorf("%s: %+v, want %v", member, v, want)

@@ -177,7 +177,7 @@ func TestEmptyChunks(t *testing.T) {
 	}
 	for _, data := range []string{
 		`{"type":"message-start","id":"x","delta":{"message":{"role":"assistant","content":[]}}}`, `{"type":"content-start","index":0,"delta":{"message":{"content":{"type":"text","text":""}}}}`,
-		`{"is_finished":false,"event_type":"stream-start","generation_id":"x"}`, `{"type":"response.reasoning_summary_part.added"}`, `{"type":"heartbeat"}`, `{"object":"chat.completion.chunk","choices":null}`,
+		`{"is_finished":false,"event_type":"stream-start","generation_id":"x"}`, `{"type":"response.reasoning_summary_part.added"}`, `{"type":"heartbeat"}`, `{"type":"response.keep_alive"}`, `{"type":"keepalive","sequence_number":3}`, `{"object":"chat.completion.chunk","choices":null}`,
 		`{}`, `[]`, `null`, `{"type":"response.mcp_list_tools.in_progress","item_id":"x"}`, `{"type":"conversation.response.started","conversation_id":"x"}`,
 		`{"output":{"choices":[{"message":{"content":"","role":"assistant"},"finish_reason":"null"}]},"request_id":"x"}`, `{"output":{"text":"","finish_reason":"null"}}`,
 		`{"model_id":"x","results":[{"generated_text":"","generated_token_count":0,"stop_reason":"NOT_FINISHED"}]}`, `{"event":{"event_type":"start","delta":{"text":"","type":"text"}}}`,

@@ -18,7 +18,8 @@ type failure struct {
 	} `json:"base_resp"` // MiniMax, "Error codes"
 }
 
-// unnamed has the members of an error that nothing calls one: of Alibaba, FastAPI, Dify and gateways.
+// unnamed has the members of an error that nothing calls one: Alibaba Model Studio, "Error messages" (code);
+// FastAPI, "Handling Errors" (detail); Dify, "Send Chat Message" (status and code); and gateways.
 type unnamed struct {
 	Plain      json.RawMessage `json:"code"`
 	Status     json.RawMessage `json:"status"`
@@ -74,9 +75,13 @@ func (m *message) failedWith(data json.RawMessage, name string) int {
 	return m.unnamed.status(data)
 }
 
-// reasons are the reasons for which a response ends that are errors: of OpenRouter, DeepSeek, Zhipu and
-// Cohere.
-var reasons = map[string]int{"error": 500, "ERROR": 500, "network_error": 500, "insufficient_system_resource": 503}
+// reasons are the reasons for which a response ends that are errors.
+var reasons = map[string]int{
+	"error":                        500, // OpenRouter, "Errors and Debugging"
+	"ERROR":                        500, // Cohere, "Chat"
+	"network_error":                500, // Zhipu, "Chat Completion"
+	"insufficient_system_resource": 503, // DeepSeek, "Create Chat Completion"
+}
 
 // endsWith returns the status of an error for which the response ends, if that is all that m says; 0 if
 // it is none.

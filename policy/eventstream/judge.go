@@ -63,9 +63,14 @@ var preludes = map[string]bool{
 	"message-start": true, "content-start": true, "stream-start": true,
 }
 
-// keepAlives are the types and names of events that only keep a connection alive: of Anthropic,
-// OpenAI, and gateways.
-var keepAlives = map[string]bool{"ping": true, "keepalive": true, "keep-alive": true, "heartbeat": true}
+// keepAlives are the types and names of events that only keep a connection alive.
+var keepAlives = map[string]bool{
+	"ping":                true, // Anthropic, "Streaming Messages"
+	"keepalive":           true, // OpenAI, openai-node pull request 1965
+	"response.keep_alive": true, // OpenRouter, OpenRouterTeam/python-sdk issue 266
+	"keep-alive":          true, // Firebase, "Streaming from the REST API"
+	"heartbeat":           true, // of gateways: vellum-assistant pull request 29507
+}
 
 // judge returns what the event shows and, with Failed, the status that it stands for.
 func (e *event) judge() (Verdict, int) {
