@@ -290,3 +290,37 @@ func TestTheScriptSharesHowTheUpstreamCounts(t *testing.T) {
 		}
 	}
 }
+
+// A window that is over by what a response says is renewed in the engine at once, whether the limit was known
+// before or not. What was sent since the attempt of that response counts in the new window.
+func TestAWindowThatIsOverIsRenewedInTheEngine(t *testing.T) {
+	p := joined(t, enginetest.Start(t))
+	const probe = time.Hour
+	one := ratelimit.Charge{Attempts: 1}
+	send := func(key uint64) ratelimit.Stamp {
+		var client ratelimit.Buckets
+		client.Import(0, p.tell(key, ratelimit.Account{Probe: probe, Sent: one}))
+		return client.Granted(0)
+	}
+	says := func(reset time.Duration, s ratelimit.Stamp) ratelimit.Account {
+		return ratelimit.Account{Probe: probe, Wants: true, Learnt: []ratelimit.Observation{{
+			Reading: ratelimit.Reading{Row: 3, Kind: ratelimit.Requests, Model: ratelimit.Windowed, Limit: 10, Reset: reset}, Stamp: s,
+		}}}
+	}
+	if b := p.tell(12, says(0, send(12))); !b.Granted || b.Buckets[0].Level != 9 {
+		t.Errorf("the first response says that the window is over: %+v", b)
+	}
+	if b := p.tell(13, says(time.Hour, send(13))); b.Granted {
+		t.Fatalf("nothing is left, and an attempt is granted: %+v", b)
+	}
+	s := send(12)
+	for range 3 {
+		send(12)
+	}
+	if b := p.tell(12, says(0, s)); !b.Granted || b.Buckets[0].Level != 6 {
+		t.Errorf("a later response says that the window is over, and three attempts were sent since: %+v", b)
+	}
+	if b := p.tell(13, says(0, send(13))); !b.Granted || b.Buckets[0].Level < 9 {
+		t.Errorf("a later response says that the window is over: %+v", b)
+	}
+}

@@ -170,3 +170,21 @@ func FuzzUsage(f *testing.F) {
 		}
 	})
 }
+
+// Input that was read from a cache counts towards a limit where the vendor's input includes it, and not where
+// it is stated apart.
+func TestWhatCountsTowardsALimit(t *testing.T) {
+	for usage, want := range map[string]Count{
+		`{"usage":{"input_tokens":100,"cache_read_input_tokens":27000,"cache_creation_input_tokens":50,"output_tokens":7}}`: {Input: 150, Output: 7},
+		`{"usage":{"inputTokens":100,"cacheReadInputTokens":27000,"cacheWriteInputTokens":50,"outputTokens":7}}`:            {Input: 150, Output: 7},
+		`{"usage":{"prompt_tokens":1000,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":900}}}`:              {Input: 1000, Output: 7},
+		`{"usageMetadata":{"promptTokenCount":1000,"candidatesTokenCount":7,"cachedContentTokenCount":900}}`:                {Input: 1000, Output: 7},
+	} {
+		var u Usage
+		u.Reset(false)
+		u.Read([]byte(usage))
+		if got := u.Limited(); got != want {
+			t.Errorf("%s: %+v, want %+v", usage, got, want)
+		}
+	}
+}

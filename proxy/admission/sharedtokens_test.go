@@ -27,6 +27,9 @@ func TestProcessesSendNoMoreThanThereIsBeforeTheyTell(t *testing.T) {
 		for range max(processes, 1) {
 			a := newTokenAccount(&RateLimit{Tokens: limit}, 0, true)
 			a.shared.processes = processes
+			if a.ready(time.Second/2, &Use{}) {
+				t.Errorf("%d processes: one is sent before the first answer", processes)
+			}
 			use := func() *Use { return &Use{Estimate: ratelimit.Estimate{Output: 100}} }
 			if a.ready(time.Second, use()) {
 				t.Errorf("%d processes: one is sent before the first answer", processes)
