@@ -115,7 +115,7 @@ func (p *parked) hasRequest() bool {
 	}
 	var r http1.Request
 	n, err := r.Parse(b[:arrived], p.server.settings.Load().Limits)
-	return n > 0 && err == nil && !isAwaited(&r.Body, arrived-n)
+	return n > 0 && err == nil && !isAwaited(r.Body, arrived-n)
 }
 
 // resume makes a connection from what was kept. The connection itself determines why it was woken,

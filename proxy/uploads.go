@@ -58,9 +58,9 @@ func (t *clients) bodiesAwaited() (n int) {
 }
 
 // awaitsBody reports whether a part of the request's body may still have to come.
-func (c *conn) awaitsBody() bool { return isAwaited(&c.client.Request().Body, c.client.Buffered()) }
+func (c *conn) awaitsBody() bool { return isAwaited(c.client.Request().Body, c.client.Buffered()) }
 
 // isAwaited reports whether a part of a body may still have to come if that many bytes follow its headers.
-func isAwaited(f *http1.Framing, arrived int) bool {
+func isAwaited(f http1.Framing, arrived int) bool {
 	return !f.Empty() && !(f.Length > 0 && int64(arrived) >= f.Length)
 }
