@@ -41,7 +41,7 @@ func (p RetryPercent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p RetryPercent) change(r *http.Request) (status int, err error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return http.StatusUnsupportedMediaType, errors.New("expected Content-Type: application/json, as of curl --json 30")
+		return http.StatusUnsupportedMediaType, errors.New("expected Content-Type: application/json, which curl --json 30 sends")
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxPercentBody+1))
 	if err != nil {

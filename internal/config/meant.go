@@ -22,13 +22,14 @@ func (s *Setting) meant(value string) (fixed, why string) {
 		return "", "" // it may contain a secret
 	}
 	clean, why := s.clean(value)
-	for _, each := range []string{clean, s.repairAll(clean)} {
-		if each != value && s.allows(each) {
-			return each, why
-		}
+	if clean != value && s.allows(clean) {
+		return clean, why
 	}
 	if note := s.note(clean); note != "" {
-		return "", note
+		return "", note // better than a word that is only near
+	}
+	if repaired := s.repairAll(clean); repaired != value && s.allows(repaired) {
+		return repaired, why
 	}
 	return "", unexpanded(value)
 }

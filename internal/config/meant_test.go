@@ -197,6 +197,7 @@ func TestWhatPeopleWrite(t *testing.T) {
 		"BACKOFF=linear":                     "did you mean additive?",
 		"BACKOFF=constant:base=1s":           "did you mean fixed:base=1s?",
 		"BALANCE=ip_hash":                    "hash:Name",
+		"BALANCE=hash":                       "requests are spread by a header: hash:Name",
 		"POSITION=sidecar":                   "did you mean inbound?",
 		"PROFILE=openai":                     "did you mean llm?",
 		"SHARED=localhost:6379":              "did you mean redis://localhost:6379?",
@@ -228,6 +229,9 @@ func TestNoErrorQuotesWhatNobodySet(t *testing.T) {
 	got := ProblemsOf(err)
 	if len(got) != 1 || got[0].Value != file {
 		t.Errorf("%+v, want the value %s", got, file)
+	}
+	if lines := problemsOf(minimal, "RETRYPROXY_TLS_MIN_VERSION=1.1"); len(lines) != 1 || !strings.HasPrefix(lines[0], `RETRYPROXY_TLS_MIN_VERSION="1.1"`) {
+		t.Errorf("%q, want one error with 1.1", lines)
 	}
 	lines := problemsOf(minimal, "RETRYPROXY_MAX_RETRIES=12")
 	wantLines(t, lines, "warning: RETRYPROXY_REQUEST_TIMEOUT (default 30s): the waits before 12 retries")

@@ -93,7 +93,8 @@ func ProblemsOf(err error) Problems {
 }
 
 // add adds a problem once: an invalid global value is invalid for every route that inherits
-// it, but reported only once. The message may repeat the value, or quote parts of it.
+// it, but reported only once. The message may repeat the value, or quote parts of it. A warning about
+// the default that takes the place of an invalid value is left out: nobody set that.
 func (ps *Problems) add(p Problem) {
 	value := Mask(p.Value)
 	if value != p.Value {
@@ -101,7 +102,7 @@ func (ps *Problems) add(p Problem) {
 	}
 	p.Value, p.Message = value, quotedText.ReplaceAllStringFunc(p.Message, maskQuoted)
 	for _, have := range *ps {
-		if have == p {
+		if have == p || p.Warning && !have.Warning && have.Variable == p.Variable && have.Value != p.Value {
 			return
 		}
 	}
