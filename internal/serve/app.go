@@ -52,6 +52,8 @@ type app struct {
 	drainedBy time.Time // when the drain's time ends; zero before it starts
 
 	systemd *systemd.Sockets // the sockets passed by systemd
+
+	checkFor time.Duration // how long an upstream may take at start to show what it speaks; 0: as usual
 }
 
 // inForce is the version of the configuration in force.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap/zapcore"
 
@@ -30,7 +31,7 @@ func startLines(t *testing.T, environ ...string) string {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	a := &app{log: newLogger(&b, false, zapcore.InfoLevel)}
+	a := &app{log: newLogger(&b, false, zapcore.InfoLevel), checkFor: time.Minute} // a busy machine takes seconds
 	a.checkUpstreams(t.Context(), s, c)
 	return b.String()
 }
@@ -70,7 +71,7 @@ func TestAWrongSchemeIsNoticedAtStart(t *testing.T) {
 		"the upstream does not speak TLS, but its URL begins with https", `"hint":"did you mean `+plain.URL+`?"`)
 	wantLine(t, startLines(t, "RETRYPROXY_UPSTREAM="+plain.URL))
 	secure := secureServer(t)
-	if !speaksTLS(t.Context(), secure.Listener.Addr().String()) || speaksTLS(t.Context(), plain.Listener.Addr().String()) {
+	if !speaksTLS(t.Context(), secure.Listener.Addr().String(), time.Minute) || speaksTLS(t.Context(), plain.Listener.Addr().String(), time.Minute) {
 		t.Error("TLS is not told from plain text")
 	}
 	if !looksSecure("app:8443") || !looksSecure("app:443") || looksSecure("app:3000") {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -47,10 +48,10 @@ func (a *app) checkUpstream(ctx context.Context, r *config.Route, target upstrea
 	}
 	group := upstream.NewGroup(target, upstream.Options{})
 	defer group.Close()
-	conn, err := group.Get(ctx, upstream.GetOptions{})
+	conn, err := group.Get(ctx, upstream.GetOptions{DialTimeout: a.checkFor})
 	if err == nil {
 		_ = conn.Close()
-		if target.TLS == nil && looksSecure(target.Address) && speaksTLS(ctx, target.Address) {
+		if target.TLS == nil && looksSecure(target.Address) && speaksTLS(ctx, target.Address, cmp.Or(a.checkFor, tlsCheck)) {
 			a.log.Warn("the upstream speaks TLS, but its URL begins with http", append(fields, zap.String("hint", "did you mean https://"+target.Address+"?"))...)
 		}
 		return
@@ -84,8 +85,8 @@ func looksSecure(address string) bool {
 }
 
 // speaksTLS reports whether a TLS handshake succeeds, whatever the certificate.
-func speaksTLS(ctx context.Context, address string) bool {
-	ctx, cancel := context.WithTimeout(ctx, tlsCheck)
+func speaksTLS(ctx context.Context, address string, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // nothing is sent, and only the protocol matters
 	c, err := d.DialContext(ctx, "tcp", address)
