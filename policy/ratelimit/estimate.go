@@ -104,12 +104,16 @@ func (u *usage) doubted(expected, estimated float64) int64 {
 	return int64(math.Ceil(expected + max(estimated-expected, 0)*u.doubt))
 }
 
-// settle learns from the usage of a response.
-func (u *usage) settle(e Estimate, used Cost) {
+// settle learns from the usage of a response. Unless limited, no limit is known that counted it: it says nothing
+// of how one counts.
+func (u *usage) settle(e Estimate, used Cost, limited bool) {
 	if used.Output > 0 {
 		u.typical = u.typical*typicalMemory + float64(used.Output)*(1-typicalMemory)
 		u.news.Outputs++
 		u.news.Typical = u.news.Typical*typicalMemory + float64(used.Output)*(1-typicalMemory)
+	}
+	if !limited {
+		return
 	}
 	u.calibrate(ratioInput, float64(e.Input), float64(used.Input))
 	if !e.Unbounded {

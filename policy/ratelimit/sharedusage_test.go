@@ -6,13 +6,19 @@ import (
 	"testing"
 )
 
+// knownLimit is what the engine says with a limit that is far away.
+func knownLimit(s UsageState) *Balance {
+	return &Balance{Usage: s, Buckets: []BucketState{{Row: 1, Kind: Tokens, Limit: 1e6, Level: 1e6, FullIn: -1, EndsIn: -1, FreeIn: -1}}}
+}
+
 // allows is a request that allows 300 tokens of output, and states that it used that many.
 func allows(q *Buckets, s *UsageState, used int64) {
+	q.Import(0, knownLimit(*s))
 	e := Estimate{Input: 20, Output: 300}
 	q.Settle(0, q.Expect(e), e, Cost{Input: 10, Output: used})
 	news := q.TakeNews()
 	s.Merge(&news)
-	q.Import(0, &Balance{Usage: *s})
+	q.Import(0, knownLimit(*s))
 }
 
 // A fleet learns how its upstream counts as fast as a single process does, however many processes see a part
@@ -30,7 +36,7 @@ func TestAFleetLearnsAsFastAsOneProcess(t *testing.T) {
 		wrong := 0
 		for range 700 { // and then all use what they allow
 			q := &fleet[r.IntN(processes)]
-			q.Import(0, &Balance{Usage: engine}) // the answer to the question whether it may be sent
+			q.Import(0, knownLimit(engine)) // the answer to the question whether it may be sent
 			if q.Expect(Estimate{Input: 20, Output: 300}).Output < 250 {
 				wrong++
 			}
@@ -47,7 +53,7 @@ func TestDoubtIsShared(t *testing.T) {
 	var a, b Buckets
 	var engine UsageState
 	allows(&a, &engine, 3)
-	b.Import(0, &Balance{Usage: engine})
+	b.Import(0, knownLimit(engine))
 	e := Estimate{Input: 20, Output: 300}
 	before := b.Expect(e)
 	s := a.Take(0, a.Expect(e))
@@ -55,7 +61,7 @@ func TestDoubtIsShared(t *testing.T) {
 	a.Calibrate(0, &s, e, Reading{Row: 1, Kind: Tokens, Limit: 1000, Remaining: 100}, true)
 	news := a.TakeNews()
 	engine.Merge(&news)
-	b.Import(0, &Balance{Usage: engine})
+	b.Import(0, knownLimit(engine))
 	if after := b.Expect(e); after.Output < before.Output+30 {
 		t.Errorf("expected of %+v: %+v before the 429 of another process, %+v after it", e, before, after)
 	}
@@ -71,13 +77,34 @@ func TestAnAnswerForgetsNothingThatIsNewer(t *testing.T) {
 		q.Settle(0, Cost{}, e, Cost{Input: 20, Output: 300})
 	}
 	before := q.Expect(e)
-	q.Import(0, &Balance{Usage: engine})
+	q.Import(0, knownLimit(engine))
 	if after := q.Expect(e); after != before {
 		t.Errorf("expected %+v, and %+v after an older answer", before, after)
 	}
-	q.Import(0, &Balance{})
+	q.Import(0, knownLimit(UsageState{}))
 	if after := q.Expect(e); after != before {
 		t.Errorf("expected %+v, and %+v after the answer of an engine that knows nothing", before, after)
+	}
+}
+
+// Responses of an upstream that has stated no limit yet say nothing of how one counts: when the limit is known,
+// estimates count in full until responses beside it say otherwise.
+func TestUsageWithoutALimitSaysNothing(t *testing.T) {
+	e := Estimate{Input: 20, Output: 300}
+	var q Buckets
+	for range 10 {
+		q.Settle(0, Cost{}, e, Cost{Input: 10, Output: 3})
+	}
+	s := q.Take(0, q.Expect(e))
+	q.Learn(0, &s, Reading{Row: 1, Kind: Tokens, Limit: 8000, Remaining: 7000}, false)
+	if c := q.Expect(e); c != (Cost{20, 300}) {
+		t.Errorf("expected %+v of %+v when a limit is known for the first time", c, e)
+	}
+	for range 10 {
+		q.Settle(0, Cost{}, e, Cost{Input: 10, Output: 3})
+	}
+	if c := q.Expect(e); c.Output > 10 {
+		t.Errorf("expected %+v after ten responses with 3 of 300", c)
 	}
 }
 

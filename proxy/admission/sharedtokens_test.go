@@ -59,6 +59,7 @@ func TestProcessesShareHowTheUpstreamCounts(t *testing.T) {
 	e := ratelimit.Estimate{Input: 20, Output: 1000}
 	u := &Use{Estimate: e}
 	a.take(0, u)
+	a.learn(0, u, ratelimit.Reading{Row: 1, Kind: ratelimit.Tokens, Limit: 1e6, Remaining: 9e5}, false)
 	a.settle(0, u, ratelimit.Cost{Input: 20, Output: 100})
 	var engine ratelimit.UsageState
 	told := a.shared.ask(time.Second, &a.buckets, nil)
