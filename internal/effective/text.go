@@ -15,14 +15,17 @@ import (
 // the default route. all means every setting of every route. Problems are for the caller to write: the
 // errors are needed also where nobody reads the settings.
 func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problems, all bool) {
-	v := Of(s, problems)
+	v, admin := Of(s, problems), "no admin listener"
+	if v.Admin != "off" {
+		admin = "admin at " + v.Admin
+	}
 	switch upstream := s.Default.Upstream.String(); {
 	case upstream == "" && s.Variable("POSITION") == "":
-		fmt.Fprintf(w, "no upstream: the defaults below are those of an outbound retryproxy, in front of a remote service; admin at %s\n", v.Admin)
+		fmt.Fprintf(w, "no upstream: the defaults below are those of an outbound retryproxy, in front of a remote service; %s\n", admin)
 	case upstream == "":
-		fmt.Fprintf(w, "%s: clients at %s, no upstream, admin at %s\n", s.Position, strings.Join(v.Listen, ", "), v.Admin)
+		fmt.Fprintf(w, "%s: clients at %s, no upstream, %s\n", s.Position, strings.Join(v.Listen, ", "), admin)
 	default:
-		fmt.Fprintf(w, "%s: clients at %s, upstream %s, admin at %s\n", s.Position, strings.Join(v.Listen, ", "), upstream, v.Admin)
+		fmt.Fprintf(w, "%s: clients at %s, upstream %s, %s\n", s.Position, strings.Join(v.Listen, ", "), upstream, admin)
 	}
 
 	fmt.Fprintf(w, "\n%s\n", p.Bold("process"))
