@@ -274,7 +274,6 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 		t.Errorf("only %d attempts came", n)
 	}
 	defer p.seen.lock()() // requests whose clients left may still end
-	defer p.seen.lock()()
 	if p.seen.hedged == 0 || len(p.seen.waits) < request.Crowd {
 		t.Errorf("%d hedges and %d waits: the test shows little", p.seen.hedged, len(p.seen.waits))
 	}
