@@ -262,7 +262,7 @@ func TestTheScriptSharesHowTheUpstreamCounts(t *testing.T) {
 			n.Ratios[i].Ratio = ratelimit.Ratio{Estimated: r.Float64() * 1000, Used: r.Float64() * 1000}
 		}
 		n.Outputs, n.Typical, n.Rejected, n.Accepted = r.Int64N(3), r.Float64()*100, r.Int64N(2), r.Int64N(9)
-		p.tell(11, ratelimit.Account{Usage: n})
+		p.tell(11, ratelimit.Account{Counting: ratelimit.Counting{Usage: n}})
 		want.Merge(&n)
 		got := other.tell(11, ratelimit.Account{}).Usage
 		near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*(1+b) }

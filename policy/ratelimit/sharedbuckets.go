@@ -8,14 +8,19 @@ import "time"
 type Account struct {
 	Fixed   TokenRate // the configured limit; the zero value: none
 	Probe   time.Duration
-	Soon    time.Duration // see Buckets.Soon
-	Sent    Charge        // used without asking since the last Account; below 0: given back
-	Settled Cost          // what attempts used beyond the expected cost; for configured limits
+	Sent    Charge // used without asking since the last Account; below 0: given back
+	Settled Cost   // what attempts used beyond the expected cost; for configured limits
 	Learnt  []Observation
-	Usage   UsageNews
+	Counting
 
 	Wants bool // an attempt waits to be sent
 	Next  Cost // its cost
+}
+
+// Counting is what a process learned of how the upstream counts.
+type Counting struct {
+	Usage UsageNews
+	Soon  time.Duration // see Buckets.Soon
 }
 
 // Charge is the cost of some attempts.

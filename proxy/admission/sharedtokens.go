@@ -90,7 +90,7 @@ func (s *sharedTokens) due(now time.Duration, first *Waiter) time.Duration {
 // ask returns what to tell and to ask for the first in the queue, which may be nil.
 func (s *sharedTokens) ask(now time.Duration, b *ratelimit.Buckets, first *Waiter) *ratelimit.Account {
 	a := s.account
-	a.Soon, a.Usage = b.Soon(), b.TakeNews()
+	a.Counting = ratelimit.Counting{Usage: b.TakeNews(), Soon: b.Soon()}
 	s.account = ratelimit.Account{Fixed: a.Fixed, Probe: a.Probe}
 	s.askedAt, s.told = max(now, 1), s.told.Plus(a.Sent)
 	if first != nil {
