@@ -52,7 +52,7 @@ quick: ## the loop: build, vet and test what changed since HEAD (SINCE=main: sin
 
 .PHONY: test
 test: compiler lint race vuln ## all tests with the race detector and the fuzz seeds, vet, staticcheck, govulncheck (needs gcc)
-	@missing=; for program in curl ip iptables redis-server prometheus; do \
+	@missing=; for program in curl ip iptables jq redis-server prometheus; do \
 		command -v $$program >/dev/null || missing+=" $$program"; done; \
 		[ -z "$$missing" ] || echo "Not installed, so the tests that need them were skipped:$$missing"
 	@[ "$$(id -u)" = 0 ] || echo "Not root, so the tests that change networks were skipped"
