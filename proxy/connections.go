@@ -106,8 +106,8 @@ func newPlainConn(s *Server, nc net.Conn, listen string) *conn {
 	if s.clients.slots.BoundsMemory() {
 		unsent = unsentBytes
 	}
-	c.client.Init(nc, &s.process.Clock, listen, unsent, &c.x)
-	c.x.Init(&c.client, &s.process)
+	c.client.Init(nc, s.process.Clock, listen, unsent, &c.x)
+	c.x.Init(&c.client, s.process)
 	return c
 }
 

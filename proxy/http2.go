@@ -220,7 +220,7 @@ type streamConn struct {
 func (h *http2Conn) newStreamConn(stream *http2.Stream) any {
 	c := &streamConn{conn: conn{server: h.c.server, isSecure: h.c.isSecure, parent: h.c}, slot: streamSlot{h: h, stream: stream}}
 	c.client.InitStream(&h.c.client, stream, &c.x)
-	c.x.Init(&c.client, &h.c.server.process)
+	c.x.Init(&c.client, h.c.server.process)
 	return c
 }
 

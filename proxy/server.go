@@ -23,7 +23,7 @@ import (
 // Server accepts clients and serves them. Call New, Listen and Serve in this order, and Drain from
 // another goroutine. Reload and Stats may be called at any time. It is safe for concurrent use.
 type Server struct {
-	process   request.Process // what all exchanges share
+	process   *request.Process // what all exchanges share
 	settings  atomic.Pointer[settings.Settings]
 	listeners listenerSet
 	clients   clients
@@ -40,8 +40,8 @@ type Server struct {
 	faults            atomic.Uint64 // panics that were contained
 	handshakeFailures atomic.Uint64 // of clients
 	headerFailures    [proxyproto.NumFailures]atomic.Uint64
-	clientFaults      boundedlog.Limiter // of log lines
-	turnedAway        boundedlog.Limiter // likewise, about clients without a slot
+	clientFaults      *boundedlog.Limiter // of log lines
+	turnedAway        *boundedlog.Limiter // likewise, about clients without a slot
 }
 
 // New checks c and returns a Server for it. It opens no socket and dials nothing.
@@ -54,20 +54,20 @@ func New(c *Config) (*Server, error) {
 		memory:    memoryReleaser{over: make(chan struct{})},
 		ahead:     readAhead(c.ClientMemory),
 	}
-	s.limitFaults()
-	s.limitTurnedAway()
+	s.clientFaults = boundedlog.New(faultLinesPerMinute, s.moreFaults)
+	s.turnedAway = boundedlog.New(1, s.moreTurnedAway)
 	table := slots.New(c.MaxConnections, clientShare(c.ClientMemory))
+	s.process = request.NewProcess(c.RetryBufferTotalBytes, request.Hooks{
+		OnFault: s.report, OnWait: s.memory.note, CloseIdleUpstream: s.closeIdle, UnderPressure: table.UnderPressure,
+	})
+	s.drain.process = s.process
 	s.clients = clients{
 		slots: table, queue: newAcceptQueue(table, s.turnAway), costs: costsOf(c.ClientMemory), streams: newStreamSlots(maxStreams(c)),
 		uploads:   uploadLimit{most: table.MostUploads(costsOf(c.ClientMemory).plain)},
-		connected: &s.connected, parked: &s.parked, clock: &s.process.Clock,
+		connected: &s.connected, parked: &s.parked, clock: s.process.Clock,
 		pauses: &s.listeners.pauses, closing: s.listeners.closing, start: s.start,
 	}
 	s.clients.evicting.stalledFor.Store(int64(slowFor))
-	s.drain.process = &s.process
-	s.process.Init(c.RetryBufferTotalBytes, request.Hooks{
-		OnFault: s.report, OnWait: s.memory.note, CloseIdleUpstream: s.closeIdle, UnderPressure: table.UnderPressure,
-	})
 	n, err := s.prepare(c)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func New(c *Config) (*Server, error) {
 
 // prepare makes the settings of c, and carries over what the current settings have learnt.
 func (s *Server) prepare(c *Config) (*settings.Settings, error) {
-	return settings.Prepare(c, settings.Process{Clock: &s.process.Clock, Draining: &s.process.Draining, ReadAhead: s.ahead}, s.settings.Load())
+	return settings.Prepare(c, settings.Process{Clock: s.process.Clock, Draining: s.process.Draining, ReadAhead: s.ahead}, s.settings.Load())
 }
 
 // Reload applies c to requests that begin from now on; requests in flight keep the settings with
@@ -257,12 +257,9 @@ func (s *Server) clientFault(msg string, fields ...zap.Field) {
 	}
 }
 
-// limitFaults sets the limit of the warnings about clients' faults.
-func (s *Server) limitFaults() {
-	s.clientFaults.PerMinute = faultLinesPerMinute
-	s.clientFaults.OnSuppressed = func(suppressed int) {
-		s.settings.Load().Log.Warn("more faults of clients, lines suppressed", zap.Int("count", suppressed))
-	}
+// moreFaults logs how many more faults of clients there were.
+func (s *Server) moreFaults(suppressed int) {
+	s.settings.Load().Log.Warn("more faults of clients, lines suppressed", zap.Int("count", suppressed))
 }
 
 // http2Fault logs a client's fault that ended its HTTP/2 connection.

@@ -118,10 +118,7 @@ func (s *Server) noteTurnedAway() {
 	}
 }
 
-// limitTurnedAway sets the limit of these lines.
-func (s *Server) limitTurnedAway() {
-	s.turnedAway.PerMinute = 1
-	s.turnedAway.OnSuppressed = func(more int) {
-		s.settings.Load().Log.Warn("more clients were turned away", zap.Int("count", more))
-	}
+// moreTurnedAway logs how many more clients had to leave.
+func (s *Server) moreTurnedAway(more int) {
+	s.settings.Load().Log.Warn("more clients were turned away", zap.Int("count", more))
 }

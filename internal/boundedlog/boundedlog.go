@@ -11,13 +11,10 @@ import (
 )
 
 // Limiter lets the first lines of each minute through and counts the others. A
-// minute begins with its first line. Safe for concurrent use; its fields are set
-// before it is used and not changed.
+// minute begins with its first line. Safe for concurrent use.
 type Limiter struct {
-	PerMinute int
-	// OnSuppressed writes the line that counts suppressed lines. It is called at the end
-	// of each minute that has any, and by Flush; never with 0.
-	OnSuppressed func(suppressed int)
+	perMinute    int
+	onSuppressed func(suppressed int)
 
 	mu         sync.Mutex // guards all below
 	began      time.Time  // of the minute; zero: no line yet
@@ -25,6 +22,12 @@ type Limiter struct {
 	texts      []string // of these lines
 	suppressed int
 	timer      *time.Timer // calls Flush at the end of a minute with suppressed lines
+}
+
+// New returns a Limiter of that many lines a minute. onSuppressed writes the line that counts suppressed
+// lines. It is called at the end of each minute that has any, and by Flush; never with 0.
+func New(perMinute int, onSuppressed func(suppressed int)) *Limiter {
+	return &Limiter{perMinute: perMinute, onSuppressed: onSuppressed}
 }
 
 // Allow reports whether a line may be written now. If not, it is counted.
@@ -39,7 +42,7 @@ func (b *Limiter) AllowOnce(text string) bool {
 	if b.began.IsZero() || now.Sub(b.began) >= time.Minute {
 		b.began, b.lines, b.texts = now, 0, b.texts[:0]
 	}
-	if b.lines < b.PerMinute && !slices.Contains(b.texts, text) {
+	if b.lines < b.perMinute && !slices.Contains(b.texts, text) {
 		b.lines++
 		if text != "" {
 			b.texts = append(b.texts, text)
@@ -73,6 +76,6 @@ func (b *Limiter) Flush() {
 	}
 	b.mu.Unlock()
 	if n > 0 {
-		b.OnSuppressed(n)
+		b.onSuppressed(n)
 	}
 }

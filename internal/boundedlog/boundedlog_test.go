@@ -29,7 +29,7 @@ func (c *counts) all() []int {
 func TestSuppressedLinesAreCountedAtTheEndOfTheMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var counts counts
-		b := Limiter{PerMinute: 2, OnSuppressed: counts.add}
+		b := New(2, counts.add)
 		allowed := 0
 		for range 10 {
 			if b.Allow() {
@@ -65,7 +65,7 @@ func TestSuppressedLinesAreCountedAtTheEndOfTheMinute(t *testing.T) {
 func TestFlushCountsAtOnceAndOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var counts counts
-		b := Limiter{OnSuppressed: counts.add}
+		b := New(0, counts.add)
 		b.Flush()
 		b.Allow()
 		b.Allow()

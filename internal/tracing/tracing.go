@@ -71,12 +71,12 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 // every five seconds; the other errors are only counted.
 type reporter struct {
 	log   *zap.Logger
-	bound boundedlog.Limiter
+	bound *boundedlog.Limiter
 }
 
 func newReporter(log *zap.Logger) *reporter {
 	r := &reporter{log: log}
-	r.bound.PerMinute, r.bound.OnSuppressed = 1, r.tell
+	r.bound = boundedlog.New(1, r.tell)
 	return r
 }
 

@@ -31,7 +31,7 @@ func budgetQueue(t *testing.T, size int, test func(t *testing.T, q *BudgetQueue,
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.New(budget.Config{MinPerSecond: 1, Burst: 1})
 		c := clock.New()
-		q := NewBudgetQueue(b, size, &c)
+		q := NewBudgetQueue(b, size, c)
 		b.TryRetry(c.Elapsed())
 		test(t, q, func(until time.Duration) *retryWaiter {
 			w := &retryWaiter{now: c.Elapsed}
@@ -120,7 +120,7 @@ func TestWhoCannotGetATokenInTimeIsDropped(t *testing.T) {
 		}
 		for b.TryRetry(c.Elapsed()) {
 		}
-		q := NewBudgetQueue(b, 100, &c)
+		q := NewBudgetQueue(b, 100, c)
 		var all []*retryWaiter
 		for range 60 {
 			w := &retryWaiter{now: c.Elapsed}

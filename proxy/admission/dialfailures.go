@@ -20,7 +20,7 @@ const DialLinesPerMinute = 6
 type DialFailures struct {
 	log        *zap.Logger
 	name       string // of the upstream
-	LogLimiter boundedlog.Limiter
+	LogLimiter *boundedlog.Limiter
 	Last       atomic.Pointer[DialFailure]
 }
 
@@ -32,12 +32,9 @@ type DialFailure struct {
 
 // NewDialFailures returns the record of failed connections to the upstream with that name.
 func NewDialFailures(log *zap.Logger, name string) *DialFailures {
-	f := &DialFailures{log: log, name: name}
-	f.LogLimiter.PerMinute = DialLinesPerMinute
-	f.LogLimiter.OnSuppressed = func(suppressed int) {
+	return &DialFailures{log: log, name: name, LogLimiter: boundedlog.New(DialLinesPerMinute, func(suppressed int) {
 		log.Warn("more connections to the upstream failed, lines suppressed", zap.String("upstream", name), zap.Int("count", suppressed))
-	}
-	return f
+	})}
 }
 
 // Record records a failed connection, and logs it unless the same line was written within a

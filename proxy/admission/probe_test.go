@@ -52,7 +52,7 @@ func probedQueue(t *testing.T, b behavior, p Probe, test func(q *Queue, dials *a
 			return b.dial(int(dials.Add(1)) - 1)
 		}}
 		pool := upstream.NewGroup(target, upstream.Options{})
-		q := New(Options{Pool: pool, Probe: p, Max: 10, Clock: &c, Draining: &draining, Failures: NewDialFailures(zap.NewNop(), "a")})
+		q := New(Options{Pool: pool, Probe: p, Max: 10, Clock: c, Draining: &draining, Failures: NewDialFailures(zap.NewNop(), "a")})
 		test(q, &dials)
 		q.Close()
 		pool.Close()

@@ -20,7 +20,7 @@ import (
 
 // house is an upstream with all that an attempt may need, in a process of its own.
 type house struct {
-	clock    clock.Clock
+	clock    *clock.Clock
 	draining atomic.Bool
 	budget   *budget.Budget
 	terms    Terms
@@ -33,13 +33,13 @@ func newHouse(t *testing.T) *house {
 	target := upstream.Target{Host: "127.0.0.1:1"}
 	q := New(Options{
 		Guard: breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1},
-		Pool:  upstream.NewGroup(target, upstream.Options{Start: h.clock.Epoch()}), Max: 10, Clock: &h.clock, Draining: &h.draining,
+		Pool:  upstream.NewGroup(target, upstream.Options{Start: h.clock.Epoch()}), Max: 10, Clock: h.clock, Draining: &h.draining,
 		Failures: NewDialFailures(zap.NewNop(), "a"),
 	})
 	t.Cleanup(q.Close)
 	limit := RateLimit{Rate: ratelimit.Rate{Attempts: 1, Per: time.Hour}}
 	h.terms = Terms{
-		Queue: q, Tokens: NewBudgetQueue(h.budget, 10, &h.clock), Queues: true, QueueTimeout: time.Minute,
+		Queue: q, Tokens: NewBudgetQueue(h.budget, 10, h.clock), Queues: true, QueueTimeout: time.Minute,
 		RateLimits: NewRateLimits("a", "a", limit, 10, h.clock.Elapsed, nil),
 	}
 	return h

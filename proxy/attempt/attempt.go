@@ -269,7 +269,7 @@ func (a *Attempt) Response() *http1.Response { return &a.conn.resp }
 func (a *Attempt) Body() *Body { return &a.body }
 
 // ResponseMemory returns the capacity of the buffers that hold the response.
-func (a *Attempt) ResponseMemory() int { return cap(a.conn.up.Buf) + cap(a.body.held) }
+func (a *Attempt) ResponseMemory() int { return cap(a.conn.buf) + cap(a.body.held) }
 
 // HasUnread reports whether bytes of the response came that were not parsed yet.
 func (a *Attempt) HasUnread() bool { return a.conn.r < a.conn.w }

@@ -71,7 +71,7 @@ func TestAFailedDialHasItsCause(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	g := upstream.NewGroup(target, upstream.Options{})
+	g := upstream.NewGroup(target, upstream.Options{Start: testClock.Epoch()})
 	defer g.Close()
 	a, cause := newRequest(t, g).send(Options{})
 	if cause != policy.CauseDial || a.DialError() == nil || a.Addr() != l.Addr().String() || a.SentSome() {

@@ -124,7 +124,7 @@ func (a *Attempt) setRead(until, now clock.Instant) {
 		soon := now.Add(unwatched)
 		if until.IsZero() || soon.Before(until) {
 			until = soon
-			if d := soon.Sub(a.conn.readBy); !a.upload.running && a.hedge == nil && d >= 0 && d < unwatched/2 {
+			if d := soon.Sub(a.conn.readBy()); !a.upload.running && a.hedge == nil && d >= 0 && d < unwatched/2 {
 				return
 			}
 		}

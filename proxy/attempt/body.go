@@ -27,8 +27,8 @@ type Body struct {
 	left      int64         // bytes still to come of a body with a length
 	chunked   http1.Chunked // has the trailers
 	ended     bool
+	keepBelow int32  // bytes below it in the read buffer must stay
 	held      []byte // read ahead and decoded; owned by the body
-	keepBelow int    // bytes below it in the read buffer must stay
 }
 
 // begin begins the body of the response whose headers were read.
@@ -38,7 +38,7 @@ func (b *Body) begin(a *Attempt) {
 	if a.client().Form() == wire.Lines {
 		endAtLength(resp)
 	}
-	b.framing, b.left, b.keepBelow = resp.Body, resp.Body.Length, a.conn.r
+	b.framing, b.left, b.keepBelow = resp.Body, resp.Body.Length, int32(a.conn.r)
 	b.ended = b.framing.Kind == http1.BodyNone || b.framing.Kind == http1.BodyLength && b.left == 0
 	if b.framing.HasTrailers() {
 		b.chunked.Reset(a.client().Limits())
@@ -84,7 +84,7 @@ func (b *Body) HeadersSent() { b.keepBelow = 0 }
 
 // HasRoom reports whether the headers leave room to read the body ahead.
 func (b *Body) HasRoom() bool {
-	return b.a.conn.up != nil && b.keepBelow <= len(b.a.conn.up.Buf)-minBodyRoom
+	return int(b.keepBelow) <= len(b.a.conn.buf)-minBodyRoom
 }
 
 // Held returns the beginning of the body that was read ahead. It is valid until the next call.
@@ -186,7 +186,7 @@ func (b *Body) decode(have []byte) ([]byte, error) {
 // fill reads more from the upstream.
 func (b *Body) fill(idle time.Duration) error {
 	b.useLargeBuffer()
-	b.a.conn.moveDown(b.keepBelow)
+	b.a.conn.moveDown(int(b.keepBelow))
 	if b.lacksOnlyItsEnd() {
 		idle = min(idle, endWithin)
 	}
@@ -227,7 +227,7 @@ func (b *Body) lacksOnlyItsEnd() bool {
 // useLargeBuffer switches to a large buffer if more than a first read is to come.
 func (b *Body) useLargeBuffer() {
 	c := &b.a.conn
-	if b.keepBelow > 0 || len(c.up.Buf) >= buffer.Large || c.env.Host.UnderPressure() || b.framing.Kind == http1.BodyLength && b.left <= buffer.Medium {
+	if b.keepBelow > 0 || len(c.buf) >= buffer.Large || c.env.Host.UnderPressure() || b.framing.Kind == http1.BodyLength && b.left <= buffer.Medium {
 		return
 	}
 	c.enlargeBuffer()

@@ -20,11 +20,10 @@ type conn struct {
 	env     *Env
 	buffers *buffer.Cache  // the source of read buffers
 	up      *upstream.Conn // nil: none yet, or handed over
-	readBy  clock.Instant  // read deadline now set; zero: unknown
-	writeBy clock.Instant  // write deadline now set; zero: unknown
 
-	r, w        int   // up.Buf[r:w] is read and not yet used
-	headerStart int32 // up.Buf[headerStart:headerEnd] holds the headers in resp until more of the response is read
+	buf         []byte // read buffer; nil: none
+	r, w        int    // buf[r:w] is read and not yet used
+	headerStart int32  // buf[headerStart:headerEnd] holds the headers in resp until more of the response is read
 	headerEnd   int32
 	earlyErr    error // a read error that came before the response was due
 	resp        http1.Response
@@ -33,7 +32,6 @@ type conn struct {
 // use makes up the connection.
 func (c *conn) use(up *upstream.Conn) {
 	c.up = up
-	c.readBy, c.writeBy = clock.Instant(up.ReadBy), clock.Instant(up.WriteBy)
 	c.r, c.w, c.earlyErr = 0, 0, nil
 	c.resp.Restart()
 }
@@ -52,7 +50,6 @@ func (c *conn) take() *upstream.Conn {
 // release returns a connection whose response was read to the end to its pool. now is the time.
 func (c *conn) release(now clock.Instant) {
 	up := c.take()
-	up.ReadBy, up.WriteBy = time.Duration(c.readBy), time.Duration(c.writeBy)
 	up.ReleaseAt(time.Duration(now), c.resp.KeepAliveTimeout)
 }
 
@@ -71,32 +68,45 @@ func (c *conn) close() {
 func (c *conn) begun() bool { return c.up != nil && c.r+c.w > 0 }
 
 // unread returns what was read and is not yet used.
-func (c *conn) unread() []byte { return c.up.Buf[c.r:c.w] }
+func (c *conn) unread() []byte { return c.buf[c.r:c.w] }
 
 // extendWrite keeps the write deadline between idle and twice idle away; 0 means no deadline. The
 // deadline may stem from an earlier request of another route.
 func (c *conn) extendWrite(now clock.Instant, idle time.Duration) {
-	left := c.writeBy.Sub(now)
+	by := c.writeBy()
+	left := by.Sub(now)
 	switch {
-	case idle <= 0 && c.writeBy.IsZero() || idle > 0 && left >= idle && left <= 2*idle:
+	case idle <= 0 && by.IsZero() || idle > 0 && left >= idle && left <= 2*idle:
 		return
 	case idle <= 0:
-		c.writeBy = 0
+		by = 0
 	default:
-		c.writeBy = now.Add(2 * idle)
+		by = now.Add(2 * idle)
 	}
-	_ = c.up.SetWriteDeadline(c.env.Host.Clock.At(c.writeBy))
+	c.up.SetWriteBy(time.Duration(by))
+}
+
+// readBy returns the read deadline now set; zero means unknown.
+func (c *conn) readBy() clock.Instant { return clock.Instant(c.up.ReadBy()) }
+
+// writeBy returns the write deadline now set; zero means none.
+func (c *conn) writeBy() clock.Instant { return clock.Instant(c.up.WriteBy()) }
+
+// forgetRead notes that another goroutine may have moved the read deadline.
+func (c *conn) forgetRead() {
+	if c.up != nil {
+		c.up.ForgetReadBy()
+	}
 }
 
 // setRead sets the read deadline.
 func (c *conn) setRead(until clock.Instant) {
-	c.readBy = until
-	_ = c.up.SetReadDeadline(c.env.Host.Clock.At(until))
+	c.up.SetReadBy(time.Duration(until))
 }
 
 // read reads once into the read buffer, which must have room.
 func (c *conn) read() error {
-	n, err := c.up.Read(c.up.Buf[c.w:])
+	n, err := c.up.Read(c.buf[c.w:])
 	c.w += n
 	switch {
 	case n > 0:
@@ -133,15 +143,15 @@ func (c *conn) takeEarlyErr() error {
 
 // needBuffer gives the connection a read buffer, if it has none.
 func (c *conn) needBuffer() {
-	if c.up.Buf == nil {
-		c.up.Buf = c.buffers.Get(buffer.Medium)
+	if c.buf == nil {
+		c.buf = c.buffers.Get(buffer.Medium)
 	}
 }
 
 // makeRoom makes room for more headers in the read buffer.
 func (c *conn) makeRoom() {
 	switch {
-	case c.w < len(c.up.Buf):
+	case c.w < len(c.buf):
 	case c.r == 0:
 		c.growBuffer()
 	default:
@@ -151,31 +161,31 @@ func (c *conn) makeRoom() {
 
 // moveDown moves what is unread down to offset to.
 func (c *conn) moveDown(to int) {
-	rest := copy(c.up.Buf[to:], c.unread())
+	rest := copy(c.buf[to:], c.unread())
 	c.r, c.w = to, to+rest
 }
 
 // giveUpBuffer returns the read buffer to its pool.
 func (c *conn) giveUpBuffer() {
 	c.resp.Detach()
-	c.checkDetached(c.up.Buf)
-	c.buffers.Put(c.up.Buf)
-	c.up.Buf = nil
+	c.checkDetached(c.buf)
+	c.buffers.Put(c.buf)
+	c.buf = nil
 }
 
 // growBuffer doubles the read buffer while headers are read. The headers are then parsed anew.
 func (c *conn) growBuffer() {
 	c.resp.Detach()
-	b := buffer.Grow(c.up.Buf[:c.w], len(c.up.Buf))
-	c.up.Buf = b[:cap(b)]
+	b := buffer.Grow(c.buf[:c.w], len(c.buf))
+	c.buf = b[:cap(b)]
 }
 
 // enlargeBuffer switches to a large read buffer when the response headers are not needed any more.
 func (c *conn) enlargeBuffer() {
-	wide, used := buffer.Get(buffer.Large), c.up.Buf
+	wide, used := buffer.Get(buffer.Large), c.buf
 	n := copy(wide, c.unread())
 	c.resp.Detach()
-	c.up.Buf = wide
+	c.buf = wide
 	c.checkDetached(used)
 	buffer.Put(used)
 	c.r, c.w = 0, n

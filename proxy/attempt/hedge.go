@@ -99,7 +99,7 @@ func (a *Attempt) AwaitHedge() {
 // EndHedge ends the race with the hedge. Its goroutine has ended.
 func (a *Attempt) EndHedge() {
 	a.hedge, a.overtaken = nil, false
-	a.conn.readBy = 0 // the hedge moved the deadline
+	a.conn.forgetRead() // the hedge moved the deadline
 }
 
 // HedgeEnded reports whether the hedge has ended on its own.
@@ -131,7 +131,9 @@ func (a *Attempt) HedgeResult() (cause policy.Cause, wrote bool) {
 func (a *Attempt) Adopt(o Options) {
 	cause := a.background.cause
 	a.background, a.options, a.conn.buffers = nil, o, a.conn.env.Buffers
-	a.conn.readBy, a.conn.writeBy = 0, 0 // the hedge has set deadlines of its own
+	if up := a.conn.up; up != nil {
+		up.ForgetDeadlines() // the hedge has set deadlines of its own
+	}
 	if cause == policy.CauseStatus {
 		a.body.begin(a)
 	}

@@ -38,7 +38,7 @@ func (a *Attempt) Keep(k *Kept, cut bool, now func() clock.Instant) {
 func (k *Kept) take(a *Attempt, cut bool) {
 	c := &a.conn
 	k.resp, c.resp = c.resp, k.resp
-	k.headers, c.up.Buf = c.up.Buf, nil
+	k.headers, c.buf = c.buf, nil
 	k.start, k.end, k.cut, k.compacted = c.headerStart, c.headerEnd, cut, false
 	k.body, a.body.held = a.body.held, nil
 	if k.resp.Body.HasTrailers() {

@@ -22,6 +22,9 @@ import (
 // testTimeout bounds what must happen soon.
 const testTimeout = 10 * time.Second
 
+// testClock is the clock of requests and of the pools of their upstreams.
+var testClock = clock.New()
+
 // serve runs an upstream that lets handle respond on each connection.
 func serve(t *testing.T, handle func(net.Conn)) *upstream.Group {
 	t.Helper()
@@ -33,7 +36,7 @@ func serve(t *testing.T, handle func(net.Conn)) *upstream.Group {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := upstream.NewGroup(target, upstream.Options{})
+	g := upstream.NewGroup(target, upstream.Options{Start: testClock.Epoch()})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -96,7 +99,7 @@ func readHeaders(c net.Conn) (string, error) {
 // request is a request of a test with its client: the Client, the Source and the Owner of attempts.
 type request struct {
 	t       *testing.T
-	clock   clock.Clock
+	clock   *clock.Clock
 	pool    *upstream.Group
 	env     Env
 	respond clock.Instant // by then the response must be there; zero: never
@@ -119,11 +122,11 @@ type request struct {
 
 // newRequest is a request without a body to pool.
 func newRequest(t *testing.T, pool *upstream.Group) *request {
-	r := &request{t: t, clock: clock.New(), pool: pool, method: "GET"}
+	r := &request{t: t, clock: testClock, pool: pool, method: "GET"}
 	r.source = r
 	r.conn, r.client = net.Pipe()
 	r.env = Env{
-		Host:    &Host{Clock: &r.clock, UnderPressure: func() bool { return false }, OnFault: func(fault any) { t.Errorf("fault: %v", fault) }},
+		Host:    &Host{Clock: r.clock, UnderPressure: func() bool { return false }, OnFault: func(fault any) { t.Errorf("fault: %v", fault) }},
 		Buffers: new(buffer.Cache), Client: r, Owner: r,
 	}
 	r.framing = http1.Framing{Kind: http1.BodyNone}

@@ -101,7 +101,7 @@ func (u *upload) end() {
 	u.running, u.cancel = false, nil
 	u.stopping.Store(false)
 	u.a.client().ReturnClient()
-	u.a.conn.readBy = 0
+	u.a.conn.forgetRead()
 }
 
 // endWrites makes the pump's write fail without a record of a failure.

@@ -140,7 +140,7 @@ func (u *upload) sendChecked(parts [][]byte) sendEnd {
 	c.extendWrite(now, a.client().BodyIdle())
 	a.sentWholeAt(now)
 	a.setRead(a.untilHedge(a.readUntil(now, 0, sent)), now)
-	n, got, err := c.up.SendChecked(parts, c.up.Buf)
+	n, got, err := c.up.SendChecked(parts, c.buf)
 	c.w, a.gotBytes = got, n > 0
 	left := length(parts)
 	switch {
@@ -265,7 +265,7 @@ func (u *upload) splice() error {
 	u.spliced = true
 	for {
 		u.extendWrite()
-		if more, err := u.a.source().SpliceTo(dst, u.a.conn.writeBy); !more {
+		if more, err := u.a.source().SpliceTo(dst, u.a.conn.writeBy()); !more {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ func client(t *testing.T) (*Conn, net.Conn, *holder) {
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
 	clk, spans := clock.New(), &holder{}
 	c := &Conn{}
-	c.Init(far, &clk, "", 0, spans)
+	c.Init(far, clk, "", 0, spans)
 	return c, near, spans
 }
 

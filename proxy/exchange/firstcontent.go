@@ -74,7 +74,7 @@ func (at *attempts) heldUntil() clock.Instant {
 // ping after keepAliveAfter. The stream then counts as one with content: a silent one may be attached
 // to a job that runs or wait for a notification, and another attempt would be as silent.
 func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
-	b, memory := at.s.att.Body(), &at.Process.RetryBuffer
+	b, memory := at.s.att.Body(), at.Process.RetryBuffer
 	charged := 0
 	defer func() { memory.Give(charged) }()
 	until := at.heldUntil()

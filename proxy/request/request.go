@@ -323,17 +323,17 @@ func countIn(h headers, id http1.HeaderName) int64 {
 	return n
 }
 
-// Process is what all exchanges of a process share. It is safe for concurrent use after Init.
+// Process is what all exchanges of a process share. It is safe for concurrent use.
 type Process struct {
-	Clock           clock.Clock
-	Attempts        attempt.Host
-	RetryBuffer     RetryBuffer
+	Clock           *clock.Clock
+	Attempts        *attempt.Host
+	RetryBuffer     *RetryBuffer
 	RateLimitPauses ratelimit.Pauses
 	Accounts        account.Accounts
 	withheld        atomic.Int32 // retries not made, in percent
 	Waiting         atomic.Int64 // requests that wait for a retry or a permit
 	Paused          atomic.Int64 // among them, requests that wait for the end of a shared rate-limit pause
-	Draining        atomic.Bool
+	Draining        *atomic.Bool
 	WaitsEnd        atomic.Int64 // while draining: when waiting for permits ends, since the start
 
 	hooks Hooks
@@ -347,10 +347,11 @@ type Hooks struct {
 	UnderPressure     func() bool     // reports whether memory is short
 }
 
-// Init prepares the process for its first request. retryBuffer bounds RetryBuffer, in bytes.
-func (p *Process) Init(retryBuffer int64, hooks Hooks) {
-	p.Clock, p.RetryBuffer.Limit, p.hooks = clock.New(), retryBuffer, hooks
-	p.Attempts = attempt.Host{Clock: &p.Clock, UnderPressure: hooks.UnderPressure, OnFault: hooks.OnFault}
+// NewProcess returns a process, whose clock starts now. retryBuffer bounds RetryBuffer, in bytes.
+func NewProcess(retryBuffer int64, hooks Hooks) *Process {
+	p := &Process{Clock: clock.New(), RetryBuffer: &RetryBuffer{Limit: retryBuffer}, Draining: new(atomic.Bool), hooks: hooks}
+	p.Attempts = &attempt.Host{Clock: p.Clock, UnderPressure: hooks.UnderPressure, OnFault: hooks.OnFault}
+	return p
 }
 
 // Fault is called with a panic that was contained.

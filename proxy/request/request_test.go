@@ -402,8 +402,7 @@ func TestTheShareOfRetriesThatAreMade(t *testing.T) {
 // The hooks of the process are called, and nothing else is.
 func TestTheHooksOfAProcess(t *testing.T) {
 	var called []string
-	var p request.Process
-	p.Init(7, request.Hooks{
+	p := request.NewProcess(7, request.Hooks{
 		OnFault: func(fault any) { called = append(called, fmt.Sprint("fault ", fault)) }, OnWait: func() { called = append(called, "wait") },
 		CloseIdleUpstream: func() bool { called = append(called, "close"); return true }, UnderPressure: func() bool { return true },
 	})

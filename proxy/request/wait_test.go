@@ -9,7 +9,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
-	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 )
 
 // After a wait that somebody ended early the read deadline is in the past, and
@@ -18,9 +17,9 @@ func TestAWaitThatWasEndedLeavesNoDeadlineBehind(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	p := &Process{Clock: clock.New()}
+	p := NewProcess(0, Hooks{})
 	var c downstream.Conn
-	c.Init(far, &p.Clock, "", 0, nil)
+	c.Init(far, p.Clock, "", 0, nil)
 	var r Request
 	r.Init(&c, p)
 	c.Begin(buffer.Small)
@@ -53,9 +52,9 @@ func TestAPanicInAPauseIsNotCountedAsPaused(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	p := &Process{Clock: clock.New()}
+	p := NewProcess(0, Hooks{})
 	var c downstream.Conn
-	c.Init(faultyConn{far}, &p.Clock, "", 0, nil)
+	c.Init(faultyConn{far}, p.Clock, "", 0, nil)
 	var r Request
 	r.Init(&c, p)
 	func() {

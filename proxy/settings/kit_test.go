@@ -16,15 +16,14 @@ import (
 
 // process is one process, whose configuration can be reloaded.
 type process struct {
-	request.Process
+	*request.Process
 	t   *testing.T
 	now *settings.Settings
 }
 
 func start(t *testing.T, change func(c *settings.Config)) *process {
 	t.Helper()
-	p := &process{t: t}
-	p.Init(1<<20, request.Hooks{})
+	p := &process{Process: request.NewProcess(1<<20, request.Hooks{}), t: t}
 	p.reload(change)
 	return p
 }
@@ -36,7 +35,7 @@ func (p *process) reload(change func(c *settings.Config)) *settings.Settings {
 	if change != nil {
 		change(config)
 	}
-	p.now = requesttest.Prepare(p.t, config, &p.Process, p.now)
+	p.now = requesttest.Prepare(p.t, config, p.Process, p.now)
 	return p.now
 }
 

@@ -235,9 +235,8 @@ func TestWhatIsRefused(t *testing.T) {
 	} {
 		config := requesttest.Config(t)
 		tc.change(config)
-		var p request.Process
-		p.Init(0, request.Hooks{})
-		set, err := settings.Prepare(config, settings.Process{Clock: &p.Clock, Draining: &p.Draining}, nil)
+		p := request.NewProcess(0, request.Hooks{})
+		set, err := settings.Prepare(config, settings.Process{Clock: p.Clock, Draining: p.Draining}, nil)
 		if err == nil || set != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

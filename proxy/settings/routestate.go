@@ -23,7 +23,7 @@ type RouteState struct {
 	*Route
 	UpstreamState      *UpstreamState
 	NewObserver        func() Observer // called when a request begins
-	GaveUpLog          boundedlog.Limiter
+	GaveUpLog          *boundedlog.Limiter
 	FallbackRoutes     []*RouteState // one for each fallback upstream, in order; those of a fallback are the later ones
 	IsFallback         bool          // it is one of another route's FallbackRoutes
 	Hedge              *hedge.Hedge  // nil: off

@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/retryproxy/retryproxy/internal/boundedlog"
 	"github.com/retryproxy/retryproxy/policy/hedge"
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/forward"
@@ -111,10 +112,9 @@ func (n *Settings) add(r *Route, known map[upstreamKey]*UpstreamState) *RouteSta
 	if n.Observe != nil {
 		state.NewObserver = n.Observe(r.Name)
 	}
-	state.GaveUpLog.PerMinute = n.GaveUpLogPerMinute
-	state.GaveUpLog.OnSuppressed = func(suppressed int) {
+	state.GaveUpLog = boundedlog.New(n.GaveUpLogPerMinute, func(suppressed int) {
 		n.Log.Warn("more requests given up, lines suppressed", zap.String("route", r.Name), zap.Int("count", suppressed))
-	}
+	})
 	state.PlainRetryOn = plain(&r.Policy.RetryOn)
 	state.RepeatsReset = !r.DryRun && retriesResets(&r.Policy)
 	if r.RateLimitPause.Kind != RateLimitPauseNone {

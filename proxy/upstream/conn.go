@@ -39,14 +39,8 @@ type Conn struct {
 	Reused bool
 	// Uses counts how often it was taken, this time included: 1 when fresh.
 	Uses int
-	// Buf is a place for the owner's read buffer. The pool never reads it. But it assumes
-	// that a Conn released with Buf set has unread bytes, and closes it. So return the
-	// buffer and set nil first.
-	Buf []byte
-	// ReadBy and WriteBy are the deadlines now set, by the clock of Options.Start, if the
-	// last owner recorded them; 0 means unknown. They survive Release, since resetting two
-	// timers per request costs more than the rest of the pool.
-	ReadBy, WriteBy time.Duration
+
+	readBy, writeBy time.Duration // deadlines now set, in pool time; 0: none, or unknown
 
 	pool       *Pool
 	stream     *http2.UpstreamStream // of an HTTP/2 connection: used once, never pooled; nil: HTTP/1.1
@@ -225,9 +219,8 @@ func (c *Conn) TLS() *tls.ConnectionState {
 // Release returns the connection to the pool for the next request. Call it only if the
 // response was read to its end and neither side closes. keepAlive is the timeout of the
 // response's Keep-Alive header; 0 means there was none, and an earlier one stays. The pool
-// closes the connection instead if Buf is set, if TLS holds unread bytes, or if the pool is
-// full or closed. Deadlines are removed, unless ReadBy and WriteBy are both set for the
-// next owner. Releasing a Conn twice does nothing.
+// closes the connection instead if TLS holds unread bytes, or if the pool is full or closed.
+// Deadlines are removed, unless SetReadBy and SetWriteBy have set both. Releasing a Conn twice does nothing.
 func (c *Conn) Release(keepAlive time.Duration) { c.ReleaseAt(0, keepAlive) }
 
 // ReleaseAt is like Release for a caller that has just read the clock of Options.Start; 0
@@ -240,7 +233,7 @@ func (c *Conn) ReleaseAt(now, keepAlive time.Duration) {
 		c.pool.http2.release(c)
 		return
 	}
-	if c.Buf != nil || c.tls != nil && !c.tls.isDrained(c.Conn, c.peeked[:]) || !c.deadlinesKnown() {
+	if c.tls != nil && !c.tls.isDrained(c.Conn, c.peeked[:]) || !c.deadlinesKnown() {
 		_ = c.Close()
 		return
 	}
@@ -252,12 +245,37 @@ func (c *Conn) ReleaseAt(now, keepAlive time.Duration) {
 // deadlinesKnown keeps the deadlines if the next owner can see them, and removes them
 // otherwise. It returns false if the connection is closed.
 func (c *Conn) deadlinesKnown() bool {
-	if c.ReadBy != 0 && c.WriteBy != 0 {
+	if c.readBy != 0 && c.writeBy != 0 {
 		return true
 	}
-	c.ReadBy, c.WriteBy = 0, 0
+	c.ForgetDeadlines()
 	return c.SetDeadline(time.Time{}) == nil
 }
+
+// SetReadBy sets the read deadline, by the clock of Options.Start; 0 means none. It survives Release, as that
+// of SetWriteBy, since resetting two timers per request costs more than the rest of the pool.
+func (c *Conn) SetReadBy(by time.Duration) {
+	c.readBy = by
+	_ = c.SetReadDeadline(c.pool.at(by))
+}
+
+// SetWriteBy sets the write deadline, by the clock of Options.Start; 0 means none.
+func (c *Conn) SetWriteBy(by time.Duration) {
+	c.writeBy = by
+	_ = c.SetWriteDeadline(c.pool.at(by))
+}
+
+// ReadBy returns the deadline of SetReadBy; 0 means none, or unknown.
+func (c *Conn) ReadBy() time.Duration { return c.readBy }
+
+// WriteBy returns the deadline of SetWriteBy; 0 means none, or unknown.
+func (c *Conn) WriteBy() time.Duration { return c.writeBy }
+
+// ForgetReadBy notes that the read deadline was set by SetReadDeadline meanwhile.
+func (c *Conn) ForgetReadBy() { c.readBy = 0 }
+
+// ForgetDeadlines notes that both deadlines were set by other methods meanwhile.
+func (c *Conn) ForgetDeadlines() { c.readBy, c.writeBy = 0, 0 }
 
 // closeNotifyTime bounds the wait for a peer that does not read to take close_notify.
 const closeNotifyTime = 100 * time.Millisecond

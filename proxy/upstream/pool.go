@@ -345,6 +345,14 @@ func (p *Pool) endUse(c *Conn) bool {
 // now returns pool time: monotonic, since start.
 func (p *Pool) now() time.Duration { return time.Since(p.start) }
 
+// at converts pool time to a time.Time, for deadlines. 0 becomes the zero time.
+func (p *Pool) at(t time.Duration) time.Time {
+	if t == 0 {
+		return time.Time{}
+	}
+	return p.start.Add(t)
+}
+
 // poolTime converts a caller-supplied time to pool time; 0 means read the clock. It never
 // goes back, since another caller may have supplied a later time. It requires mu.
 func (p *Pool) poolTime(now time.Duration) time.Duration {

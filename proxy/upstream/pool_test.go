@@ -221,13 +221,6 @@ func TestAfterARestartTheNextOpenConnectionIsFoundOrDialled(t *testing.T) {
 
 func TestReleaseClosesWhatMustNotBeReused(t *testing.T) {
 	s := tcpServer(t)
-	t.Run("a buffer is left", func(t *testing.T) {
-		p := makePool(t, s.target(), Options{})
-		c := get(t, p, GetOptions{})
-		c.Buf = make([]byte, 1)
-		c.Release(0)
-		wantClosed(t, p, c)
-	})
 	t.Run("the pool is full", func(t *testing.T) {
 		p := makePool(t, s.target(), Options{IdleConns: 1})
 		a, b := get(t, p, GetOptions{}), get(t, p, GetOptions{})

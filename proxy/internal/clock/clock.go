@@ -43,7 +43,7 @@ type Clock struct {
 }
 
 // New returns a clock that starts now.
-func New() Clock { return Clock{time.Now()} }
+func New() *Clock { return &Clock{time.Now()} }
 
 // Now reads the clock. It does not follow steps of the wall clock.
 func (k *Clock) Now() Instant { return Start + Instant(time.Since(k.started)) }

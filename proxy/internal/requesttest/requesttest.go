@@ -121,13 +121,13 @@ func begin(t testing.TB, text string, change func(c *settings.Config), near, far
 	if change != nil {
 		change(config)
 	}
-	c := &Client{t: t, Process: &request.Process{}, conn: &downstream.Conn{}, Request: &request.Request{}, Far: far}
+	c := &Client{t: t, conn: &downstream.Conn{}, Request: &request.Request{}, Far: far}
 	nothing := func() bool { return false }
-	c.Process.Init(config.RetryBufferTotalBytes, request.Hooks{OnFault: func(any) {}, OnWait: func() {}, CloseIdleUpstream: nothing, UnderPressure: nothing})
+	c.Process = request.NewProcess(config.RetryBufferTotalBytes, request.Hooks{OnFault: func(any) {}, OnWait: func() {}, CloseIdleUpstream: nothing, UnderPressure: nothing})
 	c.Settings = Prepare(t, config, c.Process, nil)
 
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
-	c.conn.Init(near, &c.Process.Clock, "", 0, spans{})
+	c.conn.Init(near, c.Process.Clock, "", 0, spans{})
 	c.conn.Identify(forward.Peer{Addr: netip.MustParseAddr("127.0.0.1"), Text: "127.0.0.1"})
 	c.conn.BeginRequest(config.WriteTimeout)
 	c.Request.Init(c.conn, c.Process)
@@ -139,7 +139,7 @@ func begin(t testing.TB, text string, change func(c *settings.Config), near, far
 // are closed when the test ends.
 func Prepare(t testing.TB, config *settings.Config, p *request.Process, before *settings.Settings) *settings.Settings {
 	t.Helper()
-	set, err := settings.Prepare(config, settings.Process{Clock: &p.Clock, Draining: &p.Draining}, before)
+	set, err := settings.Prepare(config, settings.Process{Clock: p.Clock, Draining: p.Draining}, before)
 	if err != nil {
 		t.Fatal(err)
 	}
