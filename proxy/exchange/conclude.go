@@ -8,35 +8,35 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // conclude sends the client the last real response, or our own if there never was one.
-func (x *Exchange) conclude(res *policy.Result, d policy.Decision) (int, policy.Outcome) {
+func (x *Exchange) conclude(res *policy.Result, d policy.Decision) request.End {
 	if x.sender.unmade != nil {
 		return x.concludeUnsent(x.sender.unmade)
 	}
 	if d.Class != policy.ClassNone {
-		if code, o, done := x.fallBack(res, reasonOf(d.Why)); done {
-			return code, o
+		if end, done := x.fallBack(res, reasonOf(d.Why)); done {
+			return end
 		}
 	}
 	x.w.Asks(res.RetryAfter)
-	outcome, logged := x.outcomeOf(res, d), reasonOf(d.Why)
-	if outcome == policy.OutcomeGaveUpNotInRetryOn {
-		logged = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status
+	end := request.End{Outcome: x.outcomeOf(res, d), Reason: reasonOf(d.Why)}
+	if end.Outcome == policy.OutcomeGaveUpNotInRetryOn {
+		end.Reason = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status
 	}
-	x.report.Explain(logged)
 	switch {
 	case x.buffered.keptOf(x.r.Attempts), x.buffered.holds() && res.Cause != policy.CauseStatus:
 		x.sender.att.Drop()
-		return x.relay.buffered(&x.buffered, outcome, reasonOf(d.Why))
+		return x.relay.buffered(&x.buffered, end, reasonOf(d.Why))
 	case res.Cause == policy.CauseStatus:
 		x.buffered.drop()
-		return x.relay.response(outcome, reasonOf(d.Why))
+		return x.relay.response(end, reasonOf(d.Why))
 	}
 	x.sender.att.Drop()
-	return x.fail(res.Cause, outcome, d.Why)
+	return x.fail(res.Cause, end.Outcome, d.Why)
 }
 
 // outcomeOf returns the outcome of a request that ends with the decision d on its last attempt, which came to res.
@@ -61,7 +61,7 @@ func reasonOf(why policy.Reason) string {
 }
 
 // fail sends our own response if the upstream never sent one.
-func (x *Exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
+func (x *Exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason) request.End {
 	dial := x.sender.att.DialError()
 	timedOut := dial != nil && (dial.Kind == upstream.KindTimeout || errors.Is(dial, context.DeadlineExceeded)) // the latter is a lookup's
 	x.relay.endIfUnread()
@@ -69,7 +69,7 @@ func (x *Exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason)
 }
 
 // concludeUnsent ends an exchange whose next attempt is not sent.
-func (x *Exchange) concludeUnsent(why *admission.Refusal) (int, policy.Outcome) {
+func (x *Exchange) concludeUnsent(why *admission.Refusal) request.End {
 	x.sender.returnTicket()
 	if why.ClientLeft {
 		return x.clientLeft()
@@ -78,17 +78,16 @@ func (x *Exchange) concludeUnsent(why *admission.Refusal) (int, policy.Outcome) 
 	if why.CloseClient {
 		x.w.Close()
 	}
-	if code, o, done := x.fallBack(nil, why.Reason); done {
-		return code, o
+	if end, done := x.fallBack(nil, why.Reason); done {
+		return end
 	}
 	return x.reject(why)
 }
 
 // reject sends the client the last real response, or one of our own if there was none.
-func (x *Exchange) reject(why *admission.Refusal) (int, policy.Outcome) {
-	x.report.Explain(why.Reason)
+func (x *Exchange) reject(why *admission.Refusal) request.End {
 	if x.buffered.holds() {
-		return x.relay.buffered(&x.buffered, why.Outcome, why.Reason)
+		return x.relay.buffered(&x.buffered, request.End{Outcome: why.Outcome, Reason: why.Reason}, why.Reason)
 	}
 	x.relay.endIfUnread()
 	if !x.w.HasRetryAfter() && why.Status == 503 {
@@ -98,13 +97,13 @@ func (x *Exchange) reject(why *admission.Refusal) (int, policy.Outcome) {
 }
 
 // clientLeft ends an exchange whose client left during a wait.
-func (x *Exchange) clientLeft() (int, policy.Outcome) {
+func (x *Exchange) clientLeft() request.End {
 	x.r.ClientLeft()
 	return x.abandon()
 }
 
 // abandon ends an exchange whose client left or sent a broken request.
-func (x *Exchange) abandon() (int, policy.Outcome) {
+func (x *Exchange) abandon() request.End {
 	class := policy.NotSent
 	if x.sender.att.SentSome() {
 		class = policy.Unknown // the upstream may still work on it
@@ -121,7 +120,7 @@ func (x *Exchange) abandon() (int, policy.Outcome) {
 }
 
 // concludeWait ends an exchange whose wait before the retry d ended early, because of end.
-func (x *Exchange) concludeWait(res *policy.Result, d policy.Decision, end admission.WaitEnd) (int, policy.Outcome) {
+func (x *Exchange) concludeWait(res *policy.Result, d policy.Decision, end admission.WaitEnd) request.End {
 	why := policy.ReasonBudgetExhausted
 	switch end {
 	case admission.ClientLeft:

@@ -47,7 +47,7 @@ func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
 	r := &x.r
 	r.Init(c, p)
 	x.report.Init(r)
-	x.w.Init(r, &x.report)
+	x.w.Init(r)
 	x.sender.r = r
 	x.sender.admitter.Init(&x.attempts, c)
 	x.sender.env = attempt.Env{Host: p.Attempts, Buffers: &c.Buffers, Client: r, Owner: &x.attempts}
@@ -80,7 +80,7 @@ func (x *Exchange) EndAfterFault() bool {
 	if !x.report.IsOpen() {
 		return false
 	}
-	x.report.Done(0, policy.OutcomeResponseBroken, x.w.BodySent())
+	x.report.Done(request.End{Outcome: policy.OutcomeResponseBroken}, x.w.BodySent())
 	x.end()
 	return true
 }
@@ -104,8 +104,8 @@ func (x *Exchange) Serve() bool {
 	if x.r.Settings.Tracer != nil {
 		x.report.BeginTrace()
 	}
-	code, outcome := x.respond()
-	x.report.Done(code, outcome, x.w.BodySent())
+	end := x.respond()
+	x.report.Done(end, x.w.BodySent())
 	if x.w.Resets() {
 		x.r.Conn.Abort()
 	}
@@ -113,9 +113,8 @@ func (x *Exchange) Serve() bool {
 	return x.w.KeepsConnection()
 }
 
-// respond sends the client its response. It returns the status code, 0 if there was no response,
-// and the outcome.
-func (x *Exchange) respond() (int, policy.Outcome) {
+// respond sends the client its response, if there is one.
+func (x *Exchange) respond() request.End {
 	x.r.Out.FindID()
 	if why := x.r.Refusal(); why != http1.RefusalNone {
 		return x.w.Refuse(why)
@@ -133,8 +132,8 @@ func (x *Exchange) RefuseHeaders(why http1.Refusal) {
 	x.r.Time.Tick()
 	x.r.Out.MakeID()
 	x.report.Begin()
-	code, outcome := x.w.Refuse(why)
-	x.report.Done(code, outcome, x.w.BodySent())
+	end := x.w.Refuse(why)
+	x.report.Done(end, x.w.BodySent())
 	x.end()
 }
 
@@ -147,8 +146,8 @@ func (x *Exchange) HeadersTimedOut() {
 	x.w.Close()
 	x.r.Out.MakeID()
 	x.report.Begin()
-	code, outcome := x.w.Error(408, policy.OutcomeRequestTimeout, "request_timeout")
-	x.report.Done(code, outcome, x.w.BodySent())
+	end := x.w.Error(408, policy.OutcomeRequestTimeout, "request_timeout")
+	x.report.Done(end, x.w.BodySent())
 	x.end()
 }
 

@@ -14,36 +14,34 @@ import (
 // of its last attempt, or nil if the next one was not sent. It reports false if there is no
 // fallback or none has a better response: the client then gets what it would have got without a
 // fallback.
-func (x *Exchange) fallBack(res *policy.Result, reason string) (int, policy.Outcome, bool) {
+func (x *Exchange) fallBack(res *policy.Result, reason string) (end request.End, done bool) {
 	if len(x.r.Route.Fallbacks) == 0 {
-		return 0, 0, false
+		return end, false
 	}
 	if x.buffered.readLast(res) {
-		if code, o, done := x.askFallbacks(res, reason); done {
-			return code, o, true
+		if end, done = x.askFallbacks(res, reason); done {
+			return end, true
 		}
 	}
 	f := x.r.Route.OwnResponse()
 	if f == nil {
-		return 0, 0, false
+		return end, false
 	}
 	x.sender.att.Abandon()
 	x.buffered.drop()
 	x.relay.endIfUnread()
-	x.report.Explain(reason)
 	x.w.InPlaceOfUpstream(response.FallbackResponse)
-	code, o := x.w.Own(f.Status, contentType(f.Body), f.Body, policy.OutcomeFallback, reason)
-	return code, o, true
+	return x.w.Own(f.Status, contentType(f.Body), f.Body, policy.OutcomeFallback, reason), true
 }
 
 // askFallbacks tries one fallback upstream after the other until one has a better response than a. If the
 // request may have been processed and is not safe to repeat, no further fallback gets it.
-func (x *Exchange) askFallbacks(res *policy.Result, reason string) (int, policy.Outcome, bool) {
+func (x *Exchange) askFallbacks(res *policy.Result, reason string) (end request.End, done bool) {
 	prepared := false
 	for _, to := range x.r.Route.FallbackRoutes {
 		switch {
 		case x.report.Exposed && !x.r.Safe:
-			return 0, 0, false
+			return end, false
 		case x.r.WouldDropTLS(to.Upstream), x.r.AccountLeft(to, x.r.Time.Clock) > 0:
 			continue
 		case !prepared:
@@ -52,22 +50,21 @@ func (x *Exchange) askFallbacks(res *policy.Result, reason string) (int, policy.
 			prepared = true
 		}
 		if x.r.ClientEnd() != request.ClientPresent {
-			code, o := x.abandon()
-			return code, o, true
+			return x.abandon(), true
 		}
 		if !x.r.Body.Ended() || x.sender.replay() != policy.ReplayWhole {
-			return 0, 0, false
+			return end, false
 		}
-		if code, o, done := x.askFallback(to, reason); done {
-			return code, o, true
+		if end, done = x.askFallback(to, reason); done {
+			return end, true
 		}
 	}
-	return 0, 0, false
+	return end, false
 }
 
 // askFallback sends the request once to a fallback upstream, and relays the response if it is no
 // failure. This send does not count as an attempt.
-func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, policy.Outcome, bool) {
+func (x *Exchange) askFallback(to *settings.RouteState, reason string) (end request.End, done bool) {
 	last, unmade := x.sender.att, x.sender.unmade
 	x.sender.redirect(to, x.sender.env.New())
 	x.sender.lastAttempt, x.sender.unmade = false, nil
@@ -75,8 +72,7 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 	switch why := x.sender.admit(x.r.Time.Tick()); {
 	case why == nil:
 	case why.ClientLeft:
-		code, o := x.clientLeft()
-		return code, o, true
+		return x.clientLeft(), true
 	default:
 		return x.fallbackFailed(last, unmade)
 	}
@@ -88,8 +84,7 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 		x.sender.att.Abandon()
 		x.report.EndSpan(x.sender.att, &policy.Result{Cause: policy.CauseReset}, policy.Unknown)
 		x.sender.att.Ended()
-		code, o := x.abandon()
-		return code, o, true
+		return x.abandon(), true
 	}
 	x.finishFallbackAttempt(&res)
 	usedUp := res.Cause == policy.CauseStatus && !x.r.GRPC && account{at: &x.attempts}.isUsedUp(&res)
@@ -98,19 +93,17 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (int, pol
 		return x.fallbackFailed(last, unmade)
 	}
 	x.buffered.drop()
-	x.report.Explain(reason)
 	x.w.InPlaceOfUpstream(response.FallbackUpstream)
-	code, o := x.relay.response(policy.OutcomeFallback, reason)
-	return code, o, true
+	return x.relay.response(request.End{Outcome: policy.OutcomeFallback, Reason: reason}, reason), true
 }
 
 // fallbackFailed counts a fallback upstream that had no better response. It restores the last
 // attempt at the upstream, whose result the client gets.
-func (x *Exchange) fallbackFailed(last *attempt.Attempt, unmade *admission.Refusal) (int, policy.Outcome, bool) {
+func (x *Exchange) fallbackFailed(last *attempt.Attempt, unmade *admission.Refusal) (end request.End, done bool) {
 	x.report.Observer.FallbackFailed()
 	x.sender.redirect(x.r.Route, last)
 	x.sender.unmade = unmade
-	return 0, 0, false
+	return end, false
 }
 
 // finishFallbackAttempt settles the ticket at the fallback upstream and records the attempt.

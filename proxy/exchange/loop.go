@@ -3,11 +3,11 @@ package exchange
 import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/admission"
+	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
-// run is the retry loop. It returns the status code that the client got, or 0 for none, and the
-// outcome.
-func (x *Exchange) run() (int, policy.Outcome) {
+// run is the retry loop.
+func (x *Exchange) run() request.End {
 	var res policy.Result // of the last attempt
 	var d policy.Decision // on it
 	for {

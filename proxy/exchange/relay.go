@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"io"
 	"sync/atomic"
 
@@ -19,22 +20,21 @@ type relay struct {
 	upgraded atomic.Pointer[tunnel] // the tunnel after an upgrade
 }
 
-// response sends the response of the attempt that just ended to the client as it arrives. It returns
-// the status code and the outcome.
-func (re *relay) response(o policy.Outcome, reason string) (int, policy.Outcome) {
-	return re.rest(re.at.Time.Clock, o, reason)
+// response sends the response of the attempt that just ended to the client as it arrives. The request comes to
+// end if that succeeds. reason is for the client.
+func (re *relay) response(end request.End, reason string) request.End {
+	return re.rest(re.at.Time.Clock, end, reason)
 }
 
 // rest sends the response of the running attempt, whose headers were received at received.
-func (re *relay) rest(received clock.Instant, o policy.Outcome, reason string) (int, policy.Outcome) {
+func (re *relay) rest(received clock.Instant, end request.End, reason string) request.End {
 	resp, body := re.at.s.att.Response(), re.at.s.att.Body()
-	status := resp.Status
-	if status == 101 {
+	if end.Status = resp.Status; end.Status == 101 {
 		return re.tunnel()
 	}
 	if re.at.w.NotGRPC(resp) {
 		re.at.s.att.Abandon()
-		return re.at.w.InPlaceOf(resp, o)
+		return re.at.w.InPlaceOf(resp, end)
 	}
 	re.endIfUnread()
 	framing := re.at.w.Framing(body.Framing())
@@ -52,37 +52,41 @@ func (re *relay) rest(received clock.Instant, o policy.Outcome, reason string) (
 	}
 	if err == nil {
 		re.finishUpstream()
-		return status, o
+		return end
 	}
 	re.at.s.att.Drop()
 	re.at.s.att.StopUpload()
-	status, o = re.broken(status, framing, err)
-	if events && o == policy.OutcomeResponseBroken {
-		o = policy.OutcomeStreamCut
+	end = re.broken(end, framing, err)
+	if events && end.Outcome == policy.OutcomeResponseBroken {
+		end.Outcome = policy.OutcomeStreamCut
 	}
-	return status, o
+	return end
 }
 
-// broken ends a response that could not be relayed whole. It makes the response look cut off to
-// the client: if only the end of the connection ends the body, it resets the connection.
-func (re *relay) broken(status int, f http1.Framing, err error) (int, policy.Outcome) {
+// broken ends a response that could not be relayed whole, and returns what the request comes to in place of
+// end. It makes the response look cut off to the client: if only the end of the connection ends the body, it
+// resets the connection.
+func (re *relay) broken(end request.End, f http1.Framing, err error) request.End {
 	re.at.w.Close()
 	if err == attempt.ErrClientGone {
 		re.at.w.Reset()
-		return status, re.at.w.ClientOutcome()
+		left := re.at.w.ClientEnd()
+		end.Outcome, end.Reason = left.Outcome, cmp.Or(left.Reason, end.Reason)
+		return end
 	}
-	end := re.at.w.EndGRPCCall
+	end.Outcome = policy.OutcomeResponseBroken
+	endCall := re.at.w.EndGRPCCall
 	if err == attempt.ErrTrailersTooLarge {
-		end = re.at.w.EndGRPCCallWithoutTrailers
-		re.at.report.Explain(http1.RefusalTrailersTooLarge.String())
+		endCall = re.at.w.EndGRPCCallWithoutTrailers
+		end.Reason = http1.RefusalTrailersTooLarge.String()
 	}
-	if re.at.GRPC && f.HasTrailers() && end() == nil {
-		return status, policy.OutcomeResponseBroken
+	if re.at.GRPC && f.HasTrailers() && endCall() == nil {
+		return end
 	}
 	if f.Kind == http1.BodyClose {
 		re.at.w.Reset()
 	}
-	return status, policy.OutcomeResponseBroken
+	return end
 }
 
 // endIfUnread marks the connection for closing if the response came before the whole request,
@@ -186,32 +190,33 @@ func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
 
 // buffered sends the buffered response to the client unchanged. If it has not ended yet, the rest
 // follows as it arrives.
-func (re *relay) buffered(h *bufferedResponse, o policy.Outcome, reason string) (int, policy.Outcome) {
+func (re *relay) buffered(h *bufferedResponse, end request.End, reason string) request.End {
 	if h.rest != nil {
 		re.at.stream = h.resume()
-		return re.rest(h.received, o, reason)
+		return re.rest(h.received, end, reason)
 	}
 	h.kept.Restore(re.at.Settings.Limits, re.at.HTTP.Method)
 	resp := h.kept.Response()
+	end.Status = resp.Status
 	re.endIfUnread()
 	if re.at.w.NotGRPC(resp) {
 		re.at.s.att.Abandon()
-		return re.at.w.InPlaceOf(resp, o)
+		return re.at.w.InPlaceOf(resp, end)
 	}
 	f := re.at.w.Framing(resp.Body)
 	re.at.w.Headers(resp, f, h.received, reason)
 	err := re.at.w.WritePiece(f, h.kept.Body())
 	if err == nil && h.kept.Cut() {
 		_ = re.at.w.Flush()
-		return re.broken(resp.Status, f, attempt.ErrCut)
+		return re.broken(end, f, attempt.ErrCut)
 	}
 	if err == nil {
 		err = re.at.w.EndBody(f, h.kept.Trailers())
 	}
 	if err != nil {
-		return re.broken(resp.Status, f, err)
+		return re.broken(end, f, err)
 	}
-	return resp.Status, o
+	return end
 }
 
 // readsUsage begins to read what the response to relay says that it used, if the route counts tokens.

@@ -10,17 +10,18 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // tunnel responds to an upgrade that the upstream accepted. It moves bytes both ways until both
 // sides have ended, or nothing moved for the idle timeout.
-func (re *relay) tunnel() (int, policy.Outcome) {
+func (re *relay) tunnel() request.End {
 	re.at.s.att.StopUpload()
 	if re.at.w.Upgrade(re.at.s.att.Response(), re.at.s.att.Unread()) != nil {
 		re.at.s.att.Drop()
 		re.at.w.Reset()
-		return 101, policy.OutcomeClientGone
+		return request.End{Status: 101, Outcome: policy.OutcomeClientGone}
 	}
 	t := &tunnel{idle: re.at.Settings.TunnelIdleTimeout, c: re.at.Conn, client: re.at.Conn.NC, up: re.at.s.att.Take()}
 	re.at.Conn.Buffers.Release()
@@ -31,7 +32,7 @@ func (re *relay) tunnel() (int, policy.Outcome) {
 	if t.cut.Load() {
 		re.at.w.Reset()
 	}
-	return 101, policy.OutcomeUpgraded
+	return request.End{Status: 101, Outcome: policy.OutcomeUpgraded}
 }
 
 // tunnel is a pair of byte streams.

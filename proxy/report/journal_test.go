@@ -10,6 +10,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/requesttest"
+	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
@@ -23,7 +24,7 @@ func TestTheJournalIsAskedOnceAndGetsWhatItWants(t *testing.T) {
 		s.BeginRetry()
 		s.attempt(200*ms, failed(policy.CauseReset), policy.Unknown)
 		s.attempt(300*ms, responded(200), policy.ClassNone) // a free one
-		s.p.Done(200, policy.OutcomeRecovered, 7)
+		s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeRecovered}, 7)
 		if !slices.Equal(s.asked, []string{"0s 3.6s recovered"}) || len(s.kept) != 1 {
 			t.Fatalf("asked %q, kept %+v", s.asked, s.kept)
 		}
@@ -48,12 +49,12 @@ func TestTheJournalIsAskedOnceAndGetsWhatItWants(t *testing.T) {
 func TestTheJournalGetsNothingThatItDoesNotWant(t *testing.T) {
 	s := reportOf(t, requesttest.Get, nil)
 	s.wants = false
-	s.p.Done(200, policy.OutcomeSuccess, 0)
+	s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 	if len(s.asked) != 1 || len(s.kept) != 0 {
 		t.Errorf("asked %q, kept %+v", s.asked, s.kept)
 	}
 	without := reportOf(t, requesttest.Get, func(c *settings.Config) { c.Journal = nil })
-	without.p.Done(200, policy.OutcomeSuccess, 0)
+	without.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 	without.wantObserved("began", "done GET 200 success "+took(without)+" 0s 0")
 }
 
@@ -73,7 +74,7 @@ func TestTheJournalIsAskedWhenATunnelEnds(t *testing.T) {
 		s := reportOf(t, requesttest.Get, nil)
 		s.attempt(100*ms, responded(101), policy.ClassNone)
 		time.Sleep(time.Hour)
-		s.p.Done(101, policy.OutcomeUpgraded, 0)
+		s.p.Done(request.End{Status: 101, Outcome: policy.OutcomeUpgraded}, 0)
 		if !slices.Equal(s.asked, []string{"0s 100ms upgraded"}) {
 			t.Errorf("%q", s.asked)
 		}
@@ -94,7 +95,7 @@ func TestTheFirstAttemptsAndTheLastAreKept(t *testing.T) {
 					want = append(want, 500+i)
 				}
 			}
-			s.p.Done(500, policy.OutcomeSuccess, 0)
+			s.p.Done(request.End{Status: 500, Outcome: policy.OutcomeSuccess}, 0)
 			var got []int
 			for _, step := range s.kept[0].Steps {
 				got = append(got, step.Status)
@@ -113,7 +114,7 @@ func TestWhyThereWasNoConnectionIsKept(t *testing.T) {
 	refused, reset := failed(policy.CauseDial), failed(policy.CauseReset)
 	s.p.AttemptDone(a, &refused, policy.NotSent)
 	s.p.AttemptDone(a, &reset, policy.Unknown)
-	s.p.Done(502, policy.OutcomeSuccess, 0)
+	s.p.Done(request.End{Status: 502, Outcome: policy.OutcomeSuccess}, 0)
 	steps := s.kept[0].Steps
 	if len(steps) != 2 || steps[0].Dial == nil || fmt.Sprint(steps[0].Dial.Err) != "why not" || steps[0].Addr != "10.0.0.2:80" || steps[1].Dial != nil {
 		t.Errorf("%+v", steps)
@@ -126,7 +127,7 @@ func TestAVeryLongAttemptIsLong(t *testing.T) {
 		s := reportOf(t, requesttest.Get, nil)
 		s.attempt(100*time.Hour, responded(200), policy.ClassNone)
 		s.attempt(0, responded(200), policy.ClassNone)
-		s.p.Done(200, policy.OutcomeSuccess, 0)
+		s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 		if steps := s.kept[0].Steps; steps[0].Took < time.Hour || steps[1].Began < time.Hour || steps[0].Took > 100*time.Hour {
 			t.Errorf("%+v", steps)
 		}

@@ -12,19 +12,20 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/printable"
+	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
 // logDone writes one line for the request: in the access log, or for a request that was given up.
 // The number of the latter is limited per minute.
-func (p *Report) logDone(code int, o policy.Outcome, took time.Duration, sent int64) {
-	switch failed := worthALine(o); {
+func (p *Report) logDone(e request.End, took time.Duration, sent int64) {
+	switch failed := worthALine(e.Outcome); {
 	case p.Request.Settings.AccessLog && failed:
-		p.logRequest(p.Request.Settings.Log.Warn, "request", code, o, took, sent)
+		p.logRequest(p.Request.Settings.Log.Warn, "request", e, took, sent)
 	case p.Request.Settings.AccessLog:
-		p.logRequest(p.Request.Settings.Log.Info, "request", code, o, took, sent)
+		p.logRequest(p.Request.Settings.Log.Info, "request", e, took, sent)
 	case failed && p.Request.Route.GaveUpLog.Allow():
-		p.logRequest(p.Request.Settings.Log.Warn, "request given up", code, o, took, sent)
+		p.logRequest(p.Request.Settings.Log.Warn, "request given up", e, took, sent)
 	}
 }
 
@@ -45,7 +46,7 @@ const (
 )
 
 // logRequest writes a line without secrets: the query is left out.
-func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code int, o policy.Outcome, took time.Duration, sent int64) {
+func (p *Report) logRequest(write func(string, ...zap.Field), msg string, e request.End, took time.Duration, sent int64) {
 	target := printable.Bytes(p.Request.HTTP.Path, loggedPath)
 	if p.Request.HTTP.HasQuery {
 		target = append(bytes.Clone(target), "?..."...)
@@ -55,8 +56,8 @@ func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code i
 		zap.ByteString("method", printable.Bytes(p.Request.HTTP.Method, loggedField)),
 		zap.ByteString("host", printable.Bytes(p.Request.HTTP.Authority, loggedField)),
 		zap.ByteString("path", target),
-		zap.Int("status", code),
-		zap.Stringer("outcome", o),
+		zap.Int("status", e.Status),
+		zap.Stringer("outcome", e.Outcome),
 		zap.Int64("request_bytes", p.Request.Body.Total()),
 		zap.Int64("response_bytes", sent),
 		zap.Duration("duration_seconds", took),
@@ -65,7 +66,7 @@ func (p *Report) logRequest(write func(string, ...zap.Field), msg string, code i
 		zap.ByteString("user_agent", printable.Bytes(p.Request.HTTP.Get(http1.UserAgent), loggedField)),
 		zap.ByteString("request_id", p.Request.Out.ID),
 		zap.String("trace_id", p.traceID()),
-		zap.String("reason", p.reason),
+		zap.String("reason", e.Reason),
 	)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/requesttest"
+	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
@@ -36,8 +37,7 @@ func TestALineSaysWhatBecameOfARequest(t *testing.T) {
 		s.p.AttemptLog.Waited(2 * time.Second)
 		time.Sleep(2 * time.Second)
 		s.attempt(200*ms, responded(200), policy.ClassNone)
-		s.p.Explain("in the end")
-		s.p.Done(200, policy.OutcomeRecovered, 7)
+		s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeRecovered, Reason: "in the end"}, 7)
 		text := s.log.String()
 		if strings.Contains(text, "secret") {
 			t.Errorf("a secret in %s", text)
@@ -64,7 +64,7 @@ func TestAnAttemptWithoutAResponseSaysWhy(t *testing.T) {
 		s.Time.Tick()
 		s.p.AttemptDone(a, &refused, policy.NotSent)
 		s.attempt(ms, failed(policy.CauseReset), policy.Unknown)
-		s.p.Done(502, policy.GaveUp(policy.ReasonNotIdempotent), 0)
+		s.p.Done(request.End{Status: 502, Outcome: policy.GaveUp(policy.ReasonNotIdempotent)}, 0)
 		want := []any{
 			map[string]any{"address": "10.0.0.2:80", "cause": "dial", "kind": "refused", "error": "no?room", "class": "not_sent", "duration_seconds": 0},
 			map[string]any{"address": "10.0.0.1:80", "cause": "reset", "class": "unknown_if_processed", "duration_seconds": 0.001},
@@ -85,7 +85,7 @@ func TestWhichRequestsHaveALine(t *testing.T) {
 		_, silent := complains[o]
 		for _, access := range []bool{false, true} {
 			s := reportOf(t, requesttest.Get, func(c *settings.Config) { c.AccessLog = access })
-			s.p.Done(503, o, 0)
+			s.p.Done(request.End{Status: 503, Outcome: o}, 0)
 			line := s.line()
 			level, msg := "warn", "request"
 			switch {
@@ -112,7 +112,7 @@ func TestLinesOfAMinute(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := reportOf(t, requesttest.Get, func(c *settings.Config) { c.AccessLog, c.GaveUpLogPerMinute = access, 2 })
 			for range 10 {
-				s.p.Done(503, policy.OutcomeOverloaded, 0)
+				s.p.Done(request.End{Status: 503, Outcome: policy.OutcomeOverloaded}, 0)
 				s.next(requesttest.Get)
 			}
 			want := 2
@@ -133,7 +133,7 @@ func TestLinesOfAMinute(t *testing.T) {
 func TestALineIsShortAndPrintable(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	s := reportOf(t, "GET /"+long+"?secret HTTP/1.1\r\nHost: a\r\nUser-Agent: \x9b"+long+"\r\n\r\n", accessLog)
-	s.p.Done(200, policy.OutcomeSuccess, 0)
+	s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 	line := s.line()
 	path, agent := fmt.Sprint(line["path"]), fmt.Sprint(line["user_agent"])
 	if len(path) > 1100 || !strings.HasPrefix(path, "/xxx") || !strings.HasSuffix(path, "x…?...") {
@@ -148,7 +148,7 @@ func TestALineIsShortAndPrintable(t *testing.T) {
 func TestALineShowsThatThereWasAQuery(t *testing.T) {
 	for target, want := range map[string]string{"/a": "/a", "/a?": "/a?...", "/a?b": "/a?..."} {
 		s := reportOf(t, "GET "+target+" HTTP/1.1\r\nHost: a\r\n\r\n", accessLog)
-		s.p.Done(200, policy.OutcomeSuccess, 0)
+		s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 		if got := s.line()["path"]; got != want {
 			t.Errorf("%s: %v", target, got)
 		}
@@ -177,7 +177,7 @@ func TestTheTraceOfALine(t *testing.T) {
 				c.Tracer = new(spans)
 			}
 		})
-		s.p.Done(200, policy.OutcomeSuccess, 0)
+		s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 		if got := s.line()["trace_id"]; got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -192,7 +192,7 @@ func TestAWaitBelongsToTheAttemptBeforeIt(t *testing.T) {
 		s.attempt(0, responded(503), policy.Rejected)
 		s.p.AttemptLog.Waited(time.Second)
 		s.attempt(0, responded(200), policy.ClassNone)
-		s.p.Done(200, policy.OutcomeRecovered, 0)
+		s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeRecovered}, 0)
 		all, _ := s.line()["attempts"].([]any)
 		if len(all) != 2 || all[0].(map[string]any)["wait_seconds"] != 1.0 || all[1].(map[string]any)["wait_seconds"] != nil || all[0].(map[string]any)["class"] != "rejected" {
 			t.Errorf("%v", all)

@@ -22,7 +22,6 @@ type Report struct {
 	Observer   settings.Observer // of this request, after Begin
 	AttemptLog attemptLog
 	Trace      tracing
-	reason     string // of a refusal or a failure, for the logs
 
 	FirstEnd  clock.Instant // of the first attempt
 	LastEnd   clock.Instant
@@ -40,7 +39,7 @@ func (p *Report) Init(r *request.Request) { p.Request = r }
 // Reset prepares for another request.
 func (p *Report) Reset() {
 	p.AttemptLog.reset()
-	p.reason, p.FirstEnd, p.LastEnd, p.relayedAt = "", 0, 0, 0
+	p.FirstEnd, p.LastEnd, p.relayedAt = 0, 0, 0
 	p.Failed, p.Exposed, p.wouldRetry = false, false, false
 }
 
@@ -67,12 +66,6 @@ func (p *Report) Retry(d policy.Decision) {
 	p.Observer.Retry(d.Why)
 }
 
-// Explain sets the reason of a refusal or a failure, for the logs.
-func (p *Report) Explain(reason string) { p.reason = reason }
-
-// Reason returns what Explain got last, "" if nothing.
-func (p *Report) Reason() string { return p.reason }
-
 // Relayed says that the response was relayed whole, and returns when that was.
 func (p *Report) Relayed() clock.Instant {
 	p.relayedAt = p.Request.Time.Tick()
@@ -93,29 +86,29 @@ func (p *Report) CountDryRun(why policy.Reason) {
 // HasCountedDryRun reports whether a retry was counted that is not made.
 func (p *Report) HasCountedDryRun() bool { return p.wouldRetry }
 
-// Done reports the request to the observer and the logs, once. sent is how many bytes of the response's
-// body were written.
-func (p *Report) Done(code int, o policy.Outcome, sent int64) {
+// Done reports what the request came to, to the observer and the logs, once. sent is how many bytes of the
+// response's body were written.
+func (p *Report) Done(e request.End, sent int64) {
 	p.open = false
 	now := p.relayedAt // read a moment ago
 	if now.IsZero() {
 		now = p.Request.Time.Tick()
 	}
 	took := now.Sub(p.Request.Time.Began)
-	if o == policy.OutcomeUpgraded {
+	if e.Outcome == policy.OutcomeUpgraded {
 		took = p.LastEnd.Sub(p.Request.Time.Began) // until the response: the lifetime of a tunnel is no latency
 	}
 	var added time.Duration
 	if p.Failed {
 		added = p.LastEnd.Sub(p.FirstEnd)
 	}
-	p.Observer.RequestDone(p.Request.HTTP.Method, code, o, took, added, p.Request.Attempts)
-	if p.Request.Settings.AccessLog || worthALine(o) {
-		p.logDone(code, o, now.Sub(p.Request.Time.Began), sent)
+	p.Observer.RequestDone(p.Request.HTTP.Method, e.Status, e.Outcome, took, added, p.Request.Attempts)
+	if p.Request.Settings.AccessLog || worthALine(e.Outcome) {
+		p.logDone(e, now.Sub(p.Request.Time.Began), sent)
 	}
-	p.keep(code, o, now, took)
+	p.keep(e, now, took)
 	if p.Trace.Request != nil {
-		p.endTrace(code, o, took)
+		p.endTrace(e, took)
 	}
 }
 
@@ -164,14 +157,14 @@ func (p *Report) RecordFallback(a *attempt.Attempt, res *policy.Result, class po
 }
 
 // keep passes the request to the journal, if the journal wants it.
-func (p *Report) keep(code int, o policy.Outcome, now clock.Instant, took time.Duration) {
+func (p *Report) keep(end request.End, now clock.Instant, took time.Duration) {
 	j := p.Request.Settings.Journal
-	if j == nil || !j.Wants(p.Request.Process.Clock.UnixNano(now), took, o) {
+	if j == nil || !j.Wants(p.Request.Process.Clock.UnixNano(now), took, end.Outcome) {
 		return
 	}
 	e := settings.Ended{
 		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, RequestID: p.Request.Out.ID, Began: p.Request.Process.Clock.At(p.Request.Time.Began), Took: took,
-		Code: code, Outcome: o, Attempts: p.Request.Attempts, Retries: int(p.Request.Retries), Steps: make([]settings.Step, 0, trailLength),
+		Code: end.Status, Outcome: end.Outcome, Attempts: p.Request.Attempts, Retries: int(p.Request.Retries), Steps: make([]settings.Step, 0, trailLength),
 	}
 	for _, s := range p.AttemptLog.steps[:p.AttemptLog.n] {
 		e.Steps = append(e.Steps, settings.Step{Began: s.Began.duration(), Took: s.Took.duration(), Status: int(s.Status), Cause: s.Cause, Class: s.class, Addr: s.Addr, Dial: s.Dial})
@@ -240,10 +233,10 @@ func (p *Report) Waited(what string, began clock.Instant) {
 const waitQueued = "queued"
 
 // endTrace ends the request's span and reports its trace to the observer.
-func (p *Report) endTrace(code int, o policy.Outcome, took time.Duration) {
+func (p *Report) endTrace(e request.End, took time.Duration) {
 	if p.Trace.Request.Recorded() {
-		p.Observer.Traced(p.Trace.Request.TraceID(), code, took)
+		p.Observer.Traced(p.Trace.Request.TraceID(), e.Status, took)
 	}
-	p.Trace.Request.End(&trace.End{At: p.Request.Process.Clock.At(p.Request.Time.Began).Add(took), Code: code, Outcome: o, Reason: p.reason, Attempts: p.Request.Attempts})
+	p.Trace.Request.End(&trace.End{At: p.Request.Process.Clock.At(p.Request.Time.Began).Add(took), Code: e.Status, Outcome: e.Outcome, Reason: e.Reason, Attempts: p.Request.Attempts})
 	p.Trace = tracing{}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/requesttest"
+	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
@@ -29,7 +30,7 @@ func TestTheObserverHearsOfEachAttemptAndOfOneEnd(t *testing.T) {
 		time.Sleep(time.Second)
 		s.attempt(300*ms, responded(200), policy.ClassNone)
 		time.Sleep(50 * ms)
-		s.p.Done(200, policy.OutcomeRecovered, 7)
+		s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeRecovered}, 7)
 		s.wantObserved("began", "attempt unknown 503 100ms", "attempt unknown 0 200ms", "attempt ok 200 300ms",
 			"done GET 200 recovered 2.65s 2.5s 3") // 2.5 s from the end of the first attempt to that of the last
 		if s.p.IsOpen() {
@@ -55,7 +56,7 @@ func TestTimeIsAddedByFailuresOnly(t *testing.T) {
 			s.attempt(100*ms, failed(policy.CauseReset), tc.class)
 			s.attempt(200*ms, responded(200), policy.ClassNone)
 			s.observed = nil
-			s.p.Done(200, policy.OutcomeSuccess, 0)
+			s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 			s.wantObserved(tc.want)
 		}))
 	}
@@ -135,7 +136,7 @@ func TestAFallbackIsNoAttemptOfTheRoute(t *testing.T) {
 		if now := s.Time.Now(); s.Time.Clock != now || s.p.LastEnd != now {
 			t.Errorf("the time is %v and %v old", now.Sub(s.Time.Clock), now.Sub(s.p.LastEnd))
 		}
-		s.p.Done(200, policy.OutcomeFallback, 0)
+		s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeFallback}, 0)
 		s.wantObserved("began", "attempt unknown 503 100ms", "done GET 200 fallback 1.1s 1s 2")
 	})
 }
@@ -167,7 +168,7 @@ func TestTheLifeOfATunnelIsNoLatency(t *testing.T) {
 		s := reportOf(t, requesttest.Get, func(c *settings.Config) { c.AccessLog = true })
 		s.attempt(100*ms, responded(101), policy.ClassNone)
 		time.Sleep(time.Hour)
-		s.p.Done(101, policy.OutcomeUpgraded, 0)
+		s.p.Done(request.End{Status: 101, Outcome: policy.OutcomeUpgraded}, 0)
 		s.wantObserved("began", "attempt ok 101 100ms", "done GET 101 upgraded 100ms 0s 1")
 		if line := s.line(); line["duration_seconds"] != 3600.1 {
 			t.Errorf("%v", line)
@@ -185,11 +186,11 @@ func TestARequestEndsWhenItsResponseWasRelayed(t *testing.T) {
 			t.Errorf("relayed %v ago", s.Time.Now().Sub(at))
 		}
 		time.Sleep(time.Minute)
-		s.p.Done(200, policy.OutcomeSuccess, 0)
+		s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 		s.wantObserved("began", "attempt ok 200 100ms", "done GET 200 success 400ms 0s 1")
 		s.next(requesttest.Get)
 		time.Sleep(time.Second)
-		s.p.Done(200, policy.OutcomeSuccess, 0)
+		s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 		s.wantObserved("began", "done GET 200 success 1s 0s 0")
 	})
 }
@@ -224,20 +225,6 @@ func TestAnObserverThatCannotBeMadeObservesNothing(t *testing.T) {
 	if !s.p.IsOpen() {
 		t.Error("who cleans up is not told that a request is open")
 	}
-	s.p.Done(0, policy.OutcomeResponseBroken, 0)
+	s.p.Done(request.End{Status: 0, Outcome: policy.OutcomeResponseBroken}, 0)
 	s.wantObserved()
-}
-
-// The reason is that of the last one who gave one, and of this request.
-func TestTheReasonIsOfThisRequest(t *testing.T) {
-	s := reportOf(t, requesttest.Get, nil)
-	s.p.Explain("first")
-	s.p.Explain("second")
-	if got := s.p.Reason(); got != "second" {
-		t.Error(got)
-	}
-	s.next(requesttest.Get)
-	if got := s.p.Reason(); got != "" {
-		t.Error(got)
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/requesttest"
+	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/trace"
 )
@@ -41,11 +42,10 @@ func TestASpanBeginsWithTheRequest(t *testing.T) {
 			t.Errorf("%s %s %v", r.Parent, r.State, r.Began)
 		}
 		time.Sleep(time.Second)
-		s.p.Explain("why")
 		s.BeginAttempt()
 		s.p.Relayed()
 		time.Sleep(time.Minute)
-		s.p.Done(502, policy.OutcomeRecovered, 0)
+		s.p.Done(request.End{Status: 502, Outcome: policy.OutcomeRecovered, Reason: "why"}, 0)
 		want := trace.End{At: r.Began.Add(time.Second), Code: 502, Outcome: policy.OutcomeRecovered, Reason: "why", Attempts: 1}
 		if len(kept.ends) != 1 || !kept.ends[0].At.Equal(want.At) {
 			t.Fatalf("%+v", kept.ends)
@@ -63,7 +63,7 @@ func TestWhichTracesTheObserverHearsOf(t *testing.T) {
 			s, kept := traced(t, requesttest.Get, nil)
 			kept.notRecorded = !recorded
 			time.Sleep(time.Second)
-			s.p.Done(200, policy.OutcomeSuccess, 0)
+			s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 			want := []string{"began", "done GET 200 success 1s 0s 0"}
 			if recorded {
 				want = append(want, "traced "+traceID+" 200 1s")
@@ -80,11 +80,11 @@ func TestWhichTracesTheObserverHearsOf(t *testing.T) {
 func TestTheNextRequestHasItsOwnSpan(t *testing.T) {
 	s, kept := traced(t, requesttest.Get, nil)
 	s.p.Trace.Why, s.p.Trace.Wait = policy.ReasonReset, time.Second
-	s.p.Done(200, policy.OutcomeSuccess, 0)
+	s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 	s.Settings.Tracer = nil
 	s.next(requesttest.Get)
 	s.attempt(0, responded(200), policy.ClassNone)
-	s.p.Done(200, policy.OutcomeSuccess, 0)
+	s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 	if len(kept.requests) != 1 || len(kept.attempts) != 0 || len(kept.ends) != 1 || s.p.Trace.Why != policy.ReasonNone || s.p.Trace.Wait != 0 {
 		t.Errorf("%+v, left %v %v", kept, s.p.Trace.Why, s.p.Trace.Wait)
 	}
@@ -171,7 +171,7 @@ func TestNothingIsTracedWithoutATracer(t *testing.T) {
 		t.Error("an attempt has a span")
 	}
 	s.p.Waited("reset", s.Time.Now())
-	s.p.Done(200, policy.OutcomeSuccess, 0)
+	s.p.Done(request.End{Status: 200, Outcome: policy.OutcomeSuccess}, 0)
 	if slices.ContainsFunc(s.observed, func(o string) bool { return strings.HasPrefix(o, "traced") }) {
 		t.Errorf("%q", s.observed)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/requesttest"
-	"github.com/retryproxy/retryproxy/proxy/report"
 	"github.com/retryproxy/retryproxy/proxy/response"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
@@ -18,7 +17,6 @@ import (
 type served struct {
 	*requesttest.Client
 	w       response.Writer
-	report  report.Report
 	refused []http1.Refusal // what was counted
 
 	t *testing.T
@@ -34,15 +32,12 @@ func serve(t *testing.T, text string, change func(c *settings.Config)) *served {
 			change(c)
 		}
 	})
-	s.report.Init(s.Request)
-	s.w.Init(s.Request, &s.report)
+	s.w.Init(s.Request)
 	s.begin()
 	return s
 }
 
 func (s *served) begin() {
-	s.report.Reset()
-	s.report.Begin()
 	s.w.Begin(s.HTTP.Close)
 	s.Out.FindID()
 	s.BeginAttempt()

@@ -16,18 +16,17 @@ import (
 
 // Error sends our own response to a request that cannot be served. It writes nothing if the client
 // already has a part of another response.
-func (w *Writer) Error(status int, o policy.Outcome, reason string) (int, policy.Outcome) {
-	w.report.Explain(reason)
+func (w *Writer) Error(status int, o policy.Outcome, reason string) request.End {
 	if w.started {
 		w.mustReset = true
-		return status, o
+		return request.End{Status: status, Outcome: o, Reason: reason}
 	}
 	return w.With(status, o, reason, http.StatusText(status))
 }
 
 // With writes a short JSON response in the form that the client reads: text for people, and reason for
 // programs. A gRPC call gets a gRPC status instead.
-func (w *Writer) With(status int, o policy.Outcome, reason, text string) (int, policy.Outcome) {
+func (w *Writer) With(status int, o policy.Outcome, reason, text string) request.End {
 	if w.r.GRPC {
 		code := grpcStatusOf(status)
 		if status == 504 {
@@ -51,12 +50,12 @@ func (w *Writer) newOwn(status int, form errorbody.Form) *http1.Response {
 }
 
 // Own writes a response of our own.
-func (w *Writer) Own(status int, contentType string, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
+func (w *Writer) Own(status int, contentType string, body []byte, o policy.Outcome, reason string) request.End {
 	return w.own(newResponse(status, http1.NewHeader("Content-Type", contentType)), body, o, reason)
 }
 
 // own writes resp with the body and with what its status requires.
-func (w *Writer) own(resp *http1.Response, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
+func (w *Writer) own(resp *http1.Response, body []byte, o policy.Outcome, reason string) request.End {
 	resp.Headers = append(resp.Headers, http1.NewHeader("Content-Length", strconv.Itoa(len(body))))
 	if w.retryAfter > 0 {
 		resp.Headers = append(resp.Headers, http1.NewHeader("Retry-After", strconv.Itoa(int(w.retryAfter))))
@@ -73,8 +72,8 @@ func newResponse(status int, headers ...http1.Header) *http1.Response {
 }
 
 // writeResponse writes a response of our own.
-func (w *Writer) writeResponse(resp *http1.Response, body []byte, o policy.Outcome, reason string) (int, policy.Outcome) {
-	status := resp.Status
+func (w *Writer) writeResponse(resp *http1.Response, body []byte, o policy.Outcome, reason string) request.End {
+	end := request.End{Status: resp.Status, Outcome: o, Reason: reason}
 	f := http1.Framing{Kind: http1.BodyLength, Length: int64(len(body))}
 	opt := forward.ResponseOptions{Form: w.r.Conn.Form(), Framing: f, Minor: w.r.HTTP.Minor, Close: w.mustClose, Date: clock.Date(time.Now()), Changes: w.r.Route.ResponseChanges}
 	w.ownHeaders(&opt, resp, reason)
@@ -83,7 +82,7 @@ func (w *Writer) writeResponse(resp *http1.Response, body []byte, o policy.Outco
 	}
 	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &opt)
 	if w.isStream() {
-		w.beginStream(status, len(body) == 0)
+		w.beginStream(resp.Status, len(body) == 0)
 	}
 	w.buf = append(w.buf, body...)
 	w.sent += int64(len(body))
@@ -91,14 +90,14 @@ func (w *Writer) writeResponse(resp *http1.Response, body []byte, o policy.Outco
 	if w.EndBody(f, nil) != nil {
 		w.mustReset = true
 		if o.GaveUp() || o == policy.OutcomeFallback {
-			return status, policy.OutcomeClientGone
+			end.Outcome = policy.OutcomeClientGone
 		}
 	}
-	return status, o
+	return end
 }
 
 // GRPC responds to a gRPC call with headers that are also the trailers ("Trailers-Only").
-func (w *Writer) GRPC(status policy.GRPCStatus, o policy.Outcome, reason, text string) (int, policy.Outcome) {
+func (w *Writer) GRPC(status policy.GRPCStatus, o policy.Outcome, reason, text string) request.End {
 	message := forward.AppendGRPCMessage(nil, "retryproxy: "+text)
 	resp := newResponse(200,
 		http1.NewHeader("Content-Type", "application/grpc"),
@@ -128,10 +127,10 @@ func (w *Writer) endGRPCCall(status policy.GRPCStatus, text string) error {
 	})
 }
 
-// InPlaceOf responds to a gRPC call in place of resp, which is not gRPC.
-func (w *Writer) InPlaceOf(resp *http1.Response, o policy.Outcome) (int, policy.Outcome) {
+// InPlaceOf responds to a gRPC call in place of resp, which is not gRPC. e has the outcome and the reason.
+func (w *Writer) InPlaceOf(resp *http1.Response, e request.End) request.End {
 	text := fmt.Sprintf("the upstream answered with HTTP status %d and no gRPC", resp.Status)
-	return w.GRPC(grpcStatusOf(resp.Status), o, w.report.Reason(), text)
+	return w.GRPC(grpcStatusOf(resp.Status), e.Outcome, e.Reason, text)
 }
 
 // grpcStatusOf maps an HTTP status to a gRPC status (gRPC, "HTTP to gRPC Status Code Mapping",
@@ -158,7 +157,7 @@ func grpcStatusOf(status int) policy.GRPCStatus {
 
 // Failed responds for an upstream that never sent a response. timedOut means that the upstream, or
 // the dial, took too long.
-func (w *Writer) Failed(cause policy.Cause, timedOut bool, o policy.Outcome, why policy.Reason) (int, policy.Outcome) {
+func (w *Writer) Failed(cause policy.Cause, timedOut bool, o policy.Outcome, why policy.Reason) request.End {
 	status := 502
 	if timedOut || cause == policy.CauseAttemptTimeout {
 		status = 504
@@ -183,7 +182,7 @@ func explainCause(c policy.Cause) string {
 }
 
 // Refuse responds with the rule that was broken, for people, and the rule's label, for programs.
-func (w *Writer) Refuse(why http1.Refusal) (int, policy.Outcome) {
+func (w *Writer) Refuse(why http1.Refusal) request.End {
 	w.mustClose = true
 	if why.Status() == http.StatusServiceUnavailable {
 		w.retryAfter = 1
@@ -193,47 +192,48 @@ func (w *Writer) Refuse(why http1.Refusal) (int, policy.Outcome) {
 }
 
 func (w *Writer) countRefusal(why http1.Refusal) {
-	if why == http1.RefusalNone {
-		return
-	}
-	w.report.Explain(why.String())
-	if w.r.Settings.Refused != nil {
+	if why != http1.RefusalNone && w.r.Settings.Refused != nil {
 		w.r.Settings.Refused(why)
 	}
 }
 
 // ClientError sends our own response if the client's side ended early, unless the client left.
-func (w *Writer) ClientError() (int, policy.Outcome) {
-	switch o := w.ClientOutcome(); {
-	case o == policy.OutcomeClientGone:
+func (w *Writer) ClientError() request.End {
+	switch e := w.ClientEnd(); {
+	case e.Outcome == policy.OutcomeClientGone:
 		w.mustReset = true
-		return 0, o
-	case o == policy.OutcomeRequestTimeout:
-		return w.Error(408, o, "request_timeout")
-	case o == policy.OutcomeRefused:
+		return e
+	case e.Outcome == policy.OutcomeRequestTimeout:
+		return w.Error(408, e.Outcome, "request_timeout")
+	case e.Outcome == policy.OutcomeRefused:
 		w.retryAfter = 1
-		return w.Error(http1.RefusalNoClientSlot.Status(), o, http1.RefusalNoClientSlot.String())
+		return w.Error(http1.RefusalNoClientSlot.Status(), e.Outcome, e.Reason)
 	case w.r.BodyRefusal() != http1.RefusalNone:
-		return w.Error(w.r.BodyRefusal().Status(), o, w.r.BodyRefusal().String())
+		return w.Error(w.r.BodyRefusal().Status(), e.Outcome, e.Reason)
 	default:
-		return w.Error(400, o, "request_broken")
+		return w.Error(400, e.Outcome, "request_broken")
 	}
 }
 
-// ClientOutcome returns the outcome of a request whose client's side ended early. It counts a
+// ClientEnd returns what a request came to whose client's side ended early, without a status. It counts a
 // refusal.
-func (w *Writer) ClientOutcome() policy.Outcome {
+func (w *Writer) ClientEnd() request.End {
+	refused := func(why http1.Refusal, o policy.Outcome) request.End {
+		w.countRefusal(why)
+		if why == http1.RefusalNone {
+			return request.End{Outcome: o}
+		}
+		return request.End{Outcome: o, Reason: why.String()}
+	}
 	switch w.r.ClientEnd() {
 	case request.ClientBodyBroken:
-		w.countRefusal(w.r.BodyRefusal())
-		return policy.OutcomeRequestBroken
+		return refused(w.r.BodyRefusal(), policy.OutcomeRequestBroken)
 	case request.ClientTooSlow:
-		return policy.OutcomeRequestTimeout
+		return request.End{Outcome: policy.OutcomeRequestTimeout}
 	case request.ClientTurnedAway:
-		w.countRefusal(http1.RefusalNoClientSlot)
-		return policy.OutcomeRefused
+		return refused(http1.RefusalNoClientSlot, policy.OutcomeRefused)
 	}
-	return policy.OutcomeClientGone
+	return request.End{Outcome: policy.OutcomeClientGone}
 }
 
 // allowed lists the methods in the Allow header of our own responses.
@@ -241,7 +241,7 @@ const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 // MaxForwards responds as the final recipient. OPTIONS gets an empty response. TRACE is not
 // allowed, because its echo could show headers that the client must not see.
-func (w *Writer) MaxForwards() (int, policy.Outcome) {
+func (w *Writer) MaxForwards() request.End {
 	w.mustClose = w.mustClose || !w.r.HTTP.Body.Empty() || w.r.Process.Draining.Load()
 	if string(w.r.HTTP.Method) == "TRACE" {
 		return w.Error(405, policy.OutcomeRefused, "max_forwards")

@@ -49,8 +49,9 @@ func TestAnErrorSaysWhatWhyAndHowOften(t *testing.T) {
 		s := serve(t, with(), nil)
 		s.BeginAttempt()
 		outcome := policy.GaveUp(policy.ReasonDeadline)
-		if code, o := s.w.Error(503, outcome, "deadline"); code != 503 || o != outcome {
-			t.Errorf("%d, %v", code, o)
+		end := s.w.Error(503, outcome, "deadline")
+		if end.Status != 503 || end.Outcome != outcome {
+			t.Errorf("%d, %v", end.Status, end.Outcome)
 		}
 		res, e := s.errorOf()
 		if res.StatusCode != 503 || e.Reason != "deadline" || e.Attempts != 2 || e.RequestID != "id-1" || !strings.Contains(e.Error, "Service Unavailable") {
@@ -64,8 +65,8 @@ func TestAnErrorSaysWhatWhyAndHowOften(t *testing.T) {
 				t.Errorf("%s: %q, want %q", name, got, want)
 			}
 		}
-		if !s.w.KeepsConnection() || s.w.Resets() || s.report.Reason() != "deadline" {
-			t.Errorf("keeps %v, resets %v, reason %q", s.w.KeepsConnection(), s.w.Resets(), s.report.Reason())
+		if !s.w.KeepsConnection() || s.w.Resets() || end.Reason != "deadline" {
+			t.Errorf("keeps %v, resets %v, reason %q", s.w.KeepsConnection(), s.w.Resets(), end.Reason)
 		}
 	})
 }
@@ -78,11 +79,12 @@ func TestNoErrorFollowsAResponseThatBegan(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := s.Wire.String()
-	if code, o := s.w.Error(502, policy.OutcomeResponseBroken, "reset"); code != 502 || o != policy.OutcomeResponseBroken {
-		t.Errorf("%d, %v", code, o)
+	end := s.w.Error(502, policy.OutcomeResponseBroken, "reset")
+	if end.Status != 502 || end.Outcome != policy.OutcomeResponseBroken {
+		t.Errorf("%d, %v", end.Status, end.Outcome)
 	}
-	if s.Wire.String() != before || !s.w.Resets() || s.w.KeepsConnection() || s.report.Reason() != "reset" {
-		t.Errorf("resets %v, reason %q: %q", s.w.Resets(), s.report.Reason(), s.Wire.String())
+	if s.Wire.String() != before || !s.w.Resets() || s.w.KeepsConnection() || end.Reason != "reset" {
+		t.Errorf("resets %v, reason %q: %q", s.w.Resets(), end.Reason, s.Wire.String())
 	}
 }
 
@@ -140,10 +142,10 @@ func TestNoRequestIDOfAModelWithoutAnID(t *testing.T) {
 func TestAResponseOfOurOwnHasItsTypeAndBody(t *testing.T) {
 	s := serve(t, with(), nil)
 	s.w.InPlaceOfUpstream(response.FallbackResponse)
-	code, o := s.w.Own(207, "text/x-own", []byte("instead"), policy.OutcomeFallback, "status_503")
+	end := s.w.Own(207, "text/x-own", []byte("instead"), policy.OutcomeFallback, "status_503")
 	res, body := s.Response("GET")
-	if code != 207 || o != policy.OutcomeFallback || res.StatusCode != 207 || body != "instead" || res.Header.Get("Content-Type") != "text/x-own" {
-		t.Errorf("%d %v: %d %v %q", code, o, res.StatusCode, res.Header, body)
+	if end.Status != 207 || end.Outcome != policy.OutcomeFallback || res.StatusCode != 207 || body != "instead" || res.Header.Get("Content-Type") != "text/x-own" {
+		t.Errorf("%d %v: %d %v %q", end.Status, end.Outcome, res.StatusCode, res.Header, body)
 	}
 	if res.Header.Get("X-Retryproxy-Fallback") != "answer" || res.Header.Get("X-Retryproxy-Reason") != "status_503" || s.w.BodySent() != 7 {
 		t.Errorf("%v, %d sent", res.Header, s.w.BodySent())
@@ -225,9 +227,9 @@ func TestAnErrorOfAGRPCCallIsAGRPCStatus(t *testing.T) {
 		s := serve(t, with(), nil)
 		s.GRPC = true
 		s.w.Asks(3 * time.Second)
-		code, o := s.w.With(status, policy.OutcomeOverloaded, "why", "50% läuft")
-		if code != 200 || o != policy.OutcomeOverloaded {
-			t.Errorf("%d: %d, %v", status, code, o)
+		end := s.w.With(status, policy.OutcomeOverloaded, "why", "50% läuft")
+		if end.Status != 200 || end.Outcome != policy.OutcomeOverloaded {
+			t.Errorf("%d: %d, %v", status, end.Status, end.Outcome)
 		}
 		res, body := s.Response("GET")
 		if res.StatusCode != 200 || body != "" || res.Header.Get("Content-Type") != "application/grpc" || s.w.BodySent() != 0 {
@@ -257,13 +259,13 @@ func TestAGRPCClientGetsAStatusInPlaceOfAPage(t *testing.T) {
 	for status, want := range map[int]string{502: "14", 504: "14", 401: "16", 200: "2"} {
 		s := serve(t, with(), nil)
 		s.GRPC = true
-		s.report.Explain("not_in_retry_on")
 		page := said(t, status, "Content-Type: text/html")
 		if !s.w.NotGRPC(page) {
 			t.Error("a page is taken for gRPC")
 		}
-		if code, o := s.w.InPlaceOf(page, policy.OutcomeSuccess); code != 200 || o != policy.OutcomeSuccess {
-			t.Errorf("%d, %v", code, o)
+		end := s.w.InPlaceOf(page, request.End{Outcome: policy.OutcomeSuccess, Reason: "not_in_retry_on"})
+		if end.Status != 200 || end.Outcome != policy.OutcomeSuccess {
+			t.Errorf("%d, %v", end.Status, end.Outcome)
 		}
 		res, _ := s.Response("GET")
 		if res.Header.Get("Grpc-Status") != want || !strings.Contains(res.Header.Get("Grpc-Message"), strconv.Itoa(status)) || res.Header.Get("X-Retryproxy-Reason") != "not_in_retry_on" {
@@ -322,8 +324,9 @@ func TestWhatIsSaidOfAnUpstreamThatDidNotRespond(t *testing.T) {
 			}
 			s := serve(t, with(), nil)
 			outcome := policy.GaveUp(policy.ReasonNotIdempotent)
-			if code, o := s.w.Failed(cause, timedOut, outcome, policy.ReasonNotIdempotent); code != status || o != outcome {
-				t.Errorf("%v: %d, %v", cause, code, o)
+			end := s.w.Failed(cause, timedOut, outcome, policy.ReasonNotIdempotent)
+			if end.Status != status || end.Outcome != outcome {
+				t.Errorf("%v: %d, %v", cause, end.Status, end.Outcome)
 			}
 			if res, e := s.errorOf(); res.StatusCode != status || !strings.Contains(e.Error, want.text) || e.Reason != "not_idempotent" {
 				t.Errorf("%v: %d %+v", cause, res.StatusCode, e)
@@ -336,13 +339,13 @@ func TestWhatIsSaidOfAnUpstreamThatDidNotRespond(t *testing.T) {
 func TestARefusalNamesTheRuleAndEndsTheConnection(t *testing.T) {
 	for _, why := range http1.AllRefusals() {
 		s := serve(t, with(), nil)
-		code, o := s.w.Refuse(why)
+		end := s.w.Refuse(why)
 		res, e := s.errorOf()
-		if code != why.Status() || o != policy.OutcomeRefused || res.StatusCode != why.Status() || e.Reason != why.String() || !strings.Contains(e.Error, why.Explain()) {
-			t.Errorf("%v: %d, %v: %d %+v", why, code, o, res.StatusCode, e)
+		if end.Status != why.Status() || end.Outcome != policy.OutcomeRefused || res.StatusCode != why.Status() || e.Reason != why.String() || !strings.Contains(e.Error, why.Explain()) {
+			t.Errorf("%v: %d, %v: %d %+v", why, end.Status, end.Outcome, res.StatusCode, e)
 		}
-		if s.w.KeepsConnection() || !res.Close || !slices.Equal(s.refused, []http1.Refusal{why}) || s.report.Reason() != why.String() {
-			t.Errorf("%v: keeps %v, counted %v, logged %q", why, s.w.KeepsConnection(), s.refused, s.report.Reason())
+		if s.w.KeepsConnection() || !res.Close || !slices.Equal(s.refused, []http1.Refusal{why}) || end.Reason != why.String() {
+			t.Errorf("%v: keeps %v, counted %v, logged %q", why, s.w.KeepsConnection(), s.refused, end.Reason)
 		}
 		wait := ""
 		if why.Status() == 503 {
@@ -385,8 +388,9 @@ func TestHowARequestEndsWhoseClientFailed(t *testing.T) {
 		} else {
 			s.ClientFailed(tc.err)
 		}
-		if code, o := s.w.ClientError(); code != tc.status || o != tc.outcome {
-			t.Errorf("%s: %d, %v", name, code, o)
+		end := s.w.ClientError()
+		if end.Status != tc.status || end.Outcome != tc.outcome {
+			t.Errorf("%s: %d, %v", name, end.Status, end.Outcome)
 		}
 		if !slices.Equal(s.refused, tc.counted) {
 			t.Errorf("%s: counted %v", name, s.refused)
@@ -397,8 +401,8 @@ func TestHowARequestEndsWhoseClientFailed(t *testing.T) {
 			}
 			continue
 		}
-		if res, e := s.errorOf(); res.StatusCode != tc.status || e.Reason != tc.reason || res.Header.Get("Retry-After") != tc.wait || s.report.Reason() != tc.reason {
-			t.Errorf("%s: %d %+v %v, logged %q", name, res.StatusCode, e, res.Header, s.report.Reason())
+		if res, e := s.errorOf(); res.StatusCode != tc.status || e.Reason != tc.reason || res.Header.Get("Retry-After") != tc.wait || end.Reason != tc.reason {
+			t.Errorf("%s: %d %+v %v, logged %q", name, res.StatusCode, e, res.Header, end.Reason)
 		}
 	}
 }
@@ -419,7 +423,7 @@ func TestWeAreTheFinalRecipient(t *testing.T) {
 	} {
 		s := serve(t, tc.request, nil)
 		s.Process.Draining.Store(tc.drains)
-		code, o := s.w.MaxForwards()
+		end := s.w.MaxForwards()
 		res, got := s.Response("GET")
 		outcome := policy.OutcomeSuccess
 		if tc.status == 405 {
@@ -433,8 +437,8 @@ func TestWeAreTheFinalRecipient(t *testing.T) {
 				}
 			}
 		}
-		if code != tc.status || o != outcome || res.StatusCode != tc.status || len(res.Header["Allow"]) != 1 || s.w.KeepsConnection() != tc.keeps {
-			t.Errorf("%s: %d, %v, keeps %v: %d %v", name, code, o, s.w.KeepsConnection(), res.StatusCode, res.Header)
+		if end.Status != tc.status || end.Outcome != outcome || res.StatusCode != tc.status || len(res.Header["Allow"]) != 1 || s.w.KeepsConnection() != tc.keeps {
+			t.Errorf("%s: %d, %v, keeps %v: %d %v", name, end.Status, end.Outcome, s.w.KeepsConnection(), res.StatusCode, res.Header)
 		}
 	}
 }
@@ -448,8 +452,9 @@ func TestAClientThatLeftDidNotGetTheError(t *testing.T) {
 	} {
 		s := serve(t, with(), nil)
 		s.Wire.Leave()
-		if code, o := s.w.Error(503, outcome, "why"); code != 503 || o != want || !s.w.Resets() || s.w.KeepsConnection() {
-			t.Errorf("%v: %d, %v, resets %v", outcome, code, o, s.w.Resets())
+		end := s.w.Error(503, outcome, "why")
+		if end.Status != 503 || end.Outcome != want || !s.w.Resets() || s.w.KeepsConnection() {
+			t.Errorf("%v: %d, %v, resets %v", outcome, end.Status, end.Outcome, s.w.Resets())
 		}
 	}
 }

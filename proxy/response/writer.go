@@ -13,7 +13,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
-	"github.com/retryproxy/retryproxy/proxy/report"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
@@ -22,9 +21,8 @@ const frame = 20
 
 // Writer writes the response of a request to the client.
 type Writer struct {
-	r      *request.Request
-	report *report.Report
-	buf    []byte // to be written next
+	r   *request.Request
+	buf []byte // to be written next
 
 	retryAfter int32    // of our own response, in seconds; of an upstream's see Asks; 0: none
 	fallback   Fallback // what responded in the upstream's place
@@ -56,7 +54,7 @@ func (k Fallback) String() string {
 }
 
 // Init prepares the writer of a connection for its first use.
-func (w *Writer) Init(r *request.Request, p *report.Report) { w.r, w.report = r, p }
+func (w *Writer) Init(r *request.Request) { w.r = r }
 
 // Begin prepares for another request. closes means that its client wants the connection closed.
 func (w *Writer) Begin(closes bool) {
