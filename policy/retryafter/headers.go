@@ -8,7 +8,7 @@ import (
 // Headers reads what the headers of a failed response say about a retry: whether the upstream wants
 // one, and how long to wait. Rows lists the headers that state a wait.
 //
-// Set Date and Now, call Add for every header, then query it. It keeps slices of the values passed,
+// Call Begin, then Add for every header, then query it. It keeps slices of the values passed,
 // so it must not outlive them. It is not safe for concurrent use.
 //
 // Of several orders to wait, the longest counts. Without an order, the longest wait for an
@@ -33,6 +33,9 @@ type Headers struct {
 	guessed    time.Duration // the longest wait in a header that no row has
 	hasGuessed bool
 }
+
+// Begin begins with the headers of another response, which has that Date or nil. now is the local time.
+func (h *Headers) Begin(date []byte, now time.Time) { *h = Headers{Date: date, Now: now} }
 
 const (
 	maxPairs = 16

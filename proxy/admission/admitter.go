@@ -247,6 +247,13 @@ func GaveUp(status int, why policy.Reason, text string) Refusal {
 	return Refusal{Status: status, Outcome: policy.GaveUp(why), Reason: why.String(), Text: text}
 }
 
+// UsedUp returns the Refusal for an account that is used up for that long.
+func UsedUp(left time.Duration) *Refusal {
+	r := GaveUp(429, policy.ReasonQuotaExhausted, "the account is used up")
+	r.RetryAfter = WholeSeconds(left)
+	return &r
+}
+
 // drained returns the refusal of a request whose wait of at least left a drain ended.
 func drained(left time.Duration) *Refusal {
 	r := drainEnded

@@ -115,9 +115,6 @@ func (a *Attempt) Begin(n int, at clock.Instant, span trace.AttemptSpan, o Optio
 	a.hedge, a.overtaken = nil, false
 }
 
-// Postponed records that the attempt began only at the time at, because nothing could be done before.
-func (a *Attempt) Postponed(at clock.Instant) { a.began = at }
-
 // Make sends the request once and waits for the response headers. After CauseStatus, Response has them,
 // and Body can be read. After CauseAttemptTimeout, and if the client has left, the connection stays open
 // for Resume. A connection that the upstream had closed before anything was sent is replaced. If fresh is
@@ -227,6 +224,12 @@ type Progress struct {
 	SentAt    clock.Instant       // when it was
 	Begun     bool                // a part of the response came
 	DialError *upstream.DialError // why there was no connection; nil if there was one
+}
+
+// AsIfSent returns p for an attempt whose connection may be gone, so that the upstream may have received a byte.
+func (p Progress) AsIfSent() Progress {
+	p.SentSome = true
+	return p
 }
 
 // Progress returns how far the attempt has got.

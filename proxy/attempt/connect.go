@@ -70,6 +70,7 @@ func (a *Attempt) connection(t *Target, o *upstream.GetOptions) (*upstream.Conn,
 		if !a.owner().AwaitDescriptor(a, wait, since) {
 			return nil, err
 		}
+		a.began = a.client().LastTick() // nothing could be done before
 	}
 }
 

@@ -68,7 +68,7 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (end requ
 	last, unmade := x.sender.att, x.sender.unmade
 	x.sender.redirect(to, x.sender.env.New())
 	x.sender.lastAttempt, x.sender.unmade = false, nil
-	x.r.Time.Deadline = x.r.Time.RespondBy(x.r.Time.RequestTimeout())
+	x.r.Time.Restart()
 	switch why := x.sender.admit(x.r.Time.Tick()); {
 	case why == nil:
 	case why.ClientLeft:

@@ -80,7 +80,7 @@ func (ra *race) send() {
 	}
 	ra.at.s.att.StartHedge(h.Attempt, attempt.Hedge{
 		Pool: r.Route.UpstreamState.Pool, DialTimeout: r.Route.DialTimeout, Until: until,
-		Head: r.Out.ForHedge(h.Attempt), Body: &r.Body,
+		Head: r.Out.ForHedge(h.Attempt), Body: r.Source(),
 	})
 }
 
@@ -271,8 +271,7 @@ func (ra *race) settle(h *hedge, kind breaker.EndKind) {
 	case kind == breaker.Unsent:
 		h.ticket.Return(now)
 	case kind == breaker.Abandoned || h.result.Cause == policy.CauseAttemptTimeout:
-		p.SentSome = true // its connection may be gone already
-		h.ticket.Abandon(now, kind, p)
+		h.ticket.Abandon(now, kind, p.AsIfSent()) // its connection may be gone already
 	default:
 		h.ticket.Release(now, &h.result, p, r.CutDialShort(h.Attempt))
 	}

@@ -37,9 +37,7 @@ func (x *Exchange) admit(d policy.Decision) *admission.Refusal {
 	}
 	if len(x.r.Route.Fallbacks) > 0 {
 		if left := x.r.AccountLeft(x.r.Route, now); left > 0 {
-			why := admission.GaveUp(429, policy.ReasonQuotaExhausted, "the account is used up")
-			why.RetryAfter = admission.WholeSeconds(left)
-			return &why
+			return admission.UsedUp(left)
 		}
 	}
 	why := x.sender.admit(now)

@@ -15,8 +15,7 @@ const readTail = 64
 // cheaper than keeping every buffer. Parsers are reset: a slice of headers keeps earlier spans behind
 // its end, and with them whole buffers.
 func (x *Exchange) Compact() {
-	buffer.Put(x.r.Out.Headers)
-	x.r.Out.Headers = nil
+	buffer.Put(x.r.Out.Take())
 	x.r.Conn.Buffers.Release()
 	x.buffered.compact()
 	x.sender.att.Compact()
@@ -45,7 +44,7 @@ func (x *Exchange) compactRequest() {
 // DetachRequest clears every span of the client's request.
 func (x *Exchange) DetachRequest() {
 	x.r.Conn.Request().Detach()
-	x.r.Out.ID = nil
+	x.r.Out.Detach()
 }
 
 // putHead returns the buffer of the detached request headers to its pool when the request ends.

@@ -50,25 +50,25 @@ const MaxDescriptorRetry = attempt.MaxDescriptorRetry
 // options returns what the next attempt must know about the request. The hedge beside it is due after
 // hedgeAfter; 0 means never.
 func (s *sender) options(n int, hedgeAfter time.Duration) attempt.Options {
-	o := attempt.Options{
-		Upgrade: s.r.HTTP.Upgrade != nil, Expect: s.r.ExpectsContinue() && n == 1, Interactive: s.r.GRPC, HedgeAfter: hedgeAfter,
+	timeout := s.r.Time.AttemptTimeout()
+	if s.lastAttempt {
+		timeout = 0
 	}
-	if !s.lastAttempt {
-		o.Timeout = s.r.Time.AttemptTimeout()
+	return attempt.Options{
+		Upgrade: s.r.HTTP.Upgrade != nil, Expect: s.r.ExpectsContinue() && n == 1, Interactive: s.r.GRPC, HedgeAfter: hedgeAfter, Timeout: timeout,
 	}
-	return o
 }
 
 // target returns where the next attempt is sent.
 func (s *sender) target() attempt.Target {
-	t := attempt.Target{
-		Pool: s.r.Dest.UpstreamState.Pool, Choice: s.choice(), HTTP1: s.r.HTTP.Upgrade != nil,
-		DialTimeout: s.r.Route.DialTimeout, DialBy: s.r.Time.Deadline, MaxIdle: s.maxIdle(),
-	}
+	var now time.Duration
 	if s.r.Attempts == 1 {
-		t.Now = time.Duration(s.r.Time.Clock)
+		now = time.Duration(s.r.Time.Clock)
 	}
-	return t
+	return attempt.Target{
+		Pool: s.r.Dest.UpstreamState.Pool, Choice: s.choice(), HTTP1: s.r.HTTP.Upgrade != nil,
+		DialTimeout: s.r.Route.DialTimeout, DialBy: s.r.Time.Deadline, MaxIdle: s.maxIdle(), Now: now,
+	}
 }
 
 // choice returns what determines the endpoint of the next attempt.
@@ -152,7 +152,6 @@ func (s *sender) awaitDescriptor(wait time.Duration, until clock.Instant) bool {
 	why := s.admitter.AwaitDescriptor(&s.ticket, s.ask(), s.r.Time.Clock, wait, until)
 	switch {
 	case why == nil:
-		s.att.Postponed(s.r.Time.Clock)
 		return true
 	case why.ClientLeft:
 		s.r.ClientLeft()
@@ -217,7 +216,6 @@ func (s *sender) situation() policy.Situation {
 // redirect sends the next attempts, beginning with a, to another upstream. The request headers are
 // rendered anew for it.
 func (s *sender) redirect(to *settings.RouteState, a *attempt.Attempt) {
-	s.r.Dest, s.avoid = to, ""
-	s.att = a
-	s.r.Out.Drop()
+	s.att, s.avoid = a, ""
+	s.r.Redirect(to)
 }

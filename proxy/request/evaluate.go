@@ -60,7 +60,7 @@ func (cr *Request) StatusAs(res *policy.Result, r *http1.Response, status int) {
 	}
 	res.Header = r
 	res.Final = r.Get(http1.XRetryproxyReason) != nil
-	readWait(res, r, &cr.Route.Policy.RetryOn)
+	readWait(res, r, &cr.Route.Policy)
 }
 
 // waitReaders keeps the memory for reading what headers say about a wait. It is 3 KiB, which would
@@ -68,20 +68,20 @@ func (cr *Request) StatusAs(res *policy.Result, r *http1.Response, status int) {
 var waitReaders = sync.Pool{New: func() any { return new(retryafter.Headers) }}
 
 // readWait sets what a response's headers say about a retry: whether the upstream wants one, and
-// when. on decides whether a 403 is a rate limit.
-func readWait(res *policy.Result, r *http1.Response, on *policy.RetryOn) {
+// when. p decides whether a 403 is a rate limit.
+func readWait(res *policy.Result, r *http1.Response, p *policy.Policy) {
 	h := waitReaders.Get().(*retryafter.Headers)
 	defer func() {
 		*h = retryafter.Headers{} // it points into the response
 		waitReaders.Put(h)
 	}()
-	h.Date, h.Now = r.Get(http1.Date), time.Now()
+	h.Begin(r.Get(http1.Date), time.Now())
 	for i := range r.Headers {
 		if f := &r.Headers[i]; f.ID == http1.OtherHeader || f.ID == http1.RetryAfter || f.ID == http1.XShouldRetry {
 			h.Add(f.Name, f.Value)
 		}
 	}
-	res.Status = on.CountsAs(res.Status, h.LimitsRate)
+	res.Status = p.RetryOn.CountsAs(res.Status, h.LimitsRate)
 	res.Wanted, res.Unwanted = h.ShouldRetry()
 	res.RetryAfter, res.HasRetryAfter = h.Asked()
 	if !res.HasRetryAfter && retryafter.MeansRateLimit(res.Status) {

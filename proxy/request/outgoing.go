@@ -123,6 +123,15 @@ func (o *Outgoing) Drop() {
 	}
 }
 
+// Take returns the buffer of the rendered headers to who uses it from now on; nil: there is none.
+func (o *Outgoing) Take() (b []byte) {
+	b, o.Headers = o.Headers, nil
+	return b
+}
+
+// Detach forgets the ID, which may lie in the client's buffer.
+func (o *Outgoing) Detach() { o.ID = nil }
+
 // finish appends to the request headers what differs by attempt, but for the Host.
 func (o *Outgoing) finish(form wire.Form, headers []byte, expect bool, a *attempt.Attempt) []byte {
 	if o.of.Time.clientDeadline.Given {

@@ -45,6 +45,7 @@ type Request struct {
 	Safe            bool  // it may run twice: idempotent by its method, or with an Idempotency-Key
 	Layered         bool  // a retry of another proxy, of which we must make no more retries
 	expectsContinue bool  // the client waits for a 100 that nobody sent yet
+	continued       bool  // it got one before the request was prepared
 	EarlierAttempts int32 // attempts that proxies before us made of this request
 	MaxRetries      int32
 	Retries         int32 // retries so far
@@ -78,7 +79,7 @@ func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
 	cr.Settings, cr.Route, cr.Dest = set, set.DefaultRoute, set.DefaultRoute
 	cr.HeaderNames = http1.HeaderNamesOf(cr.HTTP.Headers)
 	cr.GRPC = cr.Conn.Stream != nil && forward.IsGRPC(cr.Get(http1.ContentType)) // gRPC needs HTTP/2
-	cr.Safe, cr.Layered, cr.expectsContinue = false, false, false
+	cr.Safe, cr.Layered, cr.expectsContinue, cr.continued = false, false, false, false
 	cr.MaxRetries, cr.EarlierAttempts, cr.Attempts, cr.Retries = 0, 0, 0, 0
 	if cr.clientEnd.Load() != ClientPresent { // a load is cheaper than a store
 		cr.clientEnd.Store(ClientPresent)
@@ -90,7 +91,7 @@ func (cr *Request) Prepare() {
 	r := cr.Route
 	cr.Body.Reset(cr.HTTP.Body)
 	cr.Conn.SizeNextRead(cr.HTTP.Body)
-	cr.expectsContinue = cr.HTTP.ExpectContinue && !cr.Body.ended
+	cr.expectsContinue = cr.HTTP.ExpectContinue && !cr.continued && !cr.Body.ended
 	if r.GenerateKey {
 		cr.Out.GeneratedKey = cr.Out.generateKey()
 	}
@@ -253,6 +254,12 @@ func (w withModel) Lookup(name string) ([]byte, bool) {
 		return model, model != nil
 	}
 	return w.cr.HTTP.Lookup(name)
+}
+
+// Redirect sends the next attempts to the upstream of another route. Their headers are rendered anew.
+func (cr *Request) Redirect(to *settings.RouteState) {
+	cr.Dest = to
+	cr.Out.Drop()
 }
 
 // IsAnsweredLocally reports whether the request is an OPTIONS or TRACE that must not be forwarded

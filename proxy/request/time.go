@@ -85,6 +85,9 @@ func (t *Time) left(now clock.Instant) time.Duration {
 	return left
 }
 
+// Restart gives the request its time anew, for another upstream.
+func (t *Time) Restart() { t.Deadline = t.RespondBy(t.RequestTimeout()) }
+
 // Earliest returns the earlier of two times. A zero a means never.
 func Earliest(a, b clock.Instant) clock.Instant {
 	if a.IsZero() || b.Before(a) {

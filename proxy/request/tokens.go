@@ -53,10 +53,11 @@ func (t *Tokens) Model() []byte {
 
 // Expect returns what is estimated of the next attempt, for a rate limit that counts tokens.
 func (t *Tokens) Expect() *admission.Use {
-	t.use = admission.Use{}
+	var e ratelimit.Estimate
 	if body := t.of.HTTP.Body; !body.Empty() {
-		t.use.Estimate = ratelimit.Estimate{Input: t.look.Input(body.Length), Output: t.look.Output, Unbounded: t.look.Output == 0}
+		e = ratelimit.Estimate{Input: t.look.Input(body.Length), Output: t.look.Output, Unbounded: t.look.Output == 0}
 	}
+	t.use = admission.Use{Estimate: e}
 	return &t.use
 }
 
@@ -175,8 +176,8 @@ func (cr *Request) lookAtBody(want tokens.Want) {
 // readAhead reads once behind what the client's buffer has, without taking anything from it.
 func (cr *Request) readAhead(until clock.Instant) bool {
 	c := cr.Conn
-	if cr.HTTP.ExpectContinue {
-		cr.HTTP.ExpectContinue, cr.expectsContinue = false, true
+	if cr.HTTP.ExpectContinue && !cr.continued {
+		cr.continued, cr.expectsContinue = true, true
 		cr.ContinueClient()
 	}
 	cr.DetachHeaders(buffer.Large)

@@ -36,34 +36,34 @@ func (w *Writer) With(status int, o policy.Outcome, reason, text string) request
 	}
 	form := errorbody.For(w.r.HTTP.Headers, w.r.Route.ModelAPI)
 	e := errorbody.Error{Status: status, Reason: reason, Text: text, Attempts: w.r.Attempts, ID: string(w.r.Out.ID)}
-	return w.own(w.newOwn(status, form), e.Append(nil, form), o, reason)
+	return w.own(status, w.headersOf(form), e.Append(nil, form), o, reason)
 }
 
-// newOwn returns a response with an error body of that form. A client of a model's API reads the request
-// id from Request-Id or X-Request-Id (anthropic-sdk-go and openai-go), so it has both.
-func (w *Writer) newOwn(status int, form errorbody.Form) *http1.Response {
-	resp := newResponse(status, http1.NewHeader("Content-Type", form.ContentType()))
+// headersOf returns the headers of an error body of that form. A client of a model's API reads the request id
+// from Request-Id or X-Request-Id (anthropic-sdk-go and openai-go), so it has both.
+func (w *Writer) headersOf(form errorbody.Form) []http1.Header {
+	headers := []http1.Header{http1.NewHeader("Content-Type", form.ContentType())}
 	if form == errorbody.ModelAPI && len(w.r.Out.ID) > 0 {
-		resp.Headers = append(resp.Headers, http1.NewHeader("Request-Id", string(w.r.Out.ID)))
+		headers = append(headers, http1.NewHeader("Request-Id", string(w.r.Out.ID)))
 	}
-	return resp
+	return headers
 }
 
 // Own writes a response of our own.
 func (w *Writer) Own(status int, contentType string, body []byte, o policy.Outcome, reason string) request.End {
-	return w.own(newResponse(status, http1.NewHeader("Content-Type", contentType)), body, o, reason)
+	return w.own(status, []http1.Header{http1.NewHeader("Content-Type", contentType)}, body, o, reason)
 }
 
-// own writes resp with the body and with what its status requires.
-func (w *Writer) own(resp *http1.Response, body []byte, o policy.Outcome, reason string) request.End {
-	resp.Headers = append(resp.Headers, http1.NewHeader("Content-Length", strconv.Itoa(len(body))))
+// own writes a response of our own with these headers and those that its status requires.
+func (w *Writer) own(status int, headers []http1.Header, body []byte, o policy.Outcome, reason string) request.End {
+	headers = append(headers, http1.NewHeader("Content-Length", strconv.Itoa(len(body))))
 	if w.retryAfter > 0 {
-		resp.Headers = append(resp.Headers, http1.NewHeader("Retry-After", strconv.Itoa(int(w.retryAfter))))
+		headers = append(headers, http1.NewHeader("Retry-After", strconv.Itoa(int(w.retryAfter))))
 	}
-	if resp.Status == 405 {
-		resp.Headers = append(resp.Headers, http1.NewHeader("Allow", allowed)) // RFC 9110 section 15.5.6
+	if status == 405 {
+		headers = append(headers, http1.NewHeader("Allow", allowed)) // RFC 9110 section 15.5.6
 	}
-	return w.writeResponse(resp, body, o, reason)
+	return w.writeResponse(newResponse(status, headers...), body, o, reason)
 }
 
 // newResponse returns a response of our own.
@@ -99,14 +99,15 @@ func (w *Writer) writeResponse(resp *http1.Response, body []byte, o policy.Outco
 // GRPC responds to a gRPC call with headers that are also the trailers ("Trailers-Only").
 func (w *Writer) GRPC(status policy.GRPCStatus, o policy.Outcome, reason, text string) request.End {
 	message := forward.AppendGRPCMessage(nil, "retryproxy: "+text)
-	resp := newResponse(200,
+	headers := []http1.Header{
 		http1.NewHeader("Content-Type", "application/grpc"),
 		http1.NewHeader("Grpc-Status", strconv.Itoa(int(status))),
-		http1.NewHeader("Grpc-Message", string(message)))
-	if w.retryAfter > 0 {
-		resp.Headers = append(resp.Headers, http1.NewHeader("Grpc-Retry-Pushback-Ms", strconv.Itoa(int(w.retryAfter)*1000)))
+		http1.NewHeader("Grpc-Message", string(message)),
 	}
-	return w.writeResponse(resp, nil, o, reason)
+	if w.retryAfter > 0 {
+		headers = append(headers, http1.NewHeader("Grpc-Retry-Pushback-Ms", strconv.Itoa(int(w.retryAfter)*1000)))
+	}
+	return w.writeResponse(newResponse(200, headers...), nil, o, reason)
 }
 
 // EndGRPCCall ends a call whose response the upstream cut off. The client gets a status, as from a

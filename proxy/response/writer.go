@@ -285,7 +285,7 @@ var inVain = func() map[string]bool {
 // other attempt may follow.
 func (w *Writer) TakeHeadersBuffer() {
 	if w.buf == nil {
-		w.buf, w.r.Out.Headers = w.r.Out.Headers, nil
+		w.buf = w.r.Out.Take()
 	}
 }
 

@@ -52,7 +52,7 @@ func retriesResets(p *policy.Policy) bool {
 
 // plain reports whether no response below 300 can be a failure, so that most responses need no
 // further check.
-func plain(on *policy.RetryOn) bool {
+func plain(on policy.RetryOn) bool {
 	if len(on.HeaderNames()) > 0 || on.AnyGRPC() {
 		return false
 	}

@@ -115,7 +115,7 @@ func (n *Settings) add(r *Route, known map[upstreamKey]*UpstreamState) *RouteSta
 	state.GaveUpLog = boundedlog.New(n.GaveUpLogPerMinute, func(suppressed int) {
 		n.Log.Warn("more requests given up, lines suppressed", zap.String("route", r.Name), zap.Int("count", suppressed))
 	})
-	state.PlainRetryOn = plain(&r.Policy.RetryOn)
+	state.PlainRetryOn = plain(r.Policy.RetryOn)
 	state.RepeatsReset = !r.DryRun && retriesResets(&r.Policy)
 	if r.RateLimitPause.Kind != RateLimitPauseNone {
 		state.rateLimitPauseSeed = pauseSeed(r)
