@@ -15,7 +15,7 @@ const readTail = 64
 // cheaper than keeping every buffer. Parsers are reset: a slice of headers keeps earlier spans behind
 // its end, and with them whole buffers.
 func (x *Exchange) Compact() {
-	buffer.Put(x.r.Out.Take())
+	x.r.Out.Drop()
 	x.r.Conn.Buffers.Release()
 	x.buffered.compact()
 	x.sender.att.Compact()
