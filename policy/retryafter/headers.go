@@ -35,7 +35,10 @@ type Headers struct {
 }
 
 // Begin begins with the headers of another response, which has that Date or nil. now is the local time.
-func (h *Headers) Begin(date []byte, now time.Time) { *h = Headers{Date: date, Now: now} }
+func (h *Headers) Begin(date []byte, now time.Time) {
+	*h = Headers{} // in place; a literal with both fields would be built on the stack and copied
+	h.Date, h.Now = date, now
+}
 
 const (
 	maxPairs = 16
