@@ -13,13 +13,13 @@ import (
 
 // balanceOf sends the account of a key to the engine.
 func (f *Fleet) balanceOf(ctx context.Context, key uint64, a *ratelimit.Account) (*ratelimit.Balance, error) {
-	wants := 0
-	if a.Wants {
-		wants = 1
+	wants, next := 0, ratelimit.Cost{}
+	if a.Next != nil {
+		wants, next = 1, *a.Next
 	}
 	args := []any{
 		f.member, a.Sent.Attempts, a.Sent.Input, a.Sent.Output, a.Settled.Input, a.Settled.Output, a.Fixed.Tokens, decimal(a.Fixed.PerSecond()),
-		wants, a.Next.Input, a.Next.Output, len(a.Learnt), a.Probe.Microseconds(), a.Soon.Microseconds(),
+		wants, next.Input, next.Output, len(a.Learnt), a.Probe.Microseconds(), a.Soon.Microseconds(),
 		usageNews(&a.Usage),
 	}
 	for i := range a.Learnt {

@@ -34,7 +34,7 @@ func TestTheScriptIsTheBuckets(t *testing.T) {
 		var sent, clients []ratelimit.Stamp
 		for step := range 150 {
 			c := ratelimit.Cost{Input: int64(r.IntN(30)), Output: int64(r.IntN(100))}
-			a := ratelimit.Account{Probe: time.Hour, Wants: true, Next: c}
+			a := ratelimit.Account{Probe: time.Hour, Next: &c}
 			if n := int64(r.IntN(3) - 1); n != 0 {
 				a.Sent.Add(n, c)
 			}
@@ -95,7 +95,8 @@ func TestTheScriptSettlesAsTheBucketsDo(t *testing.T) {
 	var inFlight []ratelimit.Cost
 	granted, used := 0, int64(0)
 	for step := range 150 {
-		a := ratelimit.Account{Fixed: fixed, Wants: true, Next: ratelimit.Cost{Input: int64(r.IntN(30)), Output: int64(r.IntN(1500))}.AtMost(fixed.Tokens)}
+		next := ratelimit.Cost{Input: int64(r.IntN(30)), Output: int64(r.IntN(1500))}.AtMost(fixed.Tokens)
+		a := ratelimit.Account{Fixed: fixed, Next: &next}
 		if len(inFlight) > 0 && r.IntN(2) == 0 {
 			c := inFlight[0]
 			inFlight = inFlight[1:]
@@ -111,12 +112,12 @@ func TestTheScriptSettlesAsTheBucketsDo(t *testing.T) {
 		}
 		const near = 5 // replenished since the last step, at 0.3 a second
 		left, _, _ := mirror.Level(0, 255)
-		spare := left - min(float64(a.Next.Input+a.Next.Output)+20, 1000)
+		spare := left - min(float64(next.Input+next.Output)+20, 1000)
 		b := p.tell(7, a)
 		if b.Granted {
 			granted++
-			inFlight = append(inFlight, a.Next)
-			mirror.Take(0, a.Next)
+			inFlight = append(inFlight, next)
+			mirror.Take(0, next)
 		}
 		want, _, _ := mirror.Level(0, 255)
 		if got := b.Buckets[0].Level; math.Abs(got-want) > near || b.Granted != (spare >= 0) && math.Abs(spare) > near {
@@ -134,7 +135,7 @@ func TestTheScriptSettlesAsTheBucketsDo(t *testing.T) {
 func TestALearntLimitIsProbedInTheEngine(t *testing.T) {
 	p := joined(t, enginetest.Start(t))
 	const probe = time.Second
-	ask := ratelimit.Account{Probe: probe, Wants: true}
+	ask := ratelimit.Account{Probe: probe, Next: &ratelimit.Cost{}}
 	var client ratelimit.Buckets
 	client.Import(0, p.tell(8, ask))
 	p.tell(8, ratelimit.Account{Probe: probe, Learnt: []ratelimit.Observation{{
@@ -163,7 +164,7 @@ func TestAnAccountIsThatOfAll(t *testing.T) {
 		p := joined(t, s)
 		all.Go(func() {
 			for range 10 {
-				b := p.tell(1, ratelimit.Account{Fixed: fixed, Wants: true, Next: ratelimit.Cost{Output: 100}})
+				b := p.tell(1, ratelimit.Account{Fixed: fixed, Next: &ratelimit.Cost{Output: 100}})
 				if b.Granted {
 					mu.Lock()
 					granted++
@@ -183,7 +184,7 @@ func TestTheFirstInLineIsServedFirst(t *testing.T) {
 	s := enginetest.Start(t)
 	a, b := joined(t, s), joined(t, s)
 	fixed := ratelimit.TokenRate{Tokens: 1000, Per: time.Second}
-	large, small := ratelimit.Account{Fixed: fixed, Wants: true, Next: ratelimit.Cost{Output: 900}}, ratelimit.Account{Fixed: fixed, Wants: true, Next: ratelimit.Cost{Output: 10}}
+	large, small := ratelimit.Account{Fixed: fixed, Next: &ratelimit.Cost{Output: 900}}, ratelimit.Account{Fixed: fixed, Next: &ratelimit.Cost{Output: 10}}
 	if !a.tell(1, large).Granted || a.tell(1, large).Granted {
 		t.Fatal("the limit was not used up")
 	}
@@ -202,7 +203,7 @@ func TestAHostileAccount(t *testing.T) {
 	p := joined(t, s)
 	for _, text := range []string{"", "x", "first a b\n1 2 3", "first - 0\n3 1 0 -5 nan 0 0 0 0 0 0 0 0 0 0 0 0", "first - 0\n3 1 0 inf inf inf 0 0 0 0 0 0 0 0 0 0 0"} {
 		s.Do("SET", p.key("tokens", 9), text)
-		if b := p.tell(9, ratelimit.Account{Wants: true, Next: ratelimit.Cost{Output: 1}}); !b.Granted {
+		if b := p.tell(9, ratelimit.Account{Next: &ratelimit.Cost{Output: 1}}); !b.Granted {
 			t.Errorf("%q: %+v", text, b)
 		}
 	}
@@ -217,7 +218,7 @@ func TestAHostileAccount(t *testing.T) {
 		"300 1 1 1 0 0 0 0 0 0 0 9e17 0 0 0 0 0",
 	} {
 		s.Do("SET", p.key("tokens", 9), "first - 0\n"+line)
-		a := ratelimit.Account{Fixed: fixed, Probe: 100 * time.Millisecond, Wants: true, Next: ratelimit.Cost{Output: 900}}
+		a := ratelimit.Account{Fixed: fixed, Probe: 100 * time.Millisecond, Next: &ratelimit.Cost{Output: 900}}
 		b := p.tell(9, a)
 		for began := time.Now(); !b.Granted && time.Since(began) < 5*time.Second; b = p.tell(9, a) {
 			time.Sleep(20 * time.Millisecond)
@@ -238,7 +239,7 @@ func TestAHostileAccount(t *testing.T) {
 		t.Errorf("the key stays for %d ms", left)
 	}
 	s.Do("SET", p.key("tokens", 9), "first - 0\n3 1 1 10 0 9e17 0 0 0 0 0 9e17 9e17 9e17 0 9e17 9e17")
-	if b := p.tell(9, ratelimit.Account{Wants: true, Next: ratelimit.Cost{Output: 1}}); !b.Granted {
+	if b := p.tell(9, ratelimit.Account{Next: &ratelimit.Cost{Output: 1}}); !b.Granted {
 		t.Errorf("a process that learns no limits believes one: %+v", b)
 	}
 	for _, reply := range []any{nil, []any{int64(1)}, []any{"1", "2", "3"}, []any{int64(1), "x", "3"}, []any{int64(1), "2", "3", "not a bucket"}} {
@@ -303,7 +304,7 @@ func TestAWindowThatIsOverIsRenewedInTheEngine(t *testing.T) {
 		return client.Granted(0)
 	}
 	says := func(reset time.Duration, s ratelimit.Stamp) ratelimit.Account {
-		return ratelimit.Account{Probe: probe, Wants: true, Learnt: []ratelimit.Observation{{
+		return ratelimit.Account{Probe: probe, Next: &ratelimit.Cost{}, Learnt: []ratelimit.Observation{{
 			Reading: ratelimit.Reading{Row: 3, Kind: ratelimit.Requests, Model: ratelimit.Windowed, Limit: 10, Reset: reset}, Stamp: s,
 		}}}
 	}

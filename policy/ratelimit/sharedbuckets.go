@@ -13,8 +13,7 @@ type Account struct {
 	Learnt  []Observation
 	Counting
 
-	Wants bool // an attempt waits to be sent
-	Next  Cost // its cost
+	Next *Cost // of the attempt that waits to be sent; nil: none does
 }
 
 // Counting is what a process learned of how the upstream counts.

@@ -94,8 +94,8 @@ func (s *sharedTokens) ask(now time.Duration, b *ratelimit.Buckets, first *Waite
 	s.account = ratelimit.Account{Fixed: a.Fixed, Probe: a.Probe}
 	s.askedAt, s.told = max(now, 1), s.told.Plus(a.Sent)
 	if first != nil {
-		s.cost = b.Expect(first.Use.Estimate)
-		a.Wants, a.Next, first.Use.asked = true, s.cost, true
+		cost := b.Expect(first.Use.Estimate)
+		s.cost, a.Next, first.Use.asked = cost, &cost, true
 		if s.waitsFrom == 0 {
 			s.waitsFrom = s.askedAt
 		}
