@@ -193,7 +193,7 @@ func (c *conn) endStalledStream() {
 // connection soon after.
 func (h *http2Conn) endSlow() {
 	h.goAway()
-	now := h.c.server.process.Clock.Now()
+	now := h.c.server.now()
 	var streams []*conn
 	h.each(func(c *conn) { streams = append(streams, c) })
 	for _, c := range streams {

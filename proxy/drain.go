@@ -79,7 +79,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	limit := s.settings.Load().DrainTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	ending := s.process.Clock.Now().Add(limit - min(drainEndGrace, limit/4))
+	ending := s.now().Add(limit - min(drainEndGrace, limit/4))
 	s.process.WaitsEnd.Store(int64(s.process.Clock.Since(ending)))
 	s.drain.begin()
 	s.connected.each(func(c *conn) {
@@ -98,7 +98,7 @@ func (s *Server) Drain(ctx context.Context) error {
 			})
 			s.parked.Clear()
 		}
-		if ending.Before(s.process.Clock.Now()) {
+		if ending.Before(s.now()) {
 			s.connected.each(func(c *conn) {
 				c.client.Wake(downstream.PhaseBackoff)
 				c.x.EndTunnel()

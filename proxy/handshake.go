@@ -33,7 +33,7 @@ func (c *conn) handshake() bool {
 	if c.client.TLS == nil || c.handshaken {
 		return true
 	}
-	c.idleFrom.Store(int64(c.server.process.Clock.Now()))
+	c.idleFrom.Store(int64(c.server.now()))
 	c.client.Enter(downstream.PhaseIdle) // so that a drain that ends idle clients ends this one too
 	_ = c.client.Wire.SetDeadline(time.Now().Add(c.server.settings.Load().ReadHeaderTimeout))
 	if c.server.drain.closingIdle() {
@@ -84,7 +84,7 @@ func looksLikeHTTP(b []byte) bool {
 func (c *conn) announced() bool {
 	set := c.server.settings.Load()
 	c.client.Enter(downstream.PhaseIdle) // so that a drain that ends idle clients ends this one too
-	c.client.SetRead(c.server.process.Clock.Now().Add(set.ReadHeaderTimeout), 0)
+	c.client.SetRead(c.server.now().Add(set.ReadHeaderTimeout), 0)
 	if c.server.drain.closingIdle() {
 		return false
 	}

@@ -56,7 +56,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		return false
 	}
 	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
-	h.emptyFrom.Store(int64(c.server.process.Clock.Now()))
+	h.emptyFrom.Store(int64(c.server.now()))
 	c.client.Enter(downstream.PhaseBusy) // its preface is complete
 	if t := &c.server.clients; !t.makeRoom(c.slot, t.costs.servingHTTP2(c.isSecure, false), slots.Connection, http2RoomWithin) {
 		c.refuseHTTP2()
@@ -204,7 +204,7 @@ func (h *http2Conn) count(n int64) {
 		t.slots.Charge(h.c.slot, t.costs.servingHTTP2(h.c.isSecure, true))
 	}
 	if h.running.Add(n) == 0 {
-		h.emptyFrom.Store(int64(h.c.server.process.Clock.Now()))
+		h.emptyFrom.Store(int64(h.c.server.now()))
 		h.c.beginProgress()
 	}
 }

@@ -68,7 +68,7 @@ func (c *conn) admitBody() bool {
 		return false
 	}
 	c.beginProgress()
-	c.x.Upload().Await(c.server.process.Clock.Now())
+	c.x.Upload().Await(c.server.now())
 	return true
 }
 
@@ -115,7 +115,7 @@ func (c *conn) nextRequest() bool {
 	if !c.used.Load() {
 		c.used.Store(true)
 	}
-	began := c.server.process.Clock.Now()
+	began := c.server.now()
 	set := c.server.settings.Load()
 	if set != c.peerSettings {
 		peer := settings.PeerOf(c.remote(), set)
@@ -158,14 +158,14 @@ const firstRequestTime = time.Minute
 func (c *conn) awaitRequest() bool {
 	now := c.x.LastTick() // from the last request
 	if c.client.MayHaveMoved() || now.IsZero() {
-		now = c.server.process.Clock.Now() // this connection did not just serve a request
+		now = c.server.now() // this connection did not just serve a request
 	}
 	c.idleFrom.Store(int64(now))
 	c.client.Enter(downstream.PhaseIdle)
 	end, slack := c.idleDeadline(now)
 	c.idleEnd = end // whatever comes before the next request
 	after := c.server.clients.parkAfter(c.server.parkAfter)
-	for parks := c.parks && end.Sub(now) > 2*after; ; now = c.server.process.Clock.Now() {
+	for parks := c.parks && end.Sub(now) > 2*after; ; now = c.server.now() {
 		if parks {
 			c.client.SetRead(now.Add(after), after/2)
 		} else {
@@ -278,7 +278,7 @@ func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) b
 			c.client.GrowIn()
 		}
 		err = c.client.Fill()
-		if rawsocket.IsTimeout(err) && c.server.process.Clock.Now().Sub(began) < set.ReadHeaderTimeout && !c.evicted.Load() {
+		if rawsocket.IsTimeout(err) && c.server.now().Sub(began) < set.ReadHeaderTimeout && !c.evicted.Load() {
 			limited, err = false, nil // a drain woke it as if it were idle
 			c.client.ReadMoved()
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/internal/boundedlog"
 	"github.com/retryproxy/retryproxy/proxy/http2"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
@@ -103,6 +104,10 @@ func (s *Server) Reload(c *Config) error {
 	old.FlushLogs()
 	return nil
 }
+
+func (s *Server) log() *zap.Logger { return s.settings.Load().Log }
+
+func (s *Server) now() clock.Instant { return s.process.Clock.Now() }
 
 // SetRetryPercent sets the percentage of retries that are made from now on, on all routes, within
 // [0, 100]. It starts at 100. See docs/decisions/0010-retry-percent.md. It is safe for concurrent
@@ -232,7 +237,7 @@ func (s *Server) contain(c *conn, fault any) {
 // report counts and logs a fault.
 func (s *Server) report(fault any) {
 	s.faults.Add(1)
-	s.settings.Load().Log.Error("a request ended in a fault of the proxy, please report it",
+	s.log().Error("a request ended in a fault of the proxy, please report it",
 		zap.Any("fault", fault), zap.ByteString("stack", debug.Stack()))
 }
 
@@ -253,13 +258,13 @@ const faultLinesPerMinute = 10
 // clientFault logs a warning about what a client did wrong on its connection.
 func (s *Server) clientFault(msg string, fields ...zap.Field) {
 	if s.clientFaults.Allow() {
-		s.settings.Load().Log.Warn(msg, fields...)
+		s.log().Warn(msg, fields...)
 	}
 }
 
 // moreFaults logs how many more faults of clients there were.
 func (s *Server) moreFaults(suppressed int) {
-	s.settings.Load().Log.Warn("more faults of clients, lines suppressed", zap.Int("count", suppressed))
+	s.log().Warn("more faults of clients, lines suppressed", zap.Int("count", suppressed))
 }
 
 // http2Fault logs a client's fault that ended its HTTP/2 connection.

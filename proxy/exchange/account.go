@@ -72,7 +72,7 @@ func (c account) verdict(list *apierror.List) apierror.Verdict {
 	if c.buffered != nil && c.buffered.full && c.buffered.keptOf(c.at.Attempts) {
 		return c.buffered.errorVerdict(list, &c.at.stream)
 	}
-	att := c.at.s.att
+	att := c.at.running()
 	if c.at.stream.failed {
 		return readVerdict(list, att.Response(), c.at.stream.reader.Error(att.Body().Held()))
 	}
@@ -83,8 +83,8 @@ func (c account) verdict(list *apierror.List) apierror.Verdict {
 // peekError reads the beginning of the body of a failed response. The relay begins with it. It waits no
 // longer than bodyWait in all.
 func (at *attempts) peekError() {
-	b := at.s.att.Body()
-	if len(b.Held()) > 0 || b.Ended() || !b.HasRoom() || !isErrorText(at.s.att.Response()) {
+	b := at.running().Body()
+	if len(b.Held()) > 0 || b.Ended() || !b.HasRoom() || !isErrorText(at.running().Response()) {
 		return
 	}
 	if f := b.Framing(); f.Kind == http1.BodyLength && f.Length > at.Route.ResponseBufferBytes {

@@ -26,6 +26,9 @@ type attempts struct {
 	stream heldStream // of the running attempt
 }
 
+// running returns the attempt that runs, or ran last.
+func (at *attempts) running() *attempt.Attempt { return at.s.att }
+
 // begin prepares the attempt, which has its permit, for the n-th send of the request. It begins when the
 // request began, or when the wait before it ended.
 func (at *attempts) begin(n int) {
@@ -34,7 +37,7 @@ func (at *attempts) begin(n int) {
 		at.ContinueClient()
 	}
 	after := at.hedge.arm()
-	at.s.att.Begin(n, at.Time.Clock, at.report.AttemptSpan(n, at.Time.Clock, false), at.s.options(n, after))
+	at.running().Begin(n, at.Time.Clock, at.report.AttemptSpan(n, at.Time.Clock, false), at.s.options(n, after))
 }
 
 // make makes the attempt and sets res to the result. If fresh is set, it dials a new connection.
@@ -46,7 +49,7 @@ func (at *attempts) make(res *policy.Result, fresh bool) {
 // time that is left.
 func (at *attempts) resume(res *policy.Result) {
 	at.s.lastAttempt = true
-	at.received(res, at.s.att.Resume())
+	at.received(res, at.running().Resume())
 }
 
 // received sets res to the result of the attempt, which may have a hedge. cause is how reading its
@@ -65,11 +68,11 @@ func (at *attempts) evaluate(res *policy.Result, cause policy.Cause) {
 	if cause != policy.CauseStatus {
 		return
 	}
-	if at.IsIdleTimeout408(at.s.att.Response(), at.s.att.Reused()) {
+	if at.IsIdleTimeout408(at.running().Response(), at.running().Reused()) {
 		at.lose(res, policy.CauseIdleClose)
 		return
 	}
-	at.StatusOf(res, at.s.att.Response())
+	at.StatusOf(res, at.running().Response())
 	at.learnLimits(res)
 	switch {
 	case at.GRPC && !at.peekGRPCStatus(res):
@@ -81,14 +84,14 @@ func (at *attempts) evaluate(res *policy.Result, cause policy.Cause) {
 
 // lose drops the response of the attempt, because cause stands for what came.
 func (at *attempts) lose(res *policy.Result, cause policy.Cause) {
-	at.s.att.Drop()
+	at.running().Drop()
 	*res = policy.Result{Cause: cause}
 }
 
 // learnLimits reads what the headers of a response say about the rate limits of the route's upstream.
 func (at *attempts) learnLimits(res *policy.Result) {
 	if at.Tokens != nil && at.Dest == at.Route {
-		at.Tokens.Learn(at.s.att.Response(), res.Status)
+		at.Tokens.Learn(at.running().Response(), res.Status)
 	}
 }
 
@@ -97,12 +100,12 @@ func (at *attempts) learnLimits(res *policy.Result) {
 // attempt. It sets res to the result. Everything about the client happens here and not in the goroutine
 // of the hedge.
 func (at *attempts) raceHedge(res *policy.Result, cause policy.Cause) {
-	if at.s.att.Overtaken() {
+	if at.running().Overtaken() {
 		if at.hedge.takeOver(res) {
 			at.holdHedgesStream(res)
 			return
 		}
-		cause = at.s.att.Continue()
+		cause = at.running().Continue()
 	}
 	at.evaluate(res, cause)
 	if at.ClientStaysOn() && !at.Good(res) && at.hedge.await(res) {

@@ -13,6 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/contentcoding"
+	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
@@ -48,9 +49,9 @@ func (h *bufferedResponse) keptOf(n int) bool { return h.holds() && h.attempt ==
 // byte, as it can while it is in its attempt.
 func (h *bufferedResponse) read() policy.Reason {
 	h.drop()
-	h.received = h.s.r.Time.Clock
+	h.received = h.request().Time.Clock
 	b := h.s.att.Body()
-	limit := h.s.r.Route.ResponseBufferBytes + int64(len(b.Held())) // what was held back is in memory already
+	limit := h.request().Route.ResponseBufferBytes + int64(len(b.Held())) // what was held back is in memory already
 	if f := b.Framing(); f.Kind == http1.BodyLength && f.Length > limit {
 		return policy.ReasonResponseTooLarge
 	}
@@ -74,7 +75,7 @@ func (h *bufferedResponse) read() policy.Reason {
 // the result of that attempt; nil means that there was none. It reports false if the response
 // cannot be buffered.
 func (h *bufferedResponse) readLast(res *policy.Result) bool {
-	if res == nil || res.Cause != policy.CauseStatus || h.keptOf(h.s.r.Attempts) {
+	if res == nil || res.Cause != policy.CauseStatus || h.keptOf(h.request().Attempts) {
 		return true
 	}
 	return h.read() == policy.ReasonNone
@@ -83,7 +84,7 @@ func (h *bufferedResponse) readLast(res *policy.Result) bool {
 // readBody reads the body ahead, at most limit bytes. It returns what ended it; a reason says that it
 // cannot be buffered.
 func (h *bufferedResponse) readBody(b *attempt.Body, limit int64) (policy.Reason, error) {
-	until := h.s.r.Time.Now().Add(bodyWait)
+	until := h.request().Time.Now().Add(bodyWait)
 	for {
 		grew, err := b.ReadAhead(until)
 		switch {
@@ -97,8 +98,13 @@ func (h *bufferedResponse) readBody(b *attempt.Body, limit int64) (policy.Reason
 	}
 }
 
+func (h *bufferedResponse) request() *request.Request { return h.s.r }
+
+// memory returns what bytes are charged to.
+func (h *bufferedResponse) memory() *request.RetryBuffer { return h.s.r.Process.RetryBuffer }
+
 func (h *bufferedResponse) charge(n int) bool {
-	if n > 0 && !h.s.r.Process.RetryBuffer.Take(n) {
+	if n > 0 && !h.memory().Take(n) {
 		return false
 	}
 	h.charged += n
@@ -106,15 +112,15 @@ func (h *bufferedResponse) charge(n int) bool {
 }
 
 func (h *bufferedResponse) releaseCharge() {
-	h.s.r.Process.RetryBuffer.Give(h.charged)
+	h.memory().Give(h.charged)
 	h.charged = 0
 }
 
 // keep takes the response from its attempt and returns the connection to the pool. If cut is set, the
 // response is cut off for the client too.
 func (h *bufferedResponse) keep(cut bool) {
-	h.full, h.attempt = true, int32(h.s.r.Attempts)
-	h.s.att.Keep(&h.kept, cut, h.s.r.Time.Tick)
+	h.full, h.attempt = true, int32(h.request().Attempts)
+	h.s.att.Keep(&h.kept, cut, h.request().Time.Tick)
 }
 
 // leave ends the running attempt before the request is sent again. An attempt with a failed response
@@ -125,7 +131,7 @@ func (h *bufferedResponse) leave(res *policy.Result, stream *heldStream) {
 		h.s.att.Abandon()
 		return
 	}
-	h.attempt, h.failed = int32(h.s.r.Attempts), stream.failed
+	h.attempt, h.failed = int32(h.request().Attempts), stream.failed
 	h.rest = h.s.setAside()
 }
 
@@ -146,7 +152,7 @@ func (h *bufferedResponse) drop() {
 
 func (h *bufferedResponse) forget() {
 	h.releaseCharge()
-	h.kept.Release(h.s.r.Conn)
+	h.kept.Release(h.request().Conn)
 	h.full = false
 	if h.rest != nil {
 		h.rest.Abandon()
@@ -157,8 +163,8 @@ func (h *bufferedResponse) forget() {
 // compact moves the response out of the buffers that it was read into.
 func (h *bufferedResponse) compact() {
 	if h.full {
-		saved := h.kept.Compact(h.s.r.Conn)
-		h.s.r.Process.RetryBuffer.Give(saved)
+		saved := h.kept.Compact(h.request().Conn)
+		h.memory().Give(saved)
 		h.charged -= saved
 	}
 }
@@ -170,7 +176,7 @@ func (h *bufferedResponse) readError(res *policy.Result, began *heldStream) poli
 	if res.Cause != policy.CauseStatus || res.Status < 400 {
 		return policy.ReasonNone
 	}
-	v := h.errorVerdict(errorList(h.s.r.Route), began)
+	v := h.errorVerdict(errorList(h.request().Route), began)
 	switch {
 	case v.TooLarge:
 		return policy.ReasonRequestTooLarge
@@ -181,8 +187,8 @@ func (h *bufferedResponse) readError(res *policy.Result, began *heldStream) poli
 		return policy.ReasonNone
 	}
 	res.RetryAfter, res.HasRetryAfter = v.Wait, true
-	h.s.r.StartPause(res)
-	if h.s.r.PauseTooLong(res) {
+	h.request().StartPause(res)
+	if h.request().PauseTooLong(res) {
 		return policy.ReasonRetryAfterTooLong
 	}
 	return policy.ReasonNone

@@ -23,9 +23,9 @@ type heldStream struct {
 
 // holdsStream reports whether the response is an event stream to be held back.
 func (at *attempts) holdsStream(res *policy.Result) bool {
-	return at.Dest.FirstContentTimeout > 0 && res.Status == 200 && !at.Route.DryRun && !at.s.att.Body().Ended() &&
-		at.s.att.IsSent() && at.s.att.Body().HasRoom() &&
-		isEventStream(at.s.att.Response()) && isUncompressed(at.s.att.Response())
+	return at.Dest.FirstContentTimeout > 0 && res.Status == 200 && !at.Route.DryRun && !at.running().Body().Ended() &&
+		at.running().IsSent() && at.running().Body().HasRoom() &&
+		isEventStream(at.running().Response()) && isUncompressed(at.running().Response())
 }
 
 // awaitFirstContent holds an event stream back until its first content. If the stream brings
@@ -35,12 +35,12 @@ func (at *attempts) awaitFirstContent(res *policy.Result) {
 	switch {
 	case err == attempt.ErrCut:
 		at.loseHeld()
-		at.s.att.Drop()
+		at.running().Drop()
 		*res = policy.Result{Cause: policy.CauseReset}
 	case verdict == eventstream.Failed:
 		at.stream.failed = true
 		at.loseHeld()
-		at.StatusAs(res, at.s.att.Response(), at.stream.reader.Status())
+		at.StatusAs(res, at.running().Response(), at.stream.reader.Status())
 		at.learnLimits(res)
 	}
 }
@@ -48,7 +48,7 @@ func (at *attempts) awaitFirstContent(res *policy.Result) {
 // loseHeld reads what an event stream that failed before its content says that it used.
 func (at *attempts) loseHeld() {
 	if at.Route.CountTokens && at.Dest == at.Route {
-		at.NeedTokens().LoseUsage(at.s.att.Body().Held())
+		at.NeedTokens().LoseUsage(at.running().Body().Held())
 	}
 }
 
@@ -61,7 +61,7 @@ const keepAliveAfter = 10 * time.Second
 // after half of the time that the client waits. The client may wait for that time for each byte, so
 // comments that are held back would not keep it waiting.
 func (at *attempts) heldUntil() clock.Instant {
-	sent := at.s.att.SentAt()
+	sent := at.running().SentAt()
 	until := sent.Add(at.Dest.FirstContentTimeout)
 	if leaves := at.Time.ClientLeavesAt; !leaves.IsZero() {
 		until = request.Earliest(until, sent.Add(leaves.Sub(sent)/2))
@@ -74,7 +74,7 @@ func (at *attempts) heldUntil() clock.Instant {
 // ping after keepAliveAfter. The stream then counts as one with content: a silent one may be attached
 // to a job that runs or wait for a notification, and another attempt would be as silent.
 func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
-	b, memory := at.s.att.Body(), at.Process.RetryBuffer
+	b, memory := at.running().Body(), at.Process.RetryBuffer
 	charged := 0
 	defer func() { memory.Give(charged) }()
 	until := at.heldUntil()
@@ -97,7 +97,7 @@ func (at *attempts) readFirstEvents() (eventstream.Verdict, error) {
 		if verdict := at.stream.reader.Read(b.Held()); verdict != eventstream.Pending {
 			return verdict, nil
 		}
-		if at.Time.Now().Sub(at.s.att.SentAt()) >= keepAliveAfter && at.stream.reader.IsBetweenEvents(b.Held()) {
+		if at.Time.Now().Sub(at.running().SentAt()) >= keepAliveAfter && at.stream.reader.IsBetweenEvents(b.Held()) {
 			return eventstream.Content, nil
 		}
 	}
@@ -126,12 +126,12 @@ func (at *attempts) peekGRPCStatus(res *policy.Result) bool {
 		return true
 	}
 	whole := true
-	if _, inHeader := at.s.att.Response().Lookup("grpc-status"); !inHeader {
-		if whole = peekBody(at.s.att); len(at.s.att.Body().Held()) > 0 {
+	if _, inHeader := at.running().Response().Lookup("grpc-status"); !inHeader {
+		if whole = peekBody(at.running()); len(at.running().Body().Held()) > 0 {
 			return whole // after a message the status decides nothing
 		}
 	}
-	if status, ok := at.s.att.HeaderOrTrailer("grpc-status"); ok {
+	if status, ok := at.running().HeaderOrTrailer("grpc-status"); ok {
 		res.GRPC = policy.ParseGRPCStatus(status)
 		readPushback(at.s.att, res)
 	}

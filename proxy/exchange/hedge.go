@@ -65,7 +65,7 @@ func (ra *race) send() {
 	if r.Route.HedgeAfter.Slow() && !r.Route.UpstreamState.Pool.Several() {
 		return
 	}
-	if ra.at.s.att.HasUnread() || !r.Body.Ended() || r.Route.Policy.MayHedge(&situation) != policy.ReasonNone || !r.Process.MakesRetry() {
+	if ra.at.running().HasUnread() || !r.Body.Ended() || r.Route.Policy.MayHedge(&situation) != policy.ReasonNone || !r.Process.MakesRetry() {
 		return
 	}
 	h, n := &hedge{Attempt: ra.at.s.env.New()}, r.Attempts+1
@@ -78,7 +78,7 @@ func (ra *race) send() {
 	if t := r.Time.AttemptTimeout(); t > 0 {
 		until = request.Earliest(until, now.Add(t))
 	}
-	ra.at.s.att.StartHedge(h.Attempt, attempt.Hedge{
+	ra.at.running().StartHedge(h.Attempt, attempt.Hedge{
 		Pool: r.Route.UpstreamState.Pool, DialTimeout: r.Route.DialTimeout, Until: until,
 		Head: r.Out.ForHedge(h.Attempt), Body: r.Source(),
 	})
@@ -89,7 +89,7 @@ func (ra *race) attemptDone(res *policy.Result, class policy.Class) {
 	if ra.learns {
 		ra.learnLatency(res, class)
 	}
-	ra.at.report.AttemptDone(ra.at.s.att, res, class)
+	ra.at.report.AttemptDone(ra.at.running(), res, class)
 }
 
 // learnLatency records how long the attempt took that just ended, or how long the client waited
@@ -97,12 +97,12 @@ func (ra *race) attemptDone(res *policy.Result, class policy.Class) {
 func (ra *race) learnLatency(res *policy.Result, class policy.Class) {
 	r := ra.at.Request
 	ra.learns = false
-	if class == policy.NotSent || !ra.at.s.att.IsSent() {
+	if class == policy.NotSent || !ra.at.running().IsSent() {
 		return
 	}
 	answered := class == policy.ClassNone
 	if answered || res.Cause != policy.CauseStatus {
-		r.Route.Hedge.Learn(r.Time.Clock.Sub(ra.at.s.att.SentAt()), answered)
+		r.Route.Hedge.Learn(r.Time.Clock.Sub(ra.at.running().SentAt()), answered)
 	}
 }
 
@@ -140,7 +140,7 @@ func (ra *race) takeOver(res *policy.Result) bool {
 	r.Time.Tick()
 	if r.Route.HedgeAfter.Slow() {
 		// The endpoint counts it like an attempt timeout, in whose place it comes.
-		ra.at.s.reportToEndpoint(ra.at.s.att, &policy.Result{Cause: policy.CauseAttemptTimeout})
+		ra.at.s.reportToEndpoint(ra.at.running(), &policy.Result{Cause: policy.CauseAttemptTimeout})
 	}
 	*res = policy.Result{Cause: policy.CauseReset}
 	ra.adopt(res, policy.Overtaken)
@@ -156,7 +156,7 @@ func (ra *race) await(res *policy.Result) bool {
 	if res.Cause != policy.CauseAttemptTimeout { // otherwise it may still be resumed
 		ra.at.s.release(res)
 	}
-	ra.at.s.att.AwaitHedge()
+	ra.at.running().AwaitHedge()
 	ra.evaluate()
 	r.Time.Tick()
 	stays := r.ClientStaysOn()
@@ -187,10 +187,10 @@ func (ra *race) adopt(res *policy.Result, class policy.Class) {
 	ra.at.s.abandonTicket(kind) // no effect if it was settled with a result
 	r.StartPause(res)
 	if class != policy.Overtaken {
-		ra.at.s.reportToEndpoint(ra.at.s.att, res)
+		ra.at.s.reportToEndpoint(ra.at.running(), res)
 	}
 	ra.attemptDone(res, class)
-	ra.at.s.att.Abandon()
+	ra.at.running().Abandon()
 	ra.finish()
 	r.BeginAttempt()
 	r.BeginRetry()
@@ -241,7 +241,7 @@ func (ra *race) drop(res *policy.Result) {
 func (ra *race) finish() {
 	_, wrote := ra.running.HedgeResult()
 	ra.running = nil
-	ra.at.s.att.EndHedge()
+	ra.at.running().EndHedge()
 	if wrote {
 		ra.at.report.Observer.Hedged()
 	}

@@ -28,19 +28,19 @@ func (re *relay) response(end request.End, reason string) request.End {
 
 // rest sends the response of the running attempt, whose headers were received at received.
 func (re *relay) rest(received clock.Instant, end request.End, reason string) request.End {
-	resp, body := re.at.s.att.Response(), re.at.s.att.Body()
+	resp, body := re.at.running().Response(), re.at.running().Body()
 	if end.Status = resp.Status; end.Status == 101 {
 		return re.tunnel()
 	}
 	if re.at.w.NotGRPC(resp) {
-		re.at.s.att.Abandon()
+		re.at.running().Abandon()
 		return re.at.w.InPlaceOf(resp, end)
 	}
 	re.endIfUnread()
 	framing := re.at.w.Framing(body.Framing())
 	events := framing.Kind != http1.BodyLength && isEventStream(resp)
 	if body.Ended() {
-		re.at.s.att.EndRequest() // the headers may end the client's stream
+		re.at.running().EndRequest() // the headers may end the client's stream
 	}
 	re.at.w.TakeHeadersBuffer()
 	re.at.w.Headers(resp, framing, received, reason)
@@ -54,8 +54,8 @@ func (re *relay) rest(received clock.Instant, end request.End, reason string) re
 		re.finishUpstream()
 		return end
 	}
-	re.at.s.att.Drop()
-	re.at.s.att.StopUpload()
+	re.at.running().Drop()
+	re.at.running().StopUpload()
 	end = re.broken(end, framing, err)
 	if events && end.Outcome == policy.OutcomeResponseBroken {
 		end.Outcome = policy.OutcomeStreamCut
@@ -92,16 +92,16 @@ func (re *relay) broken(end request.End, f http1.Framing, err error) request.End
 // endIfUnread marks the connection for closing if the response came before the whole request,
 // because the stream still contains the rest.
 func (re *relay) endIfUnread() {
-	if re.at.s.att.SendsBody() || !re.at.Body.Ended() || re.at.Process.Draining.Load() {
+	if re.at.running().SendsBody() || !re.at.Body.Ended() || re.at.IsDraining() {
 		re.at.w.Close()
 	}
 }
 
 // copyBody sends the headers, which are in w, and then the body.
 func (re *relay) copyBody(f http1.Framing) error {
-	b := re.at.s.att.Body()
+	b := re.at.running().Body()
 	if b.Ended() {
-		re.at.s.att.EndRequest()
+		re.at.running().EndRequest()
 	}
 	if held := b.Held(); len(held) > 0 {
 		re.at.Tokens.ReadUsage(held)
@@ -127,40 +127,43 @@ func (re *relay) copyBody(f http1.Framing) error {
 			return err
 		}
 		if b.Ended() {
-			re.at.s.att.EndRequest()
+			re.at.running().EndRequest()
 		}
 		re.at.Tokens.ReadUsage(piece)
 		if err := re.at.w.WritePiece(f, piece); err != nil {
 			return err
 		}
 	}
-	re.at.s.att.EndRequest()
+	re.at.running().EndRequest()
 	return re.at.w.EndBody(f, b.Trailers())
 }
 
 // finishUpstream ends an attempt whose response was relayed whole. It stops sending a request
 // body, because the upstream has responded.
 func (re *relay) finishUpstream() {
-	if !re.at.s.att.IsSent() {
-		re.at.s.att.Drop()
+	if !re.at.running().IsSent() {
+		re.at.running().Drop()
 		if !re.at.Body.Ended() {
 			re.at.w.Close()
 		}
 		return
 	}
-	re.at.s.att.Release(re.at.report.Relayed)
+	re.at.running().Release(re.at.report.Relayed)
 }
 
 // canSpliceDown reports whether the rest of the response has a length and can move inside the
 // kernel.
 func (re *relay) canSpliceDown(f http1.Framing) bool {
-	return f.Kind == http1.BodyLength && !re.at.Tokens.ReadsUsage() && re.at.Conn.TCP != nil && re.at.s.att.Body().CanSplice()
+	return f.Kind == http1.BodyLength && !re.at.Tokens.ReadsUsage() && re.at.Conn.TCP != nil && re.at.running().Body().CanSplice()
 }
+
+// idleEnd returns until when a body may pause that moves now.
+func (re *relay) idleEnd() clock.Instant { return re.at.Time.Now().Add(re.at.Time.IdleOrForever()) }
 
 // spliceDown moves the rest of the response body to the client.
 func (re *relay) spliceDown() error {
-	b := re.at.s.att.Body()
-	until := re.at.Time.Now().Add(re.at.Time.IdleOrForever())
+	b := re.at.running().Body()
+	until := re.idleEnd()
 	for !b.Ended() {
 		now := re.at.Time.Tick()
 		re.at.Conn.ExtendWrite(now)
@@ -169,7 +172,7 @@ func (re *relay) spliceDown() error {
 		re.at.Conn.EndWrite()
 		re.at.w.Spliced(n)
 		if n > 0 {
-			until = re.at.Time.Now().Add(re.at.Time.IdleOrForever())
+			until = re.idleEnd()
 		}
 		if !whole {
 			if err := re.spliceDownEnded(err, until); err != nil {
@@ -185,7 +188,7 @@ func (re *relay) spliceDownEnded(err error, until clock.Instant) error {
 	if re.at.ClientEnd() != request.ClientPresent || rawsocket.IsTimeout(err) && re.at.Conn.WriteTimedOut() {
 		return attempt.ErrClientGone
 	}
-	return re.at.s.att.Body().SpliceEnded(err, until)
+	return re.at.running().Body().SpliceEnded(err, until)
 }
 
 // buffered sends the buffered response to the client unchanged. If it has not ended yet, the rest
@@ -200,7 +203,7 @@ func (re *relay) buffered(h *bufferedResponse, end request.End, reason string) r
 	end.Status = resp.Status
 	re.endIfUnread()
 	if re.at.w.NotGRPC(resp) {
-		re.at.s.att.Abandon()
+		re.at.running().Abandon()
 		return re.at.w.InPlaceOf(resp, end)
 	}
 	f := re.at.w.Framing(resp.Body)
@@ -222,7 +225,7 @@ func (re *relay) buffered(h *bufferedResponse, end request.End, reason string) r
 // readsUsage begins to read what the response to relay says that it used, if the route counts tokens.
 func (re *relay) readsUsage() bool {
 	at := re.at
-	resp := at.s.att.Response()
+	resp := at.running().Response()
 	if !at.Route.CountTokens || resp.Status < 200 || resp.Status > 299 || at.stream.failed || !isUncompressed(resp) {
 		return false
 	}

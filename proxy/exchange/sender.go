@@ -179,7 +179,7 @@ func (s *sender) abandonTicket(kind breaker.EndKind) {
 	if !s.ticket.IsOpen() {
 		return
 	}
-	if late, awaited := s.ticket.Abandon(s.r.Process.Clock.Now(), kind, s.att.Progress()); awaited {
+	if late, awaited := s.ticket.Abandon(s.r.Time.Now(), kind, s.att.Progress()); awaited {
 		late.AwaitResponse(s.att.Take())
 	}
 }
@@ -187,7 +187,7 @@ func (s *sender) abandonTicket(kind breaker.EndKind) {
 // returnTicket settles the ticket of an attempt that is not sent, if it was begun.
 func (s *sender) returnTicket() {
 	if s.ticket.IsOpen() {
-		s.ticket.Return(s.r.Process.Clock.Now())
+		s.ticket.Return(s.r.Time.Now())
 	}
 }
 
@@ -208,7 +208,7 @@ func (s *sender) situation() policy.Situation {
 		FreeRetries:   int(s.freeRetries),
 		OthersPass:    s.r.Dest.UpstreamState.Pool.Passed() != s.passed,
 		AskedWaitUsed: s.askedWaitUsed,
-		Draining:      s.r.Process.Draining.Load(),
+		Draining:      s.r.IsDraining(),
 		Layered:       s.r.Layered,
 	}
 }

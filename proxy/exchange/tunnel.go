@@ -17,13 +17,13 @@ import (
 // tunnel responds to an upgrade that the upstream accepted. It moves bytes both ways until both
 // sides have ended, or nothing moved for the idle timeout.
 func (re *relay) tunnel() request.End {
-	re.at.s.att.StopUpload()
-	if re.at.w.Upgrade(re.at.s.att.Response(), re.at.s.att.Unread()) != nil {
-		re.at.s.att.Drop()
+	re.at.running().StopUpload()
+	if re.at.w.Upgrade(re.at.running().Response(), re.at.running().Unread()) != nil {
+		re.at.running().Drop()
 		re.at.w.Reset()
 		return request.End{Status: 101, Outcome: policy.OutcomeClientGone}
 	}
-	t := &tunnel{idle: re.at.Settings.TunnelIdleTimeout, c: re.at.Conn, client: re.at.Conn.NC, up: re.at.s.att.Take()}
+	t := &tunnel{idle: re.at.Settings.TunnelIdleTimeout, c: re.at.Conn, client: re.at.Conn.NC, up: re.at.running().Take()}
 	re.at.Conn.Buffers.Release()
 	defer func() { _ = t.up.Close() }() // also after a fault
 	re.upgraded.Store(t)

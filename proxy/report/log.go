@@ -19,13 +19,14 @@ import (
 // logDone writes one line for the request: in the access log, or for a request that was given up.
 // The number of the latter is limited per minute.
 func (p *Report) logDone(e request.End, took time.Duration, sent int64) {
+	log := p.Request.Settings.Log
 	switch failed := worthALine(e.Outcome); {
 	case p.Request.Settings.AccessLog && failed:
-		p.logRequest(p.Request.Settings.Log.Warn, "request", e, took, sent)
+		p.logRequest(log.Warn, "request", e, took, sent)
 	case p.Request.Settings.AccessLog:
-		p.logRequest(p.Request.Settings.Log.Info, "request", e, took, sent)
+		p.logRequest(log.Info, "request", e, took, sent)
 	case failed && p.Request.Route.GaveUpLog.Allow():
-		p.logRequest(p.Request.Settings.Log.Warn, "request given up", e, took, sent)
+		p.logRequest(log.Warn, "request given up", e, took, sent)
 	}
 }
 

@@ -72,6 +72,9 @@ func (p *Report) Relayed() clock.Instant {
 	return p.relayedAt
 }
 
+// at converts a time of the request.
+func (p *Report) at(t clock.Instant) time.Time { return p.Request.Process.Clock.At(t) }
+
 // IsOpen reports whether Begin was called and Done was not.
 func (p *Report) IsOpen() bool { return p.open }
 
@@ -163,7 +166,7 @@ func (p *Report) keep(end request.End, now clock.Instant, took time.Duration) {
 		return
 	}
 	e := settings.Ended{
-		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, RequestID: p.Request.Out.ID, Began: p.Request.Process.Clock.At(p.Request.Time.Began), Took: took,
+		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, RequestID: p.Request.Out.ID, Began: p.at(p.Request.Time.Began), Took: took,
 		Code: end.Status, Outcome: end.Outcome, Attempts: p.Request.Attempts, Retries: int(p.Request.Retries), Steps: make([]settings.Step, 0, trailLength),
 	}
 	for _, s := range p.AttemptLog.steps[:p.AttemptLog.n] {
@@ -182,10 +185,11 @@ type tracing struct {
 // BeginTrace begins the request's span.
 func (p *Report) BeginTrace() {
 	parent, state := forward.TraceContext(p.Request.HTTP)
+	peer := p.Request.Conn.Peer()
 	p.Trace.Request = p.Request.Settings.Tracer.Request(&trace.Request{
 		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, Authority: p.Request.HTTP.Authority,
-		Minor: p.Request.HTTP.Minor, HTTP2: p.Request.Conn.Stream != nil, Scheme: p.Request.Conn.Peer().Proto(), Peer: p.Request.Conn.Peer().Text,
-		Parent: parent, State: state, Began: p.Request.Process.Clock.At(p.Request.Time.Began),
+		Minor: p.Request.HTTP.Minor, HTTP2: p.Request.Conn.Stream != nil, Scheme: peer.Proto(), Peer: peer.Text,
+		Parent: parent, State: state, Began: p.at(p.Request.Time.Began),
 	})
 }
 
@@ -197,7 +201,7 @@ func (p *Report) AttemptSpan(number int, at clock.Instant, hedge bool) trace.Att
 		return nil
 	}
 	target := &p.Request.Dest.Upstream
-	began := trace.Attempt{Began: p.Request.Process.Clock.At(at), Resend: number - 1, Hedge: hedge, Fallback: p.Request.Dest.IsFallback, Host: target.Host, Scheme: "http"}
+	began := trace.Attempt{Began: p.at(at), Resend: number - 1, Hedge: hedge, Fallback: p.Request.Dest.IsFallback, Host: target.Host, Scheme: "http"}
 	if !target.OneHost() {
 		began.Host = ""
 	}
@@ -216,7 +220,7 @@ func (p *Report) EndSpan(a *attempt.Attempt, res *policy.Result, class policy.Cl
 	if span == nil {
 		return
 	}
-	e := trace.AttemptEnd{At: p.Request.Process.Clock.At(p.Request.Time.Clock), Cause: res.Cause, Class: class, Left: !p.Request.ClientStaysOn(), Peer: a.Addr(), Host: a.Endpoint().Host()}
+	e := trace.AttemptEnd{At: p.at(p.Request.Time.Clock), Cause: res.Cause, Class: class, Left: !p.Request.ClientStaysOn(), Peer: a.Addr(), Host: a.Endpoint().Host()}
 	if res.Cause == policy.CauseStatus {
 		e.Status = res.Status
 	}
@@ -226,7 +230,7 @@ func (p *Report) EndSpan(a *attempt.Attempt, res *policy.Result, class policy.Cl
 // Waited reports a wait that began at began and ends now.
 func (p *Report) Waited(what string, began clock.Instant) {
 	if p.Trace.Request != nil {
-		p.Trace.Request.Waited(what, p.Request.Process.Clock.At(began), p.Request.Time.Clock.Sub(began))
+		p.Trace.Request.Waited(what, p.at(began), p.Request.Time.Clock.Sub(began))
 	}
 }
 
@@ -237,6 +241,6 @@ func (p *Report) endTrace(e request.End, took time.Duration) {
 	if p.Trace.Request.Recorded() {
 		p.Observer.Traced(p.Trace.Request.TraceID(), e.Status, took)
 	}
-	p.Trace.Request.End(&trace.End{At: p.Request.Process.Clock.At(p.Request.Time.Began).Add(took), Code: e.Status, Outcome: e.Outcome, Reason: e.Reason, Attempts: p.Request.Attempts})
+	p.Trace.Request.End(&trace.End{At: p.at(p.Request.Time.Began).Add(took), Code: e.Status, Outcome: e.Outcome, Reason: e.Reason, Attempts: p.Request.Attempts})
 	p.Trace = tracing{}
 }

@@ -99,10 +99,15 @@ func (b *Body) Trailers() []http1.Header {
 	return b.of.Dest.Forward.Changes.Trailers(b.chunked.Trailers())
 }
 
+func (b *Body) now() clock.Instant { return b.of.Process.Clock.Now() }
+
+// memory returns what kept bytes are charged to.
+func (b *Body) memory() *RetryBuffer { return b.of.Process.RetryBuffer }
+
 // start notes when reading begins.
 func (b *Body) start() {
 	if !b.started {
-		b.started, b.began = true, b.of.Process.Clock.Now()
+		b.started, b.began = true, b.now()
 	}
 }
 
@@ -340,7 +345,7 @@ func (b *Body) joinChunks(n int) ([]byte, error) {
 // minimum rate leave.
 func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 	c := b.of.Conn
-	began := b.of.Process.Clock.Now()
+	began := b.now()
 	until, slack := b.readDeadline(began, began), time.Duration(0)
 	if wait > 0 {
 		until = began.Add(wait)
@@ -348,24 +353,24 @@ func (b *Body) receive(p []byte, wait time.Duration) (int, error) {
 		slack = time.Second
 	}
 	c.SetRead(until, slack)
-	if b.of.lending.interrupted.Load() {
+	if b.isInterrupted() {
 		return 0, attempt.ErrStopped
 	}
 	if c.IsTurnedAway() {
 		return 0, ErrTurnedAway
 	}
 	n, err := c.ReadBody(p)
-	b.waited += b.of.Process.Clock.Now().Sub(began)
+	b.waited += b.now().Sub(began)
 	switch {
 	case n > 0:
 		return n, nil
 	case err == nil:
 		return 0, io.ErrNoProgress
-	case rawsocket.IsTimeout(err) && b.of.lending.interrupted.Load():
+	case rawsocket.IsTimeout(err) && b.isInterrupted():
 		return 0, attempt.ErrStopped
 	case rawsocket.IsTimeout(err) && c.IsTurnedAway():
 		return 0, ErrTurnedAway
-	case rawsocket.IsTimeout(err) && b.of.Process.Clock.Now().Before(until):
+	case rawsocket.IsTimeout(err) && b.now().Before(until):
 		c.ReadMoved() // a late wake-up for an earlier wait
 		return b.receive(p, wait)
 	case rawsocket.IsTimeout(err) && wait > 0:
@@ -404,11 +409,11 @@ func (b *Body) readDeadline(heard, now clock.Instant) clock.Instant {
 // body. A zero until means that it may take as long as any body.
 func (b *Body) finish(until clock.Instant) error {
 	b.cursor = len(b.kept)
-	heard := b.of.Process.Clock.Now()
+	heard := b.now()
 	for b.started && !b.ended && b.keeping {
 		wait := time.Duration(0)
 		if !until.IsZero() {
-			now := b.of.Process.Clock.Now()
+			now := b.now()
 			if wait = min(b.timeToFinish(until), minRateSample, b.readDeadline(heard, now).Sub(now)); wait <= 0 {
 				return nil
 			}
@@ -418,7 +423,7 @@ func (b *Body) finish(until clock.Instant) error {
 			return err
 		}
 		if b.total > had {
-			heard = b.of.Process.Clock.Now()
+			heard = b.now()
 		}
 	}
 	return nil
@@ -430,7 +435,7 @@ const minRateSample = time.Second
 // timeToFinish returns how long to wait for the rest of the body until then. It returns 0 if the
 // body would not be complete at the rate so far.
 func (b *Body) timeToFinish(until clock.Instant) time.Duration {
-	now := b.of.Process.Clock.Now()
+	now := b.now()
 	left, took := until.Sub(now), now.Sub(b.began)
 	if b.framing.Kind == http1.BodyLength && took > minRateSample && float64(b.left)*took.Seconds() > float64(b.total)*left.Seconds() {
 		return 0

@@ -100,7 +100,7 @@ func (b *Body) newChunk() []byte {
 	} else if b.framing.Kind == http1.BodyLength && b.left <= buffer.Small || b.keptLen == 0 && b.of.Process.Attempts.UnderPressure() {
 		size = buffer.Small
 	}
-	if !b.of.Process.RetryBuffer.Take(size) {
+	if !b.memory().Take(size) {
 		b.stopKeeping(policy.ReplayBufferFull)
 		return nil
 	}
@@ -134,7 +134,7 @@ func (b *Body) stopKeeping(why policy.Replay) {
 func (b *Body) release() {
 	for i, chunk := range b.kept {
 		if i >= b.own {
-			b.of.Process.RetryBuffer.Give(cap(chunk))
+			b.memory().Give(cap(chunk))
 			buffer.Put(chunk)
 		}
 		b.kept[i] = nil

@@ -256,6 +256,9 @@ func (w withModel) Lookup(name string) ([]byte, bool) {
 	return w.cr.HTTP.Lookup(name)
 }
 
+// IsDraining reports whether the process ends when its requests have.
+func (cr *Request) IsDraining() bool { return cr.Process.Draining.Load() }
+
 // Redirect sends the next attempts to the upstream of another route. Their headers are rendered anew.
 func (cr *Request) Redirect(to *settings.RouteState) {
 	cr.Dest = to

@@ -38,7 +38,7 @@ func (b *Body) SpliceTo(dst *net.TCPConn, dstBy clock.Instant) (more bool, err e
 	began := b.of.Time.Now()
 	until := b.readDeadline(began, began)
 	c.SetRead(until, time.Second)
-	if b.of.lending.interrupted.Load() {
+	if b.isInterrupted() {
 		return false, attempt.ErrStopped
 	}
 	if c.IsTurnedAway() {
@@ -64,7 +64,7 @@ func (b *Body) SpliceTo(dst *net.TCPConn, dstBy clock.Instant) (more bool, err e
 func (b *Body) spliceEnded(n int64, err error, until, dstBy clock.Instant) error {
 	c, now := b.of.Conn, b.of.Time.Now()
 	switch {
-	case b.of.lending.interrupted.Load():
+	case b.isInterrupted():
 		return attempt.ErrStopped
 	case err == nil || err == io.EOF:
 		return ErrBodyCut

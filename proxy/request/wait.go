@@ -93,7 +93,7 @@ func (cr *Request) awaitRead(t clock.Instant) error {
 // come in time for a response and its upstream is up. No retry waits during a drain.
 func (cr *Request) DrainEnds(w *admission.Waiter) bool {
 	s := cr.Process
-	if !s.Draining.Load() {
+	if !cr.IsDraining() {
 		return false
 	}
 	if w == nil || cr.Retries > 0 || cr.Route.UpstreamState.Admission.AdmitsOnlyProbes() {

@@ -243,7 +243,7 @@ const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 // MaxForwards responds as the final recipient. OPTIONS gets an empty response. TRACE is not
 // allowed, because its echo could show headers that the client must not see.
 func (w *Writer) MaxForwards() request.End {
-	w.mustClose = w.mustClose || !w.r.HTTP.Body.Empty() || w.r.Process.Draining.Load()
+	w.mustClose = w.mustClose || !w.r.HTTP.Body.Empty() || w.r.IsDraining()
 	if string(w.r.HTTP.Method) == "TRACE" {
 		return w.Error(405, policy.OutcomeRefused, "max_forwards")
 	}
