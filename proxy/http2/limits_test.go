@@ -1,9 +1,11 @@
 package http2
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +19,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
-// What a client sends beyond the window of a stream ends the stream; padding counts.
+// What a client sends beyond the window of a stream ends the stream; padding counts, and is credited at once.
 func TestMoreThanTheWindowEndsAStream(t *testing.T) {
 	p := dialFrames(t, options(func(s *textStream) { _, _ = readHead(s); <-s.Done() }))
 	p.begin(false, getFields...)
@@ -26,8 +28,28 @@ func TestMoreThanTheWindowEndsAStream(t *testing.T) {
 	}
 	_ = p.WritePing(false, [8]byte{})
 	p.want("pong")
-	_ = p.WriteData(1, false, []byte("x"))
+	_ = p.WriteData(1, false, make([]byte, 4*256+1))
 	p.want("1: reset FLOW_CONTROL_ERROR")
+}
+
+// A client may fill the window of a stream with padding alone. The body behind it still comes.
+func TestPaddingAloneStopsNoBody(t *testing.T) {
+	p := dialFrames(t, options(func(s *textStream) {
+		r, err := http.ReadRequest(bufio.NewReader(s))
+		if err != nil {
+			return
+		}
+		if body, err := io.ReadAll(r.Body); string(body) == "x" && err == nil {
+			_, _ = io.WriteString(s, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		}
+	}))
+	p.begin(false, getFields...)
+	for range 4 * FrameSize / 256 {
+		_ = p.WriteDataPadded(1, false, nil, make([]byte, 255))
+	}
+	p.want("1: window")
+	_ = p.WriteData(1, true, []byte("x"))
+	p.want("1: \"ok\"")
 }
 
 // A client that SETTINGS make wait gets the rest when its window is positive again.

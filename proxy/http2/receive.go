@@ -46,6 +46,8 @@ func (s *flow) receive(p []byte, n int, ends bool) {
 	}
 	if ends {
 		s.ended(nil)
+	} else if n > len(p) && s.inEnd == nil {
+		s.took() // nobody reads padding
 	}
 	s.wake()
 }
