@@ -34,6 +34,22 @@ func TestAReleasedConnectionCarriesTheNextAttempt(t *testing.T) {
 	}
 }
 
+// A connection that was dialed under memory pressure is slower, so it is used again only as long as that lasts.
+func TestABoundedConnectionDoesNotOutliveThePressure(t *testing.T) {
+	r := newRequest(t, serve(t, saysEach(ok200)))
+	short := true
+	r.env.Host.UnderPressure = func() bool { return short }
+	for i, reused := range []bool{false, true, true, false, true} {
+		short = i < 2
+		a := r.wants(Options{})
+		if a.Reused() != reused {
+			t.Errorf("%d: reused: %v", i, a.Reused())
+		}
+		_ = r.body(a)
+		a.Release(a.now)
+	}
+}
+
 // A pooled connection that the upstream has closed costs no attempt: nothing was sent on it.
 func TestAStaleConnectionIsReplaced(t *testing.T) {
 	var connections atomic.Int32

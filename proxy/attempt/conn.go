@@ -47,8 +47,13 @@ func (c *conn) take() *upstream.Conn {
 	return up
 }
 
-// release returns a connection whose response was read to the end to its pool. now is the time.
+// release returns a connection whose response was read to the end to its pool. now is the time. A connection
+// that was bounded for want of memory does not outlive that.
 func (c *conn) release(now clock.Instant) {
+	if c.up.IsBounded() && !c.env.Host.UnderPressure() {
+		c.close()
+		return
+	}
 	up := c.take()
 	up.ReleaseAt(time.Duration(now), c.resp.KeepAliveTimeout)
 }
@@ -86,10 +91,11 @@ func (c *conn) extendWrite(now clock.Instant, idle time.Duration) {
 	c.up.SetWriteBy(time.Duration(by))
 }
 
-// readBy returns the read deadline now set; zero means unknown.
+// readBy returns the read deadline now set; zero means none, or unknown.
 func (c *conn) readBy() clock.Instant { return clock.Instant(c.up.ReadBy()) }
 
-// writeBy returns the write deadline now set; zero means none.
+// writeBy returns the write deadline now set; zero means none. It is unknown after a hedge was adopted, but its
+// request was sent whole.
 func (c *conn) writeBy() clock.Instant { return clock.Instant(c.up.WriteBy()) }
 
 // forgetRead notes that another goroutine may have moved the read deadline.

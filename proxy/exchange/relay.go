@@ -30,7 +30,7 @@ func (re *relay) response(end request.End, reason string) request.End {
 func (re *relay) rest(received clock.Instant, end request.End, reason string) request.End {
 	resp, body := re.at.running().Response(), re.at.running().Body()
 	if end.Status = resp.Status; end.Status == 101 {
-		return re.tunnel()
+		return re.tunnel(end)
 	}
 	if re.at.w.NotGRPC(resp) {
 		re.at.running().Abandon()

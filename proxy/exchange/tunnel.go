@@ -16,12 +16,13 @@ import (
 
 // tunnel responds to an upgrade that the upstream accepted. It moves bytes both ways until both
 // sides have ended, or nothing moved for the idle timeout.
-func (re *relay) tunnel() request.End {
+func (re *relay) tunnel(end request.End) request.End {
 	re.at.running().StopUpload()
 	if re.at.w.Upgrade(re.at.running().Response(), re.at.running().Unread()) != nil {
 		re.at.running().Drop()
 		re.at.w.Reset()
-		return request.End{Status: 101, Outcome: policy.OutcomeClientGone}
+		end.Outcome = policy.OutcomeClientGone
+		return end
 	}
 	t := &tunnel{idle: re.at.Settings.TunnelIdleTimeout, c: re.at.Conn, client: re.at.Conn.NC, up: re.at.running().Take()}
 	re.at.Conn.Buffers.Release()
@@ -32,7 +33,8 @@ func (re *relay) tunnel() request.End {
 	if t.cut.Load() {
 		re.at.w.Reset()
 	}
-	return request.End{Status: 101, Outcome: policy.OutcomeUpgraded}
+	end.Outcome = policy.OutcomeUpgraded
+	return end
 }
 
 // tunnel is a pair of byte streams.

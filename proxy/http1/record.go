@@ -163,7 +163,8 @@ func badFieldName(name []byte) Refusal {
 func (r *Request) Compose(buf []byte, lim Limits) (n int, err error) {
 	lim = lim.orDefaults()
 	rec, ok := openRecord(buf)
-	if !ok {
+	methodEnd := recordHead + min(rec.first, longestMethod)
+	if !ok || len(buf) < methodEnd {
 		return 0, nil
 	}
 	why := rec.refuseLine(lim)
@@ -178,6 +179,8 @@ func (r *Request) Compose(buf []byte, lim Limits) (n int, err error) {
 	r.Headers, r.Minor = headers, 1
 	if why == RefusalNone {
 		why = r.compose(&rec, lim)
+	} else if method := buf[recordHead:methodEnd:methodEnd]; why != RefusalMethodTooLong && tokenEnd(method, 0) == len(method) {
+		r.Method = method // the response to HEAD has no body, whatever it is
 	}
 	if why != RefusalNone {
 		return 0, why.Err()

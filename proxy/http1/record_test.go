@@ -195,15 +195,21 @@ func TestARecordThatIsTooLargeIsNotAwaited(t *testing.T) {
 	}{
 		{"GET", "/", []field{host, {"x", long}}, RefusalHeadersTooLarge},
 		{"GET", "/", slices.Repeat([]field{{"a", "b"}}, 7), RefusalTooManyHeaders},
-		{"GET", "/" + long, []field{host}, RefusalTargetTooLong},
+		{"HEAD", "/" + long, []field{host}, RefusalTargetTooLong},
 		{"GET", "/" + long, []field{host, {"x", long}}, RefusalTargetTooLong},
 		{long, "/", []field{host}, RefusalMethodTooLong},
 	} {
 		rec, text := requestRecord(c.method, c.target, AsDeclared, c.fields)
-		var r Request
-		_, head := r.Compose(rec[:recordHead], limits)
+		var r, asText Request
+		_, parsed := asText.Parse(text, limits)
+		_, head := r.Compose(rec[:recordHead+min(len(c.method), longestMethod)], limits)
+		if string(r.Method) != string(asText.Method) { // the response to HEAD has no body
+			t.Errorf("%v: by its head it is a %q, as text a %q", c.want, r.Method, asText.Method)
+		}
 		_, whole := r.Compose(rec, limits)
-		_, parsed := r.Parse(text, limits)
+		if string(r.Method) != string(asText.Method) {
+			t.Errorf("%v: whole it is a %q, as text a %q", c.want, r.Method, asText.Method)
+		}
 		if want := c.want.Err(); head != want || whole != want || parsed != want {
 			t.Errorf("%v: by its head %v, whole %v, as text %v", c.want, head, whole, parsed)
 		}

@@ -46,6 +46,7 @@ type Conn struct {
 	stream     *http2.UpstreamStream // of an HTTP/2 connection: used once, never pooled; nil: HTTP/1.1
 	shared     *http2Conn            // that connection
 	atEnd      bool                  // all of its response was read
+	bounded    bool                  // dialed with GetOptions.BoundUnsent
 	tls        *tlsWire              // the connection below TLS; nil without TLS
 	raw        syscall.RawConn       // nil without a socket (tests)
 	fd         int32                 // the plain socket, for checks while idle; -1 without one
@@ -99,6 +100,10 @@ func (c *Conn) wire() net.Conn {
 
 // Host returns the value of a Host header for the endpoint, as Target.Host of its own target.
 func (c *Conn) Host() string { return c.pool.target.Host }
+
+// IsBounded reports whether the connection was dialed with GetOptions.BoundUnsent, which makes bulk transfers
+// over loopback dearer.
+func (c *Conn) IsBounded() bool { return c.bounded }
 
 // Form returns how the header sections of requests are written for the connection, and whose rules those of
 // responses follow: a Block comes back as a record (see http1.Response.Compose).

@@ -58,6 +58,7 @@ func (p *Pool) dial(ctx context.Context, timeout time.Duration, o *GetOptions) (
 		return nil, err
 	}
 	p.dials.Add(1)
+	c.bounded = o.BoundUnsent && c.stream == nil
 	return c, nil
 }
 

@@ -83,7 +83,7 @@ type GetOptions struct {
 	// together; 0 means DefaultDialTimeout.
 	DialTimeout time.Duration
 	// BoundUnsent keeps the upstream's system from buffering much of a response that is not read. It applies
-	// to a dialed HTTP/1.1 connection; the streams of an HTTP/2 connection have windows.
+	// to a dialed HTTP/1.1 connection, unless ALPN chose that; the streams of an HTTP/2 connection have windows.
 	BoundUnsent bool
 }
 
