@@ -314,7 +314,7 @@ func (b *bucket) add(now time.Duration, n float64) {
 // Settle replaces the expected cost of an attempt with what it used, and learns from that what others
 // will use. For learned limits the headers replace the cost.
 func (q *Buckets) Settle(now time.Duration, expected Cost, e Estimate, used Cost) {
-	q.usage.settle(e, used, q.n > 0)
+	q.learnUsage(e, used)
 	for i := range q.all[:q.n] {
 		if b := &q.all[i]; b.fixed {
 			b.add(now, b.cost(expected)-used.of(b.kind))

@@ -104,27 +104,51 @@ func (u *usage) doubted(expected, estimated float64) int64 {
 	return int64(math.Ceil(expected + max(estimated-expected, 0)*u.doubt))
 }
 
-// settle learns from the usage of a response. Unless limited, no limit is known that counted it: it says nothing
-// of how one counts.
-func (u *usage) settle(e Estimate, used Cost, limited bool) {
+// learnUsage learns from the usage of a response. If no limit is known that counted it, it says nothing of how one
+// counts.
+func (q *Buckets) learnUsage(e Estimate, used Cost) {
+	u := &q.usage
 	if used.Output > 0 {
 		u.typical = u.typical*typicalMemory + float64(used.Output)*(1-typicalMemory)
 		u.news.Outputs++
 		u.news.Typical = u.news.Typical*typicalMemory + float64(used.Output)*(1-typicalMemory)
 	}
-	if !limited {
-		return
+	if most := q.most(InputTokens); !math.IsInf(most, 1) {
+		u.calibrate(ratioInput, float64(e.Input), float64(used.Input), most)
 	}
-	u.calibrate(ratioInput, float64(e.Input), float64(used.Input))
-	if !e.Unbounded {
-		u.calibrate(ratioOutput, float64(e.Output), float64(used.Output))
+	if most := q.most(OutputTokens); !e.Unbounded && !math.IsInf(most, 1) {
+		u.calibrate(ratioOutput, float64(e.within(most).Output), float64(used.Output), most)
 	}
 }
 
-// calibrate adds an attempt to a ratio.
-func (u *usage) calibrate(ratio int, estimated, used float64) {
+// most returns the smallest known limit that counts tokens of a kind; infinity if none does.
+func (q *Buckets) most(k Kind) float64 {
+	most := math.Inf(1)
+	for i := range q.all[:q.n] {
+		if b := &q.all[i]; b.kind == k || b.kind == Tokens {
+			most = min(most, b.limit)
+		}
+	}
+	return most
+}
+
+// within returns e with no more output than a limit. No attempt uses more. Otherwise one request that allows a
+// trillion tokens would make the output of all others look free.
+func (e Estimate) within(limit float64) Estimate {
+	if float64(e.Output) > limit {
+		e.Output = int64(limit)
+	}
+	return e
+}
+
+// calibrate adds an attempt to a ratio, with a weight of most tokens at most. However long one request is, the
+// next ones count.
+func (u *usage) calibrate(ratio int, estimated, used, most float64) {
 	if estimated <= 0 {
 		return
+	}
+	if estimated > most {
+		estimated, used = most, used*most/estimated
 	}
 	u.ratio(ratio).add(estimated, used)
 	n := &u.news.Ratios[ratio]
@@ -136,6 +160,7 @@ func (u *usage) calibrate(ratio int, estimated, used float64) {
 // Expect returns what an attempt is expected to use: no more than any known limit, as the upstream
 // has to answer it all the same. For a configured limit the estimate counts as it is.
 func (q *Buckets) Expect(e Estimate) Cost {
+	e = e.within(q.most(OutputTokens))
 	input, output := q.usage.full(e)
 	c := Cost{int64(input), int64(output)}
 	if q.n == 0 || !q.all[0].fixed {
@@ -157,11 +182,15 @@ func (q *Buckets) Expect(e Estimate) Cost {
 // Calibrate learns from the headers of the response to an attempt how the upstream counts it. Call it
 // before Learn, with the same arguments.
 func (q *Buckets) Calibrate(now time.Duration, s *Stamp, e Estimate, r Reading, rejected bool) {
-	input, output := q.usage.full(e)
-	estimated := (Cost{int64(input), int64(output)}).of(r.Kind)
 	if r.Kind == Requests || !(r.Limit > 0) || !(r.Remaining >= 0) {
 		return
 	}
+	e = e.within(q.most(OutputTokens))
+	if r.Kind != InputTokens {
+		e = e.within(r.Limit)
+	}
+	input, output := q.usage.full(e)
+	estimated := (Cost{int64(input), int64(output)}).of(r.Kind)
 	if rejected {
 		if r.Remaining < estimated {
 			q.usage.rejected(1)
@@ -176,7 +205,7 @@ func (q *Buckets) Calibrate(now time.Duration, s *Stamp, e Estimate, r Reading, 
 		b = &bucket{}
 	}
 	if estimated >= r.Limit*smallPart {
-		q.usage.calibrate(ratioCounted(r.Kind), estimated, max(0, b.mostCounted(now, s, &r)))
+		q.usage.calibrate(ratioCounted(r.Kind), estimated, max(0, b.mostCounted(now, s, &r)), min(q.most(r.Kind), r.Limit))
 	}
 }
 

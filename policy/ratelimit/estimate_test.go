@@ -149,6 +149,8 @@ func TestAnEstimateRefusesNothing(t *testing.T) {
 		"max_tokens above the limit":           {kind: Tokens, request: always(Estimate{Input: 100, Output: 64_000}, Cost{100, 300}, 400)},
 		"max_tokens, usage not stated":         {kind: Tokens, request: always(Estimate{Input: 100, Output: 64_000}, Cost{}, 400)},
 		"max_tokens of a limit of output":      {kind: OutputTokens, request: always(Estimate{Input: 100, Output: 64_000}, Cost{100, 300}, 300)},
+		"a trillion allowed":                   {kind: Tokens, request: always(Estimate{Input: 100, Output: 1e12}, Cost{100, 300}, 400)},
+		"a trillion, usage not stated":         {kind: Tokens, request: always(Estimate{Input: 100, Output: 1e12}, Cost{}, 400)},
 		"cache reads that do not count":        {kind: InputTokens, request: always(Estimate{Input: 25_000, Output: 1000}, Cost{100, 300}, 100)},
 		"the first fills the cache":            {kind: InputTokens, request: first(Estimate{Input: 20_000, Output: 1000}, Cost{18_000, 300}, Cost{100, 300}, 100)},
 		"usage includes reads, the limit none": {kind: Tokens, request: always(Estimate{Input: 25_000, Output: 1000}, Cost{24_000, 300}, 400)},
@@ -182,5 +184,73 @@ func TestAVendorThatCountsWhatIsAllowed(t *testing.T) {
 				t.Errorf("%.1f %% used, %.2f %% rejected", 100*used, 100*rejected)
 			}
 		})
+	}
+}
+
+// A request that allows far more output than its upstream ever makes, or that is far longer than what its
+// upstream counts, says no more about the others than one that fills the limit.
+func TestOneRequestDoesNotMakeTheOthersLookFree(t *testing.T) {
+	usual := Estimate{Input: 1000, Output: 1000}
+	const limit = 10_000
+	for _, tc := range []struct {
+		name           string
+		one            Estimate
+		stated, before bool // usage is stated; another attempt is earlier
+		output         int64
+	}{
+		{"output, usage stated", Estimate{Input: 1000, Output: 1e12}, true, true, 100},
+		{"output, headers only", Estimate{Input: 1000, Output: 1e12}, false, true, 100},
+		{"output at first, usage stated", Estimate{Input: 1000, Output: 1e12}, true, false, 50},
+		{"output at first, headers only", Estimate{Input: 1000, Output: 1e12}, false, false, 50},
+		{"input, usage stated", Estimate{Input: 1e6, Output: 1000}, true, true, 0},
+		{"input, headers only", Estimate{Input: 1e6, Output: 1000}, false, true, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var q Buckets
+			attempt := func(e Estimate) {
+				s := q.Take(0, q.Expect(e))
+				left := Reading{Row: 1, Kind: Tokens, Limit: limit, Remaining: limit - 1600}
+				if !tc.stated {
+					q.Calibrate(0, &s, e, left, false)
+				}
+				q.Learn(0, &s, left, false)
+				if tc.stated {
+					q.Settle(0, q.Expect(e), e, Cost{Input: 800, Output: 800})
+				}
+			}
+			if tc.before {
+				attempt(usual)
+			}
+			attempt(tc.one)
+			if c := q.Expect(usual); c.Output < tc.output {
+				t.Errorf("expected %+v after one such request", c)
+			}
+			for range 12 {
+				attempt(usual)
+			}
+			if c := q.Expect(usual); c.Input < 600 || c.Output < 600 {
+				t.Errorf("expected %+v after twelve others", c)
+			}
+			for range 50 {
+				attempt(tc.one)
+			}
+			if c := q.Expect(tc.one); c.Input+c.Output > 2500 {
+				t.Errorf("expected %+v after 50 of them that used 1600 each", c)
+			}
+		})
+	}
+}
+
+// A limit of requests counts no tokens: responses beside it say nothing of how tokens are counted.
+func TestALimitOfRequestsSaysNothingOfTokens(t *testing.T) {
+	var q Buckets
+	e := Estimate{Input: 20, Output: 300}
+	s := q.Take(0, q.Expect(e))
+	q.Learn(0, &s, Reading{Row: 1, Kind: Requests, Limit: 100, Remaining: 99}, false)
+	for range 10 {
+		q.Settle(0, Cost{}, e, Cost{Input: 10, Output: 3})
+	}
+	if c := q.Expect(e); c != (Cost{20, 300}) {
+		t.Errorf("expected %+v of %+v", c, e)
 	}
 }
