@@ -292,6 +292,35 @@ func TestTheScriptSharesHowTheUpstreamCounts(t *testing.T) {
 	}
 }
 
+// An engine that restarts empty learns from the first process that tells it anything what all knew.
+func TestAnEngineThatForgotHowTheUpstreamCountsIsReminded(t *testing.T) {
+	s := enginetest.Start(t)
+	p, other := joined(t, s), joined(t, s)
+	var client ratelimit.Buckets
+	client.Limit(ratelimit.TokenRate{Tokens: 1e6, Per: time.Hour}, 0)
+	tell := func() {
+		client.Import(0, p.tell(14, ratelimit.Account{Counting: ratelimit.Counting{Usage: client.TakeNews()}}))
+	}
+	uses := func(output int64) {
+		client.Settle(0, ratelimit.Cost{}, ratelimit.Estimate{Input: 70, Output: 1000}, ratelimit.Cost{Input: 33, Output: output})
+		tell()
+	}
+	for range 30 {
+		uses(100)
+	}
+	before := other.tell(14, ratelimit.Account{}).Usage
+	s.Do("FLUSHALL")
+	uses(1000)
+	if u := other.tell(14, ratelimit.Account{}).Usage; u.Ratios[1].Used != u.Ratios[1].Estimated {
+		t.Fatalf("the engine has not forgotten: %+v", u)
+	}
+	tell()
+	after := other.tell(14, ratelimit.Account{}).Usage
+	if want := 0.75*before.Ratios[1].Used + 1000; math.Abs(after.Ratios[1].Used-want) > 1 {
+		t.Errorf("before %+v, and after another attempt that used 1000 of 1000 tokens %+v", before, after)
+	}
+}
+
 // A window that is over by what a response says is renewed in the engine at once, whether the limit was known
 // before or not. What was sent since the attempt of that response counts in the new window.
 func TestAWindowThatIsOverIsRenewedInTheEngine(t *testing.T) {

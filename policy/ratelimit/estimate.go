@@ -65,7 +65,8 @@ type usage struct {
 	typical       float64               // mean output, for requests without a bound
 	doubt         float64               // 0: estimates are calibrated; 1: they count in full
 
-	news UsageNews // that the other processes of the key do not know yet
+	news UsageNews // that the other processes of the key are not told yet
+	told UsageNews // without an answer yet
 }
 
 // full returns an estimate without calibration.

@@ -54,11 +54,33 @@ func (u *usage) rejected(n int64) { u.doubt = min(1, u.doubt+moreDoubt*float64(n
 
 func (u *usage) accepted(n int64) { u.doubt *= math.Pow(lessDoubt, float64(n)) }
 
-// TakeNews returns what was learned since the last call.
+// TakeNews returns what was learned since the last call. Import takes the answer; call RestoreNews if there is
+// none.
 func (q *Buckets) TakeNews() UsageNews {
 	news := q.usage.news
+	q.usage.told.add(&news)
 	q.usage.news = UsageNews{}
 	return news
+}
+
+// RestoreNews lets TakeNews return once more what it returned since the last Import. If only the answer was
+// lost, it counts twice: that changes no ratio by much.
+func (q *Buckets) RestoreNews() {
+	news := q.usage.told
+	news.add(&q.usage.news)
+	q.usage.news, q.usage.told = news, UsageNews{}
+}
+
+// add adds what was learned after n.
+func (n *UsageNews) add(newer *UsageNews) {
+	for i := range n.Ratios {
+		r, add := &n.Ratios[i], &newer.Ratios[i]
+		c := calibration{r.Estimated, r.Used}
+		c.fade(add.Attempts)
+		r.Attempts, r.Estimated, r.Used = r.Attempts+add.Attempts, c.estimated+add.Estimated, c.used+add.Used
+	}
+	n.Typical = n.Typical*math.Pow(typicalMemory, float64(newer.Outputs)) + newer.Typical
+	n.Outputs, n.Rejected, n.Accepted = n.Outputs+newer.Outputs, n.Rejected+newer.Rejected, n.Accepted+newer.Accepted
 }
 
 // Merge adds what a process learned. In production a script in the engine does that; a test compares the
@@ -107,13 +129,44 @@ func (s *UsageState) usage() (u usage) {
 }
 
 // importUsage replaces the own knowledge with that of all processes. What they are not told yet counts
-// too. An engine that knows nothing has forgotten it.
+// too. An engine that knew nothing before the question has forgotten it.
 func (q *Buckets) importUsage(s *UsageState) {
-	if *s == (UsageState{}) {
-		return
+	u := &q.usage
+	news, told := u.news, u.told
+	u.told = UsageNews{}
+	switch {
+	case *s == (UsageState{Doubt: s.Doubt}): // nor was it told more than doubt
+		u.doubt = max(u.doubt, s.usage().doubt)
+	case s.isOnly(&told):
+		u.remind(s)
+	default:
+		*u = s.usage()
+		u.merge(&news)
+		u.news = news
 	}
-	news := q.usage.news
-	q.usage = s.usage()
-	q.usage.merge(&news)
-	q.usage.news = news
+}
+
+// isOnly reports whether the engine knows only what n told it. It is true for one process, as the next one
+// finds what n left.
+func (s *UsageState) isOnly(n *UsageNews) bool {
+	for i := range s.Ratios {
+		if s.Ratios[i] != n.Ratios[i].Ratio {
+			return false
+		}
+	}
+	return s.Typical == n.Typical
+}
+
+// remind adds to the news what the engine lacks. No attempts are added, so that nothing else fades.
+func (u *usage) remind(s *UsageState) {
+	lacks := func(known, told, memory float64, n int64) float64 {
+		return max(0, known-told*math.Pow(memory, float64(n)))
+	}
+	for i := range u.news.Ratios {
+		n, c := &u.news.Ratios[i], u.ratio(i)
+		n.Estimated = lacks(c.estimated, s.Ratios[i].Estimated, calibrationMemory, n.Attempts)
+		n.Used = lacks(c.used, s.Ratios[i].Used, calibrationMemory, n.Attempts)
+	}
+	u.news.Typical = lacks(u.typical, s.Typical, typicalMemory, u.news.Outputs)
+	u.news.Rejected = int64(math.Round(max(0, u.doubt-s.Doubt) / moreDoubt))
 }

@@ -87,6 +87,123 @@ func TestAnAnswerForgetsNothingThatIsNewer(t *testing.T) {
 	}
 }
 
+// learns is an attempt that used part of its 1000 tokens of output, or after a rejection all of them.
+func learns(q *Buckets, used int64) {
+	e := Estimate{Input: 20, Output: 1000}
+	s := q.Take(0, q.Expect(e))
+	q.Calibrate(0, &s, e, Reading{Row: 1, Kind: Tokens, Limit: 4000, Remaining: 1000}, used == 1000)
+	q.Settle(0, q.Expect(e), e, Cost{Input: 10, Output: used})
+}
+
+// News without an answer are taken once more, in the order in which they were learned.
+func TestNewsWithoutAnAnswerAreTakenOnceMore(t *testing.T) {
+	var q, quiet Buckets
+	for _, b := range []*Buckets{&q, &quiet} {
+		b.Import(0, knownLimit(UsageState{}))
+	}
+	for _, used := range []int64{100, 1000, 100, 100, 1000} {
+		learns(&q, used)
+		learns(&quiet, used)
+		q.TakeNews()
+		learns(&q, 100)
+		learns(&quiet, 100)
+		q.RestoreNews()
+	}
+	want, got := quiet.TakeNews(), q.TakeNews()
+	if !near(got, want) {
+		t.Errorf("after five questions without an answer: %+v, want %+v", got, want)
+	}
+	q.Import(0, knownLimit(UsageState{Typical: 1}))
+	q.RestoreNews()
+	if again := q.TakeNews(); again != (UsageNews{}) {
+		t.Errorf("after an answer: %+v", again)
+	}
+	var fresh Buckets
+	var engine UsageState
+	fresh.Import(0, knownLimit(engine))
+	learns(&fresh, 100)
+	tells(&fresh, &engine)
+	fresh.RestoreNews()
+	if again := fresh.TakeNews(); again != (UsageNews{}) {
+		t.Errorf("after the first answer: %+v", again)
+	}
+}
+
+// near reports whether two news differ by rounding only.
+func near(a, b UsageNews) bool {
+	same := func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*(1+math.Abs(b)) }
+	ok := same(a.Typical, b.Typical)
+	for i := range a.Ratios {
+		x, y := &a.Ratios[i], &b.Ratios[i]
+		ok = ok && x.Attempts == y.Attempts && same(x.Estimated, y.Estimated) && same(x.Used, y.Used)
+		x.Ratio, y.Ratio = Ratio{}, Ratio{}
+	}
+	a.Typical, b.Typical = 0, 0
+	return ok && a == b
+}
+
+// tells is a question of q to the engine, and its answer.
+func tells(q *Buckets, engine *UsageState) {
+	news := q.TakeNews()
+	engine.Merge(&news)
+	q.Import(0, knownLimit(*engine))
+}
+
+// An engine that lost everything gets it back from the first process that tells it anything, and from that one
+// only.
+func TestAnEngineThatForgotIsReminded(t *testing.T) {
+	var fleet [5]Buckets
+	var engine UsageState
+	for i := range 10 {
+		for p := range fleet {
+			tells(&fleet[p], &engine)
+			learns(&fleet[p], 100)
+			if p < 3 && i == 9 {
+				learns(&fleet[p], 1000)
+			}
+			tells(&fleet[p], &engine)
+		}
+	}
+	for p := range fleet {
+		tells(&fleet[p], &engine)
+	}
+	before := engine
+	engine = UsageState{}
+	for range 2 {
+		for p := range fleet {
+			tells(&fleet[p], &engine)
+		}
+	}
+	if engine != (UsageState{}) {
+		t.Errorf("nobody has news, and the engine is told %+v", engine)
+	}
+	for p := range fleet {
+		know := fleet[p].usage.state()
+		fleet[p].usage.rejected(1)
+		fleet[p].usage.news.Rejected++
+		tells(&fleet[p], &engine)
+		if now := fleet[p].usage.state(); now.Ratios != know.Ratios || engine.Ratios != (UsageState{}).Ratios {
+			t.Errorf("the engine is told of a rejection; process %d knows %+v after %+v, the engine %+v", p, now, know, engine)
+		}
+	}
+	learns(&fleet[0], 100) // only the first has news: all that it knows is the engine's again
+	before.Merge(&fleet[0].usage.news)
+	for range 3 {
+		for p := range fleet {
+			tells(&fleet[p], &engine)
+		}
+	}
+	for i := range before.Ratios {
+		b, e := before.Ratios[i], engine.Ratios[i]
+		if math.Abs(b.Estimated-e.Estimated) > b.Estimated/100 || math.Abs(b.Used-e.Used) > b.Used/100 {
+			t.Errorf("ratio %d was %+v, and is %+v", i, b, e)
+		}
+	}
+	if math.Abs(before.Typical-engine.Typical) > before.Typical/100 || engine.Doubt < before.Doubt {
+		t.Errorf("the mean output was %v, and is %v; the doubt was %v, and is %v", before.Typical, engine.Typical, before.Doubt, engine.Doubt)
+	}
+}
+
 // Responses of an upstream that has stated no limit yet say nothing of how one counts: when the limit is known,
 // estimates count in full until responses beside it say otherwise.
 func TestUsageWithoutALimitSaysNothing(t *testing.T) {

@@ -131,8 +131,10 @@ func exceeds(c, asked ratelimit.Cost) bool {
 	return c.Input+c.Output > sum+sum/10
 }
 
-// fail notes that there is no answer.
-func (s *sharedTokens) fail(now time.Duration) {
+// fail notes that there is no answer. What was learned of how the upstream counts is told again; the rest is
+// outdated by then.
+func (s *sharedTokens) fail(now time.Duration, b *ratelimit.Buckets) {
+	b.RestoreNews()
 	s.askedAt, s.failed, s.askAt, s.told = 0, true, now+answerWithin, ratelimit.Charge{}
 }
 
@@ -175,7 +177,7 @@ func (q *RateLimitQueue) ApplyGrant(now time.Duration, g ratelimit.LeaseGrant) {
 func (q *RateLimitQueue) FailRequest(now time.Duration) {
 	q.update(now, func() {
 		if q.tokens != nil && q.tokens.shared != nil {
-			q.tokens.shared.fail(now)
+			q.tokens.shared.fail(now, &q.tokens.buckets)
 			q.enlist()
 		}
 		if q.rateLimit != nil {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproxy/retryproxy/policy/queue"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
@@ -101,5 +102,32 @@ func TestAnIdleProcessAsksAgainForWhatTheOthersLearned(t *testing.T) {
 	engine.Ratios[1].Used *= 3
 	if !a.shared.answer(time.Second, &a.buckets, &ratelimit.Balance{Granted: true, Usage: engine}, first) {
 		t.Error("it asks a third time")
+	}
+}
+
+// What is learned while the engine does not answer is told with the next question that it answers, and what the
+// other processes knew before stays.
+func TestWhatIsLearnedDuringAnOutageIsTold(t *testing.T) {
+	q := &RateLimitQueue{set: &RateLimits{}, waiters: queue.New[*Waiter](1), timer: time.NewTimer(time.Hour), tokens: newTokenAccount(&RateLimit{Learn: true}, 0, true)}
+	a := q.tokens
+	e := ratelimit.Estimate{Input: 20, Output: 1000}
+	engine := ratelimit.UsageState{}
+	engine.Ratios[1] = ratelimit.Ratio{Estimated: 4000, Used: 4000}
+	known := func() *ratelimit.Balance {
+		return &ratelimit.Balance{Usage: engine, Buckets: []ratelimit.BucketState{{Row: 1, Kind: ratelimit.Tokens, Limit: 1e6, Level: 1e6, FullIn: -1, EndsIn: -1, FreeIn: -1}}}
+	}
+	a.shared.answer(0, &a.buckets, known(), nil)
+	for range 20 {
+		u := &Use{Estimate: e}
+		a.take(time.Second, u)
+		a.settle(time.Second, u, ratelimit.Cost{Input: 20, Output: 100})
+		a.shared.ask(time.Second, &a.buckets, nil)
+		q.FailRequest(time.Second)
+	}
+	told := a.shared.ask(2*time.Second, &a.buckets, nil)
+	engine.Merge(&told.Usage)
+	a.shared.answer(2*time.Second, &a.buckets, known(), nil)
+	if c := a.buckets.Expect(e); c.Output > 110 || told.Usage.Ratios[1].Attempts != 20 {
+		t.Errorf("20 attempts used 100 of 1000 tokens; %d are told, and %d tokens expected", told.Usage.Ratios[1].Attempts, c.Output)
 	}
 }
