@@ -226,7 +226,8 @@ if usage then
   lines[2] = 'usage ' .. reply[4]
 end
 local keep = 60000
-if usage then keep = 3600000 end
+-- Some minutes outlast a pause between requests. No longer: clients can make keys, and a few attempts learn it again.
+if usage then keep = 300000 end
 for _, b in ipairs(all) do
   local fields = {}
   for i, name in ipairs(names) do fields[i] = whole17(b[name]) end
