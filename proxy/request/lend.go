@@ -13,7 +13,7 @@ import (
 // The goroutine that serves a request also reads from its client. While it waits for the upstream, it
 // lends that to another goroutine, which sends the body and notices at once that the client leaves.
 
-// isInterrupted reports whether who reads the body for another goroutine has to stop.
+// isInterrupted reports whether the goroutine that was lent the client has to stop.
 func (b *Body) isInterrupted() bool { return b.of.lending.interrupted.Load() }
 
 // lending is the state of reading from the client.

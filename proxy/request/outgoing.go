@@ -123,7 +123,7 @@ func (o *Outgoing) Drop() {
 	}
 }
 
-// Take returns the buffer of the rendered headers to who uses it from now on; nil: there is none.
+// Take returns the buffer of the rendered headers, which the caller owns from now on; nil: there is none.
 func (o *Outgoing) Take() (b []byte) {
 	b, o.Headers = o.Headers, nil
 	return b
