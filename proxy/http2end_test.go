@@ -100,3 +100,17 @@ func TestARetryDoesNotWaitForTheEndOfAStream(t *testing.T) {
 		t.Errorf("%d attempts were reset", n)
 	}
 }
+
+// A failed response that is declared too large to be kept is relayed without reading it first, over HTTP/2 too.
+func TestAResponseThatIsDeclaredTooLargeIsRelayedAtOnce(t *testing.T) {
+	u := startUpstream(t, frames(func(f *framer, id uint32) { f.respondOpen(id, "503", "busy", "content-length", "1000000") }))
+	p := startProxyTo(t, "h2c://"+u.Addr().String(), speakHTTP2)
+	res, err := http2Client(t, nil).Get("http://" + p.addr + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != 503 || res.ContentLength != 1_000_000 || res.Header.Get("X-Retryproxy-Attempts") != "1" || res.Header.Get("X-Retryproxy-Reason") != "response_too_large" {
+		t.Errorf("%d, %d bytes, %v", res.StatusCode, res.ContentLength, res.Header)
+	}
+}

@@ -73,6 +73,9 @@ func (b *Body) release() {
 // Framing returns how the upstream framed the body.
 func (b *Body) Framing() http1.Framing { return b.framing }
 
+// Exceeds reports whether the declared length of the body is more than n bytes.
+func (b *Body) Exceeds(n int64) bool { return b.framing.Length > n }
+
 // Ended reports whether the body was read to its end.
 func (b *Body) Ended() bool { return b.ended }
 

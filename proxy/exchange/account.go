@@ -3,7 +3,6 @@ package exchange
 import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/apierror"
-	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
 // If a route has a fallback, every failed response is searched for signs that its account is used up or
@@ -87,7 +86,7 @@ func (at *attempts) peekError() {
 	if len(b.Held()) > 0 || b.Ended() || !b.HasRoom() || !isErrorText(at.running().Response()) {
 		return
 	}
-	if f := b.Framing(); f.Kind == http1.BodyLength && f.Length > at.Route.ResponseBufferBytes {
+	if b.Exceeds(at.Route.ResponseBufferBytes) {
 		return // it could not be kept while a fallback is asked
 	}
 	until := at.Time.Now().Add(bodyWait)

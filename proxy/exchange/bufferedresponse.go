@@ -52,7 +52,7 @@ func (h *bufferedResponse) read() policy.Reason {
 	h.received = h.request().Time.Clock
 	b := h.s.att.Body()
 	limit := h.request().Route.ResponseBufferBytes + int64(len(b.Held())) // what was held back is in memory already
-	if f := b.Framing(); f.Kind == http1.BodyLength && f.Length > limit {
+	if b.Exceeds(limit) {
 		return policy.ReasonResponseTooLarge
 	}
 	if !b.HasRoom() {

@@ -4,7 +4,6 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/proxy/admission"
-	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
@@ -196,8 +195,7 @@ func (x *Exchange) dryRun(res *policy.Result, s *policy.Situation, d policy.Deci
 // wouldNot returns what else would forbid the retry, or ReasonDryRun if nothing would. It does not
 // buffer the response, so a response without a length counts as one that fits.
 func (x *Exchange) wouldNot(res *policy.Result) policy.Reason {
-	f := x.sender.att.Body().Framing()
-	if res.Cause == policy.CauseStatus && f.Kind == http1.BodyLength && f.Length > x.r.Route.ResponseBufferBytes {
+	if res.Cause == policy.CauseStatus && x.sender.att.Body().Exceeds(x.r.Route.ResponseBufferBytes) {
 		return policy.ReasonResponseTooLarge
 	}
 	if b := x.r.Route.RetryBudget(); b != nil && !b.TryRetry(x.r.Process.Clock.Since(x.r.Time.Clock)) {
