@@ -12,18 +12,18 @@ type Estimate struct {
 	Unbounded bool  // the request does not bound its output
 }
 
-// calibration compares what attempts used with what was estimated. Old attempts fade out.
-type calibration struct{ estimated, used float64 }
+// Ratio compares what attempts used with what was estimated. Old attempts fade out.
+type Ratio struct{ Estimated, Used float64 }
 
-// fade leaves the part of c that counts after n more attempts.
-func (c *calibration) fade(n int64) {
-	part := math.Pow(calibrationMemory, float64(n))
-	c.estimated, c.used = c.estimated*part, c.used*part
+// join adds what n newer attempts came to.
+func (c *Ratio) join(n int64, newer Ratio) {
+	part := math.Pow(ratioMemory, float64(n))
+	c.Estimated, c.Used = c.Estimated*part+newer.Estimated, c.Used*part+newer.Used
 }
 
 const (
-	// calibrationMemory is the weight of all earlier attempts when another one is added.
-	calibrationMemory = 0.75
+	// ratioMemory is the weight of all earlier attempts when another one is added.
+	ratioMemory = 0.75
 	// leastUsed and mostUsed limit the learned ratio of used to estimated tokens.
 	leastUsed, mostUsed = 1.0 / 4096, 4
 	// smallPart is the part of a limit below which an attempt says nothing about how the upstream
@@ -38,18 +38,22 @@ const (
 	typicalMemory = 1 - 1.0/8
 )
 
-func (c *calibration) add(estimated, used float64) {
-	c.fade(1)
-	c.estimated += estimated
-	c.used += min(used, estimated*mostUsed)
+// add adds an attempt.
+func (c *Ratio) add(estimated, used float64) {
+	c.join(1, Ratio{estimated, min(used, estimated*mostUsed)})
 }
 
 // apply returns what is used of an estimate.
-func (c *calibration) apply(estimated float64) float64 {
-	if c.estimated == 0 {
+func (c *Ratio) apply(estimated float64) float64 {
+	if c.Estimated == 0 {
 		return estimated
 	}
-	return estimated * max(leastUsed, c.used/c.estimated)
+	return estimated * max(leastUsed, c.Used/c.Estimated)
+}
+
+// joinTypical returns the mean output typical after n newer ones, which add so much to it.
+func joinTypical(typical float64, n int64, newer float64) float64 {
+	return typical*math.Pow(typicalMemory, float64(n)) + newer
 }
 
 // usage learns what attempts use of what is estimated. An estimate counts every byte of a request
@@ -60,10 +64,10 @@ func (c *calibration) apply(estimated float64) float64 {
 // an attempt. Some vendors count all the allowed output at first. They reject attempts for which the
 // usage says there is enough. Each time that happens, the estimate counts for more again (doubt).
 type usage struct {
-	input, output calibration           // by the usage of responses
-	counted       [NumKinds]calibration // by the headers of responses: an upper bound
-	typical       float64               // mean output, for requests without a bound
-	doubt         float64               // 0: estimates are calibrated; 1: they count in full
+	input, output Ratio           // by the usage of responses
+	counted       [NumKinds]Ratio // by the headers of responses: an upper bound
+	typical       float64         // mean output, for requests without a bound
+	doubt         float64         // 0: estimates are calibrated; 1: they count in full
 
 	news UsageNews // that the other processes of the key are not told yet
 	told UsageNews // without an answer yet
@@ -94,7 +98,7 @@ func (u *usage) expect(e Estimate) Cost {
 
 // bound returns the most that an attempt uses by the headers of responses.
 func (u *usage) bound(k Kind, estimated float64) float64 {
-	if c := &u.counted[k]; c.estimated > 0 {
+	if c := &u.counted[k]; c.Estimated > 0 {
 		return c.apply(estimated)
 	}
 	return math.Inf(1)
@@ -110,9 +114,9 @@ func (u *usage) doubted(expected, estimated float64) int64 {
 func (q *Buckets) learnUsage(e Estimate, used Cost) {
 	u := &q.usage
 	if used.Output > 0 {
-		u.typical = u.typical*typicalMemory + float64(used.Output)*(1-typicalMemory)
+		part := float64(used.Output) * (1 - typicalMemory)
+		u.typical, u.news.Typical = joinTypical(u.typical, 1, part), joinTypical(u.news.Typical, 1, part)
 		u.news.Outputs++
-		u.news.Typical = u.news.Typical*typicalMemory + float64(used.Output)*(1-typicalMemory)
 	}
 	if most := q.most(InputTokens); !math.IsInf(most, 1) {
 		u.calibrate(ratioInput, float64(e.Input), float64(used.Input), most)
@@ -153,9 +157,8 @@ func (u *usage) calibrate(ratio int, estimated, used, most float64) {
 	}
 	u.ratio(ratio).add(estimated, used)
 	n := &u.news.Ratios[ratio]
-	c := calibration{n.Estimated, n.Used}
-	c.add(estimated, used)
-	n.Attempts, n.Estimated, n.Used = n.Attempts+1, c.estimated, c.used
+	n.add(estimated, used)
+	n.Attempts++
 }
 
 // Expect returns what an attempt is expected to use: no more than any known limit, as the upstream

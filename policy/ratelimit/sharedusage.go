@@ -19,7 +19,7 @@ const (
 func ratioCounted(k Kind) int { return ratioTokens + int(k-Tokens) }
 
 // ratio returns one of the ratios.
-func (u *usage) ratio(i int) *calibration {
+func (u *usage) ratio(i int) *Ratio {
 	switch i {
 	case ratioInput:
 		return &u.input
@@ -28,9 +28,6 @@ func (u *usage) ratio(i int) *calibration {
 	}
 	return &u.counted[Tokens+Kind(i-ratioTokens)]
 }
-
-// Ratio is what attempts were estimated to use, and what they used. Older attempts count for less.
-type Ratio struct{ Estimated, Used float64 }
 
 // UsageState is what is known of how the upstream of a key counts. The zero value knows nothing.
 type UsageState struct {
@@ -75,11 +72,10 @@ func (q *Buckets) RestoreNews() {
 func (n *UsageNews) add(newer *UsageNews) {
 	for i := range n.Ratios {
 		r, add := &n.Ratios[i], &newer.Ratios[i]
-		c := calibration{r.Estimated, r.Used}
-		c.fade(add.Attempts)
-		r.Attempts, r.Estimated, r.Used = r.Attempts+add.Attempts, c.estimated+add.Estimated, c.used+add.Used
+		r.join(add.Attempts, add.Ratio)
+		r.Attempts += add.Attempts
 	}
-	n.Typical = n.Typical*math.Pow(typicalMemory, float64(newer.Outputs)) + newer.Typical
+	n.Typical = joinTypical(n.Typical, newer.Outputs, newer.Typical)
 	n.Outputs, n.Rejected, n.Accepted = n.Outputs+newer.Outputs, n.Rejected+newer.Rejected, n.Accepted+newer.Accepted
 }
 
@@ -93,11 +89,9 @@ func (s *UsageState) Merge(n *UsageNews) {
 
 func (u *usage) merge(n *UsageNews) {
 	for i := range n.Ratios {
-		r, c := &n.Ratios[i], u.ratio(i)
-		c.fade(r.Attempts)
-		c.estimated, c.used = c.estimated+r.Estimated, c.used+r.Used
+		u.ratio(i).join(n.Ratios[i].Attempts, n.Ratios[i].Ratio)
 	}
-	u.typical = u.typical*math.Pow(typicalMemory, float64(n.Outputs)) + n.Typical
+	u.typical = joinTypical(u.typical, n.Outputs, n.Typical)
 	u.rejected(n.Rejected)
 	u.accepted(n.Accepted)
 }
@@ -105,8 +99,7 @@ func (u *usage) merge(n *UsageNews) {
 // state returns what u knows.
 func (u *usage) state() (s UsageState) {
 	for i := range s.Ratios {
-		c := u.ratio(i)
-		s.Ratios[i] = Ratio{c.estimated, c.used}
+		s.Ratios[i] = *u.ratio(i)
 	}
 	s.Typical, s.Doubt = u.typical, u.doubt
 	return s
@@ -116,7 +109,7 @@ func (u *usage) state() (s UsageState) {
 func (s *UsageState) usage() (u usage) {
 	for i, r := range s.Ratios {
 		if r.Estimated > 0 && r.Estimated <= maxLimit && r.Used >= 0 {
-			*u.ratio(i) = calibration{r.Estimated, min(r.Used, r.Estimated*mostUsed)}
+			*u.ratio(i) = Ratio{r.Estimated, min(r.Used, r.Estimated*mostUsed)}
 		}
 	}
 	if s.Typical > 0 {
@@ -164,8 +157,8 @@ func (u *usage) remind(s *UsageState) {
 	}
 	for i := range u.news.Ratios {
 		n, c := &u.news.Ratios[i], u.ratio(i)
-		n.Estimated = lacks(c.estimated, s.Ratios[i].Estimated, calibrationMemory, n.Attempts)
-		n.Used = lacks(c.used, s.Ratios[i].Used, calibrationMemory, n.Attempts)
+		n.Estimated = lacks(c.Estimated, s.Ratios[i].Estimated, ratioMemory, n.Attempts)
+		n.Used = lacks(c.Used, s.Ratios[i].Used, ratioMemory, n.Attempts)
 	}
 	u.news.Typical = lacks(u.typical, s.Typical, typicalMemory, u.news.Outputs)
 	u.news.Rejected = int64(math.Round(max(0, u.doubt-s.Doubt) / moreDoubt))
