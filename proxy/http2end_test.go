@@ -3,6 +3,7 @@ package proxy
 import (
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,18 +41,24 @@ func TestAnHTTP2UpstreamMayEndItsStreamAfterTheResponse(t *testing.T) {
 	}
 }
 
+// endsNoStream responds to all with that body, whose length it declares, and ends no stream. It passes on which
+// streams the proxy resets.
+func endsNoStream(resets chan<- uint32, status, body string) func(c *upConn) {
+	return eachFrame(func(f *framer, frame http2.Frame) {
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			f.respondOpen(frame.StreamID, status, body, "content-length", strconv.Itoa(len(body)))
+		case *http2.RSTStreamFrame:
+			resets <- frame.StreamID
+		}
+	})
+}
+
 // Streams that an upstream does not end are held open in a bounded number.
 func TestStreamsThatDoNotEndAreBounded(t *testing.T) {
 	const most, more = 256, 20
 	resets := make(chan uint32, most+more)
-	u := startUpstream(t, eachFrame(func(f *framer, frame http2.Frame) {
-		switch frame := frame.(type) {
-		case *http2.MetaHeadersFrame:
-			f.respondOpen(frame.StreamID, "200", "ok", "content-length", "2")
-		case *http2.RSTStreamFrame:
-			resets <- frame.StreamID
-		}
-	}))
+	u := startUpstream(t, endsNoStream(resets, "200", "ok"))
 	p := startProxyTo(t, "h2c://"+u.Addr().String(), nil)
 	c := p.dial()
 	for range most + more {
@@ -83,14 +90,7 @@ func TestAResetBehindTheLastByteCutsNothing(t *testing.T) {
 // wait for the end of the stream, and the last failed response keeps its length.
 func TestARetryDoesNotWaitForTheEndOfAStream(t *testing.T) {
 	resets := make(chan uint32, 100)
-	u := startUpstream(t, eachFrame(func(f *framer, frame http2.Frame) {
-		switch frame := frame.(type) {
-		case *http2.MetaHeadersFrame:
-			f.respondOpen(frame.StreamID, "503", "busy", "content-length", "4")
-		case *http2.RSTStreamFrame:
-			resets <- frame.StreamID
-		}
-	}))
+	u := startUpstream(t, endsNoStream(resets, "503", "busy"))
 	p := startProxyTo(t, "h2c://"+u.Addr().String(), nil)
 	res := p.dial().send(get("/")).want(503, "busy")
 	if res.ContentLength != 4 || res.Header.Get("X-Retryproxy-Attempts") != "4" {

@@ -140,21 +140,29 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	<-done
 }
 
+// running runs f until the test ends. What it returns waits for as long as a report may take, and wants n of
+// them in all by then.
+func running(t *testing.T, f *Files) (want func(n int32)) {
+	var reported atomic.Int32
+	go f.Run(t.Context(), func() { reported.Add(1) })
+	return func(n int32) {
+		t.Helper()
+		time.Sleep(Interval + 2*Settle)
+		synctest.Wait()
+		if got := reported.Load(); got != n {
+			t.Errorf("%d reports, expected %d", got, n)
+		}
+	}
+}
+
 func TestAChangeIsReportedOnceWithinTheInterval(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "env")
 	synctest.Test(t, func(t *testing.T) {
-		var reported atomic.Int32
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go New(path).Run(ctx, func() { reported.Add(1) })
+		want := running(t, New(path))
 		for i := range int32(3) {
 			time.Sleep(time.Second)
 			write(t, path, time.Now().String())
-			time.Sleep(Interval + 2*Settle)
-			synctest.Wait()
-			if n := reported.Load(); n != i+1 {
-				t.Errorf("%d reports, expected %d", n, i+1)
-			}
+			want(i + 1)
 		}
 	})
 }
@@ -162,20 +170,13 @@ func TestAChangeIsReportedOnceWithinTheInterval(t *testing.T) {
 func TestFilesThatComeLaterAreWatched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "env")
 	synctest.Test(t, func(t *testing.T) {
-		var reported atomic.Int32
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		f := New()
-		go f.Run(ctx, func() { reported.Add(1) })
+		want := running(t, f)
 		for i := range int32(2) {
 			time.Sleep(time.Hour)
 			f.Set([]string{path})
 			write(t, path, time.Now().String())
-			time.Sleep(Interval + 2*Settle)
-			synctest.Wait()
-			if n := reported.Load(); n != i+1 {
-				t.Errorf("%d reports, expected %d", n, i+1)
-			}
+			want(i + 1)
 			f.Set(nil)
 		}
 	})
