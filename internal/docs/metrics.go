@@ -86,17 +86,17 @@ type explained interface {
 
 func list[T explained](b *strings.Builder, label, intro string, members []T) {
 	fmt.Fprintf(b, "## %s\n\n%s\n\n", label, intro)
-	var statuses []string
-	for _, m := range members {
-		if name := m.String(); status.MatchString(name) {
-			statuses = append(statuses, code(name))
+	for len(members) > 0 {
+		var statuses []string
+		for ; len(members) > 0 && status.MatchString(members[0].String()); members = members[1:] {
+			statuses = append(statuses, code(members[0].String()))
+		}
+		if statuses != nil {
+			paragraph(b, "- ", strings.Join(statuses, ", ")+": The upstream answered with this status.")
 			continue
 		}
-		if len(statuses) > 0 {
-			paragraph(b, "- ", strings.Join(statuses, ", ")+": The upstream answered with this status.")
-			statuses = nil
-		}
-		paragraph(b, "- ", code(m.String())+": "+plain(m.Explain()))
+		paragraph(b, "- ", code(members[0].String())+": "+plain(members[0].Explain()))
+		members = members[1:]
 	}
 	b.WriteString("\n")
 }
