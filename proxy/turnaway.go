@@ -69,11 +69,10 @@ func (s *Server) unread(e errorbody.Error) (headers []http1.Header, body []byte)
 	if !s.settings.Load().DefaultRoute.ModelAPI {
 		return nil, nil
 	}
-	id := string(forward.AppendRandomID(nil))
-	e = errorbody.Error{Status: e.Status, Reason: e.Reason, Text: e.Text, ID: id}
+	e.ID = string(forward.AppendRandomID(nil))
 	headers = []http1.Header{
 		http1.NewHeader("Content-Type", errorbody.ModelAPI.ContentType()),
-		http1.NewHeader("Request-Id", id), http1.NewHeader("X-Request-Id", id),
+		http1.NewHeader("Request-Id", e.ID), http1.NewHeader("X-Request-Id", e.ID),
 		http1.NewHeader("X-Retryproxy-Reason", e.Reason),
 	}
 	return headers, e.Append(nil, errorbody.ModelAPI)

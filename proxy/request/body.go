@@ -99,7 +99,7 @@ func (b *Body) Trailers() []http1.Header {
 	return b.of.Dest.Forward.Changes.Trailers(b.chunked.Trailers())
 }
 
-func (b *Body) now() clock.Instant { return b.of.Process.Clock.Now() }
+func (b *Body) now() clock.Instant { return b.of.Time.Now() }
 
 // memory returns what kept bytes are charged to.
 func (b *Body) memory() *RetryBuffer { return b.of.Process.RetryBuffer }

@@ -35,7 +35,7 @@ func (b *Body) CanSplice() bool {
 func (b *Body) SpliceTo(dst *net.TCPConn, dstBy clock.Instant) (more bool, err error) {
 	c := b.of.Conn
 	b.start()
-	began := b.of.Time.Now()
+	began := b.now()
 	until := b.readDeadline(began, began)
 	c.SetRead(until, time.Second)
 	if b.isInterrupted() {
@@ -49,7 +49,7 @@ func (b *Body) SpliceTo(dst *net.TCPConn, dstBy clock.Instant) (more bool, err e
 	n, err := attempt.Splice(dst, c.TCP, want)
 	b.total += n
 	b.left -= n
-	if took := b.of.Time.Now().Sub(began); took < longPiece || !c.HasUnread() {
+	if took := b.now().Sub(began); took < longPiece || !c.HasUnread() {
 		b.waited += took
 	}
 	if n < want {
@@ -62,7 +62,7 @@ func (b *Body) SpliceTo(dst *net.TCPConn, dstBy clock.Instant) (more bool, err e
 // if the splice can continue. After the upstream's side ended it cannot: what was in the kernel's pipe
 // is lost.
 func (b *Body) spliceEnded(n int64, err error, until, dstBy clock.Instant) error {
-	c, now := b.of.Conn, b.of.Time.Now()
+	c, now := b.of.Conn, b.now()
 	switch {
 	case b.isInterrupted():
 		return attempt.ErrStopped

@@ -192,10 +192,15 @@ func (w *Writer) Refuse(why http1.Refusal) request.End {
 	return w.With(why.Status(), policy.OutcomeRefused, why.String(), why.Explain())
 }
 
-func (w *Writer) countRefusal(why http1.Refusal) {
-	if why != http1.RefusalNone && w.r.Settings.Refused != nil {
+// countRefusal counts a refusal, if there is one, and returns its label.
+func (w *Writer) countRefusal(why http1.Refusal) (reason string) {
+	if why == http1.RefusalNone {
+		return ""
+	}
+	if w.r.Settings.Refused != nil {
 		w.r.Settings.Refused(why)
 	}
+	return why.String()
 }
 
 // ClientError sends our own response if the client's side ended early, unless the client left.
@@ -219,20 +224,13 @@ func (w *Writer) ClientError() request.End {
 // ClientEnd returns what a request came to whose client's side ended early, without a status. It counts a
 // refusal.
 func (w *Writer) ClientEnd() request.End {
-	refused := func(why http1.Refusal, o policy.Outcome) request.End {
-		w.countRefusal(why)
-		if why == http1.RefusalNone {
-			return request.End{Outcome: o}
-		}
-		return request.End{Outcome: o, Reason: why.String()}
-	}
 	switch w.r.ClientEnd() {
 	case request.ClientBodyBroken:
-		return refused(w.r.BodyRefusal(), policy.OutcomeRequestBroken)
+		return request.End{Outcome: policy.OutcomeRequestBroken, Reason: w.countRefusal(w.r.BodyRefusal())}
 	case request.ClientTooSlow:
 		return request.End{Outcome: policy.OutcomeRequestTimeout}
 	case request.ClientTurnedAway:
-		return refused(http1.RefusalNoClientSlot, policy.OutcomeRefused)
+		return request.End{Outcome: policy.OutcomeRefused, Reason: w.countRefusal(http1.RefusalNoClientSlot)}
 	}
 	return request.End{Outcome: policy.OutcomeClientGone}
 }
