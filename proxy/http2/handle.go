@@ -30,8 +30,11 @@ func (c *link) handle(f *frame, p []byte) error {
 	case framePing:
 		return c.ping(f, p)
 	case frameGoAway:
-		if f.stream != 0 || len(p) < 8 {
-			return refuse(ProtocolError, "GOAWAY is malformed")
+		switch {
+		case f.stream != 0:
+			return refuse(ProtocolError, "GOAWAY of a stream")
+		case len(p) < 8:
+			return refuse(FrameSizeError, "GOAWAY is too short")
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()

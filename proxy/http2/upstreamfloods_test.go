@@ -40,7 +40,7 @@ func TestFaultsOfAnUpstream(t *testing.T) {
 		"a block that cannot be decoded": {func(p *peer) {
 			_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff}, EndHeaders: true})
 		}, http2.ErrCodeCompression},
-		"GOAWAY that is too short":    {func(p *peer) { _ = p.WriteRawFrame(frameGoAway, 0, 0, make([]byte, 4)) }, http2.ErrCodeProtocol},
+		"GOAWAY that is too short":    {func(p *peer) { _ = p.WriteRawFrame(frameGoAway, 0, 0, make([]byte, 4)) }, http2.ErrCodeFrameSize},
 		"PING that is too short":      {func(p *peer) { _ = p.WriteRawFrame(framePing, 0, 0, make([]byte, 4)) }, http2.ErrCodeFrameSize},
 		"a window that does not grow": {func(p *peer) { _ = p.WriteWindowUpdate(0, 0) }, http2.ErrCodeProtocol},
 		"a window that is too large":  {func(p *peer) { _ = p.WriteWindowUpdate(0, maxWindow) }, http2.ErrCodeFlowControl},
