@@ -4,14 +4,13 @@ import "github.com/retryproxy/retryproxy/proxy/settings"
 
 // The configuration, and the hooks for its results. Package settings documents their meaning.
 type (
-	Config             = settings.Config
-	Route              = settings.Route
-	Fallback           = settings.Fallback
-	Eject              = settings.Eject
-	Balance            = settings.Balance
-	BreakerMode        = settings.BreakerMode
-	RateLimitPause     = settings.RateLimitPause
-	RateLimitPauseKind = settings.RateLimitPauseKind
+	Config         = settings.Config
+	Route          = settings.Route
+	Fallback       = settings.Fallback
+	Eject          = settings.Eject
+	Balance        = settings.Balance
+	BreakerMode    = settings.BreakerMode
+	RateLimitPause = settings.RateLimitPause
 
 	Observer = settings.Observer
 	Journal  = settings.Journal
@@ -19,12 +18,8 @@ type (
 	Step     = settings.Step
 )
 
-// The values of BreakerMode and RateLimitPauseKind.
+// The values of BreakerMode.
 const (
 	BreakerQueue    = settings.BreakerQueue
 	BreakerFailFast = settings.BreakerFailFast
-
-	RateLimitPauseNone  = settings.RateLimitPauseNone
-	RateLimitPauseRoute = settings.RateLimitPauseRoute
-	RateLimitPauseValue = settings.RateLimitPauseValue
 )

@@ -17,6 +17,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
@@ -221,7 +222,7 @@ func TestNoHedge(t *testing.T) {
 			c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 2}
 		}, sends: 2},
 		{name: "cool-down", change: func(c *Config) {
-			c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
+			c.Default.RateLimitPause = RateLimitPause{SharedBy: admission.Sharing{Route: true}, Max: time.Minute}
 		}, then: func(m *memory) {
 			key, _ := m.settings.Load().DefaultRoute.PauseKey(nil, nil)
 			m.ApplyRateLimitPause(key, time.Minute)

@@ -11,6 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/route"
 )
 
@@ -143,7 +144,7 @@ func at[T any](_ T, t time.Time) time.Time { return t }
 func TestADryRunRejectsNoRequest(t *testing.T) {
 	inMemory(t, script("HTTP/1.1 429 Slow\r\nRetry-After: 50\r\nContent-Length: 4\r\n\r\nslow"), func(c *Config) {
 		observing(c)
-		c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
+		c.Default.RateLimitPause = RateLimitPause{SharedBy: admission.Sharing{Route: true}, Max: time.Minute}
 	}, func(t *testing.T, m *memory) {
 		c := m.client()
 		for range 100 {

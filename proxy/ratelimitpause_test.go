@@ -18,6 +18,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 )
 
 // rawResponse is a response with the fields given, one a line.
@@ -28,9 +29,9 @@ func rawResponse(status int, fields ...string) string {
 // sharedPause switches rate-limit pauses on: "route", or the name of a field.
 func sharedPause(key string) func(c *Config) {
 	return func(c *Config) {
-		c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseValue, Header: key, Max: time.Minute}
+		c.Default.RateLimitPause = RateLimitPause{SharedBy: admission.Sharing{Header: key}, Max: time.Minute}
 		if key == "route" {
-			c.Default.RateLimitPause = RateLimitPause{Kind: RateLimitPauseRoute, Max: time.Minute}
+			c.Default.RateLimitPause = RateLimitPause{SharedBy: admission.Sharing{Route: true}, Max: time.Minute}
 		}
 	}
 }

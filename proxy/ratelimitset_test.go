@@ -13,12 +13,12 @@ func getFor(path, key string) string {
 
 // Each kind gets requests, of which the first few share the rate limit of one per minute.
 func TestRequestsThatShareAKeyedRateLimit(t *testing.T) {
-	withRoute := func(kind admission.RateLimitKind, header, other string) func(c *Config) {
+	withRoute := func(by, other admission.Sharing) func(c *Config) {
 		return func(c *Config) {
 			rationed("1/m", 0)(c)
-			c.Default.RateLimit.Kind, c.Default.RateLimit.Header = kind, header
+			c.Default.RateLimit.SharedBy = by
 			r := c.Default
-			r.Name, r.Match.Path, r.RateLimit.Header = "r", "/r", other
+			r.Name, r.Match.Path, r.RateLimit.SharedBy = "r", "/r", other
 			c.Routes = []Route{r}
 		}
 	}
@@ -30,12 +30,12 @@ func TestRequestsThatShareAKeyedRateLimit(t *testing.T) {
 		change func(c *Config)
 		steps  []step
 	}{
-		"upstream": {withRoute(admission.RateLimitUpstream, "", ""), []step{{getFor("/", "a"), 200}, {getFor("/", "b"), 429}, {get("/r"), 429}}},
-		"route":    {withRoute(admission.RateLimitRoute, "", ""), []step{{getFor("/", "a"), 200}, {getFor("/", "b"), 429}, {get("/r"), 200}, {get("/r"), 429}}},
-		"header": {withRoute(admission.RateLimitValue, "X-Key", "x-key"), []step{
+		"upstream": {withRoute(admission.Sharing{}, admission.Sharing{}), []step{{getFor("/", "a"), 200}, {getFor("/", "b"), 429}, {get("/r"), 429}}},
+		"route":    {withRoute(admission.Sharing{Route: true}, admission.Sharing{Route: true}), []step{{getFor("/", "a"), 200}, {getFor("/", "b"), 429}, {get("/r"), 200}, {get("/r"), 429}}},
+		"header": {withRoute(admission.Sharing{Header: "X-Key"}, admission.Sharing{Header: "x-key"}), []step{
 			{getFor("/", "a"), 200}, {getFor("/", "a"), 429}, {getFor("/r", "a"), 429}, {getFor("/", "A"), 200}, {getFor("/", ""), 200}, {getFor("/", ""), 429},
 			{get("/"), 200}, {get("/r"), 429}, {get("/"), 429}, {getFor("/r", "b"), 200}, {getFor("/", "b"), 429}}},
-		"another header": {withRoute(admission.RateLimitValue, "X-Key", "X-Other"), []step{{getFor("/", "a"), 200}, {getFor("/r", "a"), 200}, {getFor("/r", "b"), 429}}},
+		"another header": {withRoute(admission.Sharing{Header: "X-Key"}, admission.Sharing{Header: "X-Other"}), []step{{getFor("/", "a"), 200}, {getFor("/r", "a"), 200}, {getFor("/r", "b"), 429}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, script(ok200), tc.change, func(t *testing.T, m *memory) {

@@ -24,7 +24,7 @@ import (
 // byModel routes the model big to /big, and gives each model a limit of one a minute.
 func byModel(c *Config) {
 	rationed("1/m", 0)(c)
-	c.Default.RateLimit.Kind, c.Default.RateLimit.Model = admission.RateLimitValue, true
+	c.Default.RateLimit.SharedBy.Model = true
 	r := c.Default
 	r.Name, r.Match = "big", route.Match{Model: "big,huge"}
 	r.Forward.StripPrefix, r.RateLimit = "", admission.RateLimit{}
@@ -114,7 +114,7 @@ func TestTheModelInThePathDecides(t *testing.T) {
 	t.Run("key", func(t *testing.T) {
 		p := startProxy(t, modelUpstream(t), func(c *Config) {
 			rationed("1/m", 0)(c)
-			c.Default.RateLimit.Kind, c.Default.RateLimit.Model = admission.RateLimitValue, true
+			c.Default.RateLimit.SharedBy.Model = true
 		})
 		c := p.dial()
 		c.send(post("/v1beta/models/a:generateContent", `{"x":1}`)).want(200, "*")
@@ -188,7 +188,7 @@ func TestABodyThatWasLookedAtIsRepeatedWhole(t *testing.T) {
 	p := startProxyTo(t, server.URL, func(c *Config) {
 		holdsStreams(t, c)
 		c.Default.NoBudget, c.Default.Guard.NoBreaker = true, true
-		c.Default.RateLimit = admission.RateLimit{Learn: true, Wait: time.Minute, Kind: admission.RateLimitValue, Model: true}
+		c.Default.RateLimit = admission.RateLimit{Learn: true, Wait: time.Minute, SharedBy: admission.Sharing{Model: true}}
 	})
 	var wait sync.WaitGroup
 	for n := range 4 * request.Crowd {

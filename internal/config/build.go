@@ -101,7 +101,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		ModelAPI:            r.Profile == "llm",
 		DryRun:              r.DryRun,
 		HedgeAfter:          hedgeAfter(r),
-		RateLimitPause:      rateLimitPause(r),
+		RateLimitPause:      proxy.RateLimitPause{SharedBy: r.RateLimitPauseKey.Sharing, Max: r.RateLimitPauseMax},
 		RateLimit:           rateLimit(r),
 		CountTokens:         r.FirstContentTimeout > 0 || r.RateLimit.Auto || r.TokenLimit.Limited(),
 		Probe:               admission.Probe{Path: string(r.HealthPath), Host: r.UpstreamHost.Name()},
@@ -148,30 +148,13 @@ func eject(r *Route) proxy.Eject {
 	return proxy.Eject{}
 }
 
-func rateLimitPause(r *Route) proxy.RateLimitPause {
-	c := proxy.RateLimitPause{Max: r.RateLimitPauseMax, Header: r.RateLimitPauseKey.Header(), Model: r.RateLimitPauseKey.Model()}
-	switch {
-	case r.RateLimitPauseKey.Route():
-		c.Kind = proxy.RateLimitPauseRoute
-	case r.RateLimitPauseKey.ByValue():
-		c.Kind = proxy.RateLimitPauseValue
-	}
-	return c
-}
-
 func rateLimit(r *Route) admission.RateLimit {
 	q := admission.RateLimit{
 		Rate: r.RateLimit.Rate, Learn: r.RateLimit.Auto, Tokens: r.TokenLimit, Wait: r.RateLimitWait,
-		Header: r.RateLimitKey.Header(), Model: r.RateLimitKey.Model(),
+		SharedBy: r.RateLimitKey.Sharing,
 	}
 	if q.Learn {
 		q.Probe = r.RateLimitPauseMax
-	}
-	switch {
-	case r.RateLimitKey.Route():
-		q.Kind = admission.RateLimitRoute
-	case r.RateLimitKey.ByValue():
-		q.Kind = admission.RateLimitValue
 	}
 	return q
 }

@@ -85,8 +85,8 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"budget":      !r.NoBudget && r.Budget == budget.Config{Ratio: 0.25, MinPerSecond: 26, Burst: 27},
 		"mode":        r.DryRun,
 		"hedge":       r.HedgeAfter.Fixed == 33*time.Millisecond,
-		"cool-downs":  r.RateLimitPause == proxy.RateLimitPause{Kind: proxy.RateLimitPauseValue, Header: "X-Key", Max: 32 * time.Second},
-		"quota":       r.RateLimit == admission.RateLimit{Rate: ratelimit.Rate{Attempts: 35, Per: time.Second}, Wait: 36 * time.Second, Kind: admission.RateLimitValue, Header: "X-Account"},
+		"cool-downs":  r.RateLimitPause == proxy.RateLimitPause{SharedBy: admission.Sharing{Header: "X-Key"}, Max: 32 * time.Second},
+		"quota":       r.RateLimit == admission.RateLimit{Rate: ratelimit.Rate{Attempts: 35, Per: time.Second}, Wait: 36 * time.Second, SharedBy: admission.Sharing{Header: "X-Account"}},
 		"probe":       r.Probe == admission.Probe{Path: "/ready"},
 		"timeouts":    r.RequestTimeout == 28*time.Second && r.AttemptTimeout == 9*time.Second && r.BodyIdleTimeout == 29*time.Second,
 	} {
@@ -200,10 +200,19 @@ func TestFallbackLists(t *testing.T) {
 	}
 }
 
-func TestRateLimitKeys(t *testing.T) {
-	for word, want := range map[string]admission.RateLimitKind{"upstream": admission.RateLimitUpstream, "route": admission.RateLimitRoute, "header:X": admission.RateLimitValue, "json:model": admission.RateLimitValue, "header:X,json:model": admission.RateLimitValue} {
-		if got := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT=1/s", "RATE_LIMIT_KEY="+word).Default.RateLimit.Kind; got != want {
-			t.Errorf("%s: %v", word, got)
+func TestWhatRequestsShareALimitOrAPauseBy(t *testing.T) {
+	for word, want := range map[string]admission.Sharing{
+		"upstream": {}, "none": {}, "route": {Route: true}, "header:X": {Header: "X"}, "json:model": {Model: true}, "header:X,json:model": {Header: "X", Model: true},
+	} {
+		if word != "none" {
+			if got := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT=1/s", "RATE_LIMIT_KEY="+word).Default.RateLimit.SharedBy; got != want {
+				t.Errorf("a limit by %s: %+v", word, got)
+			}
+		}
+		if word != "upstream" {
+			if got := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT_PAUSE_KEY="+word).Default.RateLimitPause.SharedBy; got != want {
+				t.Errorf("a pause by %s: %+v", word, got)
+			}
 		}
 	}
 }
@@ -211,20 +220,12 @@ func TestRateLimitKeys(t *testing.T) {
 func TestLimitsOfTokens(t *testing.T) {
 	r := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT=auto", "RATE_LIMIT_KEY=header:Authorization,json:model", "TOKEN_LIMIT=200000/m", "RATE_LIMIT_PAUSE_KEY=json:model",
 		"ROUTES=b", "ROUTE_B_MODEL=gpt-4o,o3", "ROUTE_B_RATE_LIMIT=off", "ROUTE_B_TOKEN_LIMIT=off")
-	want := admission.RateLimit{Learn: true, Probe: time.Minute, Tokens: ratelimit.TokenRate{Tokens: 200000, Per: time.Minute}, Wait: time.Second, Kind: admission.RateLimitValue, Header: "Authorization", Model: true}
-	if got := r.Default.RateLimit; got != want || !r.Default.CountTokens || !r.Default.RateLimitPause.Model {
+	want := admission.RateLimit{Learn: true, Probe: time.Minute, Tokens: ratelimit.TokenRate{Tokens: 200000, Per: time.Minute}, Wait: time.Second, SharedBy: admission.Sharing{Header: "Authorization", Model: true}}
+	if got := r.Default.RateLimit; got != want || !r.Default.CountTokens || !r.Default.RateLimitPause.SharedBy.Model {
 		t.Errorf("%+v, pauses %+v, counts %v", got, r.Default.RateLimitPause, r.Default.CountTokens)
 	}
 	if b := r.Routes[0]; b.RateLimit.Limited() || b.CountTokens || b.Match.Model != "gpt-4o,o3" {
 		t.Errorf("route b: %+v %q", b.RateLimit, b.Match.Model)
-	}
-}
-
-func TestRateLimitPauseKeys(t *testing.T) {
-	for word, want := range map[string]proxy.RateLimitPauseKind{"none": proxy.RateLimitPauseNone, "route": proxy.RateLimitPauseRoute, "header:X": proxy.RateLimitPauseValue, "json:model": proxy.RateLimitPauseValue, "header:X,json:model": proxy.RateLimitPauseValue} {
-		if got := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT_PAUSE_KEY="+word).Default.RateLimitPause.Kind; got != want {
-			t.Errorf("%s: %v", word, got)
-		}
 	}
 }
 

@@ -44,7 +44,7 @@ var useless = []struct {
 		"RATE_LIMIT", "limits nothing"},
 	{"RATE_LIMIT_WAIT", func(r *Route) bool { return r.isRateLimited() && isBound(r.RequestTimeout, r.RateLimitWait) },
 		"REQUEST_TIMEOUT", "ends the request earlier"},
-	{"RATE_LIMIT_KEY", func(r *Route) bool { return !r.isRateLimited() && r.RateLimitKey.text != "upstream" },
+	{"RATE_LIMIT_KEY", func(r *Route) bool { return !r.isRateLimited() && !r.RateLimitKey.None() },
 		"RATE_LIMIT", "limits nothing"},
 	{"BALANCE", func(r *Route) bool { return r.hasOneAddress() && r.Balance != leastRequests },
 		"UPSTREAM", "is one address"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 	"github.com/retryproxy/retryproxy/proxy"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 )
 
 // Balance is which endpoint gets a request: least-requests, round-robin or hash:Name.
@@ -183,17 +185,18 @@ func parseTokenLimit(s string) (ratelimit.TokenRate, error) {
 	return ratelimit.ParseTokenRate(s)
 }
 
-// sharing determines which requests belong together: those of the route, those with the
-// same value of a header, the same model or both, or those selected by the setting's own word.
-type sharing struct{ text string }
+// RateLimitKey is which requests share a rate limit. Its own word is upstream: all requests to the
+// upstream.
+type RateLimitKey struct{ admission.Sharing }
 
-// RateLimitKey determines which requests share a rate limit. Its own word is upstream: all requests
-// to the upstream. Requests without the value share one.
-type RateLimitKey struct{ sharing }
+// PauseKey is which requests share the pause that a 429 asks for. Its own word is none: each request
+// pauses for itself.
+type PauseKey struct{ admission.Sharing }
 
-// PauseKey determines which requests share the pause that a 429 asks for. Its own word is none: each
-// request pauses for itself.
-type PauseKey struct{ sharing }
+const (
+	headerKey = "header:"
+	modelKey  = "json:model"
+)
 
 func parseRateLimitKey(s string) (RateLimitKey, error) {
 	key, err := parseSharing(s, "upstream")
@@ -205,40 +208,26 @@ func parsePauseKey(s string) (PauseKey, error) {
 	return PauseKey{key}, err
 }
 
-// None reports whether each request pauses for itself.
-func (k PauseKey) None() bool { return k.text == "none" }
-
-const (
-	headerKey = "header:"
-	modelKey  = "json:model"
-)
-
-// parseSharing parses "route", "header:Name", "json:model", "header:Name,json:model" or the setting's own word.
-func parseSharing(s, word string) (sharing, error) {
-	key := sharing{s}
-	if s != word && s != modelKey && !key.Route() && !isToken(key.Header()) {
-		return sharing{}, errors.New("not one of these words and not a header name")
+// parseSharing parses the setting's own word, "route", "header:Name", "json:model" or
+// "header:Name,json:model".
+func parseSharing(s, word string) (by admission.Sharing, err error) {
+	switch name, isHeader := strings.CutPrefix(s, headerKey); {
+	case s == word:
+	case s == "route":
+		by.Route = true
+	case s == modelKey:
+		by.Model = true
+	default:
+		by.Header, by.Model = strings.CutSuffix(name, ","+modelKey)
+		if !isHeader || !isToken(by.Header) {
+			return admission.Sharing{}, errors.New("not one of these words and not a header name")
+		}
 	}
-	return key, nil
+	return by, nil
 }
 
-// String is the inverse of parseSharing.
-func (s sharing) String() string { return s.text }
+// String is the inverse of parseRateLimitKey.
+func (k RateLimitKey) String() string { return cmp.Or(k.Sharing.String(), "upstream") }
 
-// Route reports whether all requests of the route belong together.
-func (s sharing) Route() bool { return s.text == "route" }
-
-// Header returns the name of the header, "" if there is none.
-func (s sharing) Header() string {
-	name, ok := strings.CutPrefix(s.text, headerKey)
-	if !ok {
-		return ""
-	}
-	return strings.TrimSuffix(name, ","+modelKey)
-}
-
-// Model reports whether the model in the body of a request belongs to the key.
-func (s sharing) Model() bool { return s.text == modelKey || strings.HasSuffix(s.text, ","+modelKey) }
-
-// ByValue reports whether requests with the same value belong together.
-func (s sharing) ByValue() bool { return s.Header() != "" || s.Model() }
+// String is the inverse of parsePauseKey.
+func (k PauseKey) String() string { return cmp.Or(k.Sharing.String(), "none") }

@@ -17,9 +17,9 @@ type RateLimit struct {
 	Probe  time.Duration       // with Learn: after how long without an attempt one is sent all the same; 0: never
 	Tokens ratelimit.TokenRate // the zero value: no limit of tokens
 	Wait   time.Duration       // the longest wait of a request; 0: none
-	Kind   RateLimitKind
-	Header string // name of the header, for RateLimitValue; "": none
-	Model  bool   // for RateLimitValue: the model in the body belongs to the value
+	// SharedBy is which requests of all routes with the same choice and rate to the same upstream share
+	// the limit: all of them if it is the zero value. Those with none of its values share one.
+	SharedBy Sharing
 }
 
 // Limited reports whether there is any limit.
@@ -39,16 +39,6 @@ func (l *RateLimit) String() string {
 	}
 	return text
 }
-
-// RateLimitKind is which requests share a rate limit.
-type RateLimitKind uint8
-
-// The choices of RateLimitKind.
-const (
-	RateLimitUpstream RateLimitKind = iota // all requests of routes with this choice and rate to the same upstream
-	RateLimitRoute                         // the requests of the route
-	RateLimitValue                         // requests with the same value of a header, the same model, or both, of all routes with this choice and rate to the same upstream; those without any share one
-)
 
 // RateLimitQueue is the queue of the attempts of one key for a slot of their rate limit. It is
 // safe for concurrent use.

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -12,6 +14,12 @@ import (
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 )
 
+// keyOf is the key of the requests with this value.
+func keyOf(seed [sha256.Size]byte, value []byte) uint64 {
+	seed = Hash(seed, value)
+	return binary.BigEndian.Uint64(seed[:])
+}
+
 // crowdedSet has room for a few values.
 func crowdedSet(t *testing.T, rate string, most int, wanted func()) *RateLimits {
 	t.Helper()
@@ -19,7 +27,7 @@ func crowdedSet(t *testing.T, rate string, most int, wanted func()) *RateLimits 
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := RateLimit{Rate: r, Kind: RateLimitValue, Header: "X-Key"}
+	l := RateLimit{Rate: r, SharedBy: Sharing{Header: "X-Key"}}
 	s := NewRateLimits("http://upstream.test:80", "", l, 1, func() time.Duration { return time.Second }, wanted)
 	s.most = most
 	return s
@@ -39,7 +47,7 @@ func TestNoValueHasMoreThanItsRateLimit(t *testing.T) {
 		values := most/2 + r.IntN(5*most)
 		for now := time.Second; now < 6*time.Second; now += time.Duration(r.ExpFloat64() * float64(time.Millisecond) / 2) {
 			value := fmt.Sprint(int(float64(values) * r.Float64() * r.Float64())) // some often, some rarely
-			key := HashValue(s.seed, []byte(value))
+			key := keyOf(s.seed, []byte(value))
 			if known[key] && s.Known(key) == nil {
 				forgotten++
 				delete(known, key)
@@ -83,7 +91,7 @@ func count(let map[string][]time.Duration) (n int) {
 // A value in use keeps its rate limit, whatever flood of made-up ones comes.
 func TestAFloodOfValuesDoesNotDriveOutOneInUse(t *testing.T) {
 	s := crowdedSet(t, "100/s", 16, nil)
-	key, served := HashValue(s.seed, []byte("in use")), 0
+	key, served := keyOf(s.seed, []byte("in use")), 0
 	crowd := 0
 	for ms := range 2000 {
 		now := time.Second + time.Duration(ms)*time.Millisecond
@@ -97,7 +105,7 @@ func TestAFloodOfValuesDoesNotDriveOutOneInUse(t *testing.T) {
 			}
 		}
 		for i := range 10 {
-			q, e := s.Enter(HashValue(s.seed, fmt.Appendf(nil, "%d %d", ms, i)), &Waiter{}, now, 0)
+			q, e := s.Enter(keyOf(s.seed, fmt.Appendf(nil, "%d %d", ms, i)), &Waiter{}, now, 0)
 			if q == s.others && e.Decision == Admit {
 				crowd++
 			}
@@ -115,7 +123,7 @@ func TestAFloodOfValuesDoesNotDriveOutOneInUse(t *testing.T) {
 // as long as that is so.
 func TestAValueIsForgottenOnceAllIsTold(t *testing.T) {
 	s := crowdedSet(t, "100/s", 1, func() {})
-	a, b := HashValue(s.seed, []byte("a")), HashValue(s.seed, []byte("b"))
+	a, b := keyOf(s.seed, []byte("a")), keyOf(s.seed, []byte("b"))
 	now := time.Second
 	q, e := s.Enter(a, &Waiter{}, now, 0) // which does not wait, as nobody is there to be told
 	if e.Decision != Dropped || q == s.others {
@@ -192,16 +200,16 @@ func TestAKnownValueTakesNoMemory(t *testing.T) {
 	s := crowdedSet(t, "10000/s", MaxRateLimitKeys, nil)
 	value, now := []byte(strings.Repeat("v", 3000)), time.Second
 	w := &Waiter{}
-	s.Enter(HashValue(s.seed, value), w, now, 0)
+	s.Enter(keyOf(s.seed, value), w, now, 0)
 	if n := testing.AllocsPerRun(1000, func() {
 		now += time.Millisecond
-		if _, e := s.Enter(HashValue(s.seed, value), w, now, 0); e.Decision != Admit {
+		if _, e := s.Enter(keyOf(s.seed, value), w, now, 0); e.Decision != Admit {
 			t.Fatal("no slot")
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if HashValue(s.seed, value) == HashValue(s.seed, value[:2999]) || HashValue(s.seed, value[:480]) == HashValue(s.seed, value[:481]) {
+	if keyOf(s.seed, value) == keyOf(s.seed, value[:2999]) || keyOf(s.seed, value[:480]) == keyOf(s.seed, value[:481]) {
 		t.Error("two values, one key")
 	}
 }

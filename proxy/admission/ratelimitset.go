@@ -28,7 +28,6 @@ type RateLimits struct {
 	elapsed  func() time.Duration
 	wanted   func() // Config.RateLimitWanted
 	queueMax int
-	byValue  bool // false: one queue for all
 	seed     [sha256.Size]byte
 
 	Common *RateLimitQueue // for all requests; with a header, for those without it
@@ -50,12 +49,12 @@ type RateLimits struct {
 // same seed share the rate limit.
 func RateLimitSeed(upstream, route string, l RateLimit) [sha256.Size]byte {
 	text := "rate limit\x00" + upstream + "\x00" + l.String()
-	switch l.Kind {
-	case RateLimitRoute:
+	switch by := l.SharedBy; {
+	case by.Route:
 		text += "\x00route\x00" + route
-	case RateLimitValue:
-		text += "\x00header\x00" + strings.ToLower(l.Header)
-		if l.Model {
+	case by.ByValue():
+		text += "\x00header\x00" + strings.ToLower(by.Header)
+		if by.Model {
 			text += "\x00model"
 		}
 	}
@@ -71,55 +70,18 @@ func NewRateLimits(upstream, route string, l RateLimit, max int, elapsed func() 
 		seed: RateLimitSeed(upstream, route, l), most: MaxRateLimitKeys,
 	}
 	q.Common = newRateLimitQueue(q, binary.BigEndian.Uint64(q.seed[:]))
-	if l.Kind == RateLimitValue {
-		q.byValue = true
+	if l.SharedBy.ByValue() {
 		q.others = newRateLimitQueue(q, binary.BigEndian.Uint64(q.seed[8:]))
 		q.queues = map[uint64]*RateLimitQueue{}
 	}
 	return q
 }
 
-// HashValue returns the key of a header value. The hash is cryptographic, so that no client can
-// find a value that collides with another. It does not allocate.
-func HashValue(seed [sha256.Size]byte, value []byte) uint64 {
-	seed = Hash(seed, value)
-	return binary.BigEndian.Uint64(seed[:])
-}
-
-// Hash is HashValue, as the seed of another.
-func Hash(seed [sha256.Size]byte, value []byte) [sha256.Size]byte {
-	var buf [512]byte
-	for {
-		n := min(len(value), len(buf)-len(seed))
-		seed = sha256.Sum256(append(append(buf[:0], seed[:]...), value[:n]...))
-		if value = value[n:]; len(value) == 0 {
-			return seed
-		}
-	}
-}
-
 // KeyOf returns the key of the rate limit that a request's attempts belong to. model is the one in its
 // body, nil if that does not say.
 func (s *RateLimits) KeyOf(r *http1.Request, model []byte) uint64 {
-	if !s.byValue {
-		return s.Common.Key
-	}
-	seed, known := s.seed, false
-	if s.limit.Header != "" {
-		if value, ok := r.Lookup(s.limit.Header); ok {
-			if !s.limit.Model {
-				return HashValue(seed, value)
-			}
-			seed, known = Hash(seed, value), true
-		}
-	}
-	if s.limit.Model && model != nil {
-		return HashValue(seed, model)
-	}
-	if known {
-		return binary.BigEndian.Uint64(seed[:])
-	}
-	return s.Common.Key
+	key, _ := s.limit.SharedBy.Key(s.seed, r, model) // without any value: that of Common
+	return key
 }
 
 // CountsTokens reports whether an attempt needs a Use to enter.

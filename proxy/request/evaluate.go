@@ -136,7 +136,7 @@ func (cr *Request) PauseTooLong(res *policy.Result) bool {
 // PauseLeft returns how much longer the request has to pause; 0 means not at all.
 func (cr *Request) PauseLeft(now clock.Instant) time.Duration {
 	s, t := cr.Process, cr.Process.Clock.Since(now)
-	if cr.Route.RateLimitPause.Kind == settings.RateLimitPauseNone || !s.RateLimitPauses.AnyActive(t) {
+	if cr.Route.RateLimitPause.SharedBy.None() || !s.RateLimitPauses.AnyActive(t) {
 		return 0
 	}
 	key, ok := cr.Route.PauseKey(cr.HTTP, cr.Tokens.Model())

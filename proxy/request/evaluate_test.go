@@ -11,6 +11,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -187,7 +188,7 @@ func TestADialThatTheClientCutShort(t *testing.T) {
 
 // pausing shares the pauses of a route of up to 20 s.
 func pausing(c *settings.Config) {
-	c.Default.RateLimitPause = settings.RateLimitPause{Kind: settings.RateLimitPauseValue, Header: "X-Key", Max: 20 * time.Second}
+	c.Default.RateLimitPause = settings.RateLimitPause{SharedBy: admission.Sharing{Header: "X-Key"}, Max: 20 * time.Second}
 }
 
 func TestWhichResponsesPauseARateLimit(t *testing.T) {

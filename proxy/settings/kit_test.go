@@ -58,13 +58,13 @@ func also(c *settings.Config, name string, change func(r *settings.Route)) {
 	c.Routes = append(c.Routes, r)
 }
 
-func perMinute(t testing.TB, rate string, kind admission.RateLimitKind) admission.RateLimit {
+func perMinute(t testing.TB, rate string, by admission.Sharing) admission.RateLimit {
 	t.Helper()
 	r, err := ratelimit.ParseRate(rate)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return admission.RateLimit{Rate: r, Wait: time.Second, Kind: kind}
+	return admission.RateLimit{Rate: r, Wait: time.Second, SharedBy: by}
 }
 
 // parsed is a request with more headers, each a line.

@@ -156,20 +156,20 @@ func TestASlowAttemptIsHedgedOnlyToAnotherEndpoint(t *testing.T) {
 
 func TestWhichRateLimitsAreSharedAndSurvive(t *testing.T) {
 	for name, tc := range map[string]struct {
-		kind     admission.RateLimitKind
+		by       admission.Sharing
 		change   func(r *settings.Route)
 		shared   bool // by a second route that differs so
 		survives bool // if the route changes so
 	}{
-		"name":              {admission.RateLimitUpstream, func(r *settings.Route) { r.Name = "other" }, true, true},
-		"name, by route":    {admission.RateLimitRoute, func(r *settings.Route) { r.Name = "other" }, false, false},
-		"timeout, by route": {admission.RateLimitRoute, func(r *settings.Route) { r.Name, r.RequestTimeout = "default", time.Hour }, true, true},
-		"rate":              {admission.RateLimitUpstream, func(r *settings.Route) { r.RateLimit = perMinute(t, "2/m", r.RateLimit.Kind) }, false, false},
-		"upstream":          {admission.RateLimitUpstream, func(r *settings.Route) { r.Upstream = target(t, "http://other.example") }, false, false},
-		"how long it waits": {admission.RateLimitUpstream, func(r *settings.Route) { r.RateLimit.Wait = time.Hour }, true, true},
+		"name":              {admission.Sharing{}, func(r *settings.Route) { r.Name = "other" }, true, true},
+		"name, by route":    {admission.Sharing{Route: true}, func(r *settings.Route) { r.Name = "other" }, false, false},
+		"timeout, by route": {admission.Sharing{Route: true}, func(r *settings.Route) { r.Name, r.RequestTimeout = "default", time.Hour }, true, true},
+		"rate":              {admission.Sharing{}, func(r *settings.Route) { r.RateLimit = perMinute(t, "2/m", r.RateLimit.SharedBy) }, false, false},
+		"upstream":          {admission.Sharing{}, func(r *settings.Route) { r.Upstream = target(t, "http://other.example") }, false, false},
+		"how long it waits": {admission.Sharing{}, func(r *settings.Route) { r.RateLimit.Wait = time.Hour }, true, true},
 	} {
 		p := start(t, func(c *settings.Config) {
-			c.Default.RateLimit = perMinute(t, "1/m", tc.kind)
+			c.Default.RateLimit = perMinute(t, "1/m", tc.by)
 			also(c, "second", tc.change)
 		})
 		first, second := p.now.DefaultRoute.Terms.RateLimits, p.now.All[0].Terms.RateLimits
@@ -180,7 +180,7 @@ func TestWhichRateLimitsAreSharedAndSurvive(t *testing.T) {
 			t.Errorf("%s: the queue is not found by its key", name)
 		}
 		p.reload(func(c *settings.Config) {
-			c.Default.RateLimit = perMinute(t, "1/m", tc.kind)
+			c.Default.RateLimit = perMinute(t, "1/m", tc.by)
 			tc.change(&c.Default)
 		})
 		if got := p.now.DefaultRoute.Terms.RateLimits == first; got != tc.survives {
@@ -198,9 +198,9 @@ func TestWhichRateLimitsAreSharedAndSurvive(t *testing.T) {
 // The rate limits of one upstream and rate are one line for an operator, however many keys they have.
 func TestStatsAddUpTheRateLimitsOfAnUpstream(t *testing.T) {
 	p := start(t, func(c *settings.Config) {
-		c.Default.RateLimit = perMinute(t, "2/m", admission.RateLimitRoute)
+		c.Default.RateLimit = perMinute(t, "2/m", admission.Sharing{Route: true})
 		also(c, "second", nil)
-		also(c, "third", func(r *settings.Route) { r.RateLimit = perMinute(t, "3/m", admission.RateLimitRoute) })
+		also(c, "third", func(r *settings.Route) { r.RateLimit = perMinute(t, "3/m", admission.Sharing{Route: true}) })
 	})
 	for _, r := range p.now.All {
 		if !r.Terms.RateLimits.Common.TakeNow(p.Clock.Elapsed(), nil) {

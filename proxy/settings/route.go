@@ -119,17 +119,14 @@ type Fallback struct {
 	Forward  forward.Settings
 }
 
-// RateLimitPauseKind is which requests share the pause that a 429 asks for.
-type RateLimitPauseKind uint8
-
 // RateLimitPause is what a route does with the pause that a 429 asks for, by Retry-After or by an
 // exhausted rate limit.
 type RateLimitPause struct {
-	Kind   RateLimitPauseKind
-	Header string // the field's name, for RateLimitPauseValue; "": none
-	Model  bool   // for RateLimitPauseValue: the model in the body belongs to the value
+	// SharedBy is which requests of the route share it. If it is the zero value, or if a request lacks
+	// one of its values, the request pauses for itself.
+	SharedBy admission.Sharing
 
-	// Max is the longest wait that an upstream may ask for, whatever Kind is; 0 means any. A
+	// Max is the longest wait that an upstream may ask for, whatever SharedBy is; 0 means any. A
 	// response that asks for a longer one is sent to the client at once, and its pause is not
 	// shared.
 	Max time.Duration
@@ -160,11 +157,4 @@ func (e Eject) options() upstream.Options {
 const (
 	BreakerQueue    BreakerMode = iota // they are queued for up to QueueTimeout
 	BreakerFailFast                    // they get 503 at once
-)
-
-// The choices of RateLimitPauseKind.
-const (
-	RateLimitPauseNone  RateLimitPauseKind = iota // each request pauses for itself
-	RateLimitPauseRoute                           // all of the route
-	RateLimitPauseValue                           // those of the route with the same value in a field, the same model, or both; without them a request pauses for itself
 )

@@ -36,8 +36,8 @@ func everything(t *testing.T) func(c *settings.Config) {
 		r.Guard.NoBreaker = false
 		r.Breaker, r.QueueTimeout = settings.BreakerQueue, time.Minute
 		r.Probe = admission.Probe{Path: "/healthz"}
-		r.RateLimitPause = settings.RateLimitPause{Kind: settings.RateLimitPauseRoute, Max: time.Minute}
-		r.RateLimit = perMinute(t, "1/m", admission.RateLimitUpstream)
+		r.RateLimitPause = settings.RateLimitPause{SharedBy: admission.Sharing{Route: true}, Max: time.Minute}
+		r.RateLimit = perMinute(t, "1/m", admission.Sharing{})
 		r.HedgeAfter = hedge.After{Fixed: time.Second}
 		r.Fallbacks = []settings.Fallback{{Upstream: target(t, "http://spare.example")}, {Status: 200}}
 		r.Balance = settings.Balance{RoundRobin: true}
@@ -49,7 +49,7 @@ func everything(t *testing.T) func(c *settings.Config) {
 func TestADryRunIsARouteThatInterferesWithNothing(t *testing.T) {
 	p := start(t, func(c *settings.Config) { everything(t)(c); c.Default.DryRun = true })
 	r := p.now.DefaultRoute
-	if !r.Guard.NoBreaker || r.Probe.Path != "" || r.RateLimitPause.Kind != settings.RateLimitPauseNone || r.Terms.RateLimits != nil || len(r.FallbackRoutes) > 0 || r.Hedge != nil || r.RepeatsReset {
+	if !r.Guard.NoBreaker || r.Probe.Path != "" || !r.RateLimitPause.SharedBy.None() || r.Terms.RateLimits != nil || len(r.FallbackRoutes) > 0 || r.Hedge != nil || r.RepeatsReset {
 		t.Errorf("%+v", r)
 	}
 	if r.OwnResponse() != nil || p.now.LongestRateLimitPause != 0 || r.LookFor != 0 {
@@ -78,7 +78,7 @@ func TestAFallbackIsARouteWithoutQueuesAndRetries(t *testing.T) {
 	if !to.IsFallback || own.IsFallback || to.Upstream.Host != "spare.example" || to.Forward.StripPrefix != "/spare" || to.UpstreamState == own.UpstreamState {
 		t.Errorf("%+v", to)
 	}
-	if to.RetryBudget() != nil || to.Breaker != settings.BreakerFailFast || to.Probe.Path != "" || to.RateLimitPause.Kind != settings.RateLimitPauseNone ||
+	if to.RetryBudget() != nil || to.Breaker != settings.BreakerFailFast || to.Probe.Path != "" || !to.RateLimitPause.SharedBy.None() ||
 		to.Terms.RateLimits != nil || to.Hedge != nil || !to.HedgeAfter.Off() || to.Balance.RoundRobin || len(to.Fallbacks) > 0 {
 		t.Errorf("%+v", to.Route)
 	}
@@ -194,10 +194,10 @@ func TestEachRouteHasItsObservers(t *testing.T) {
 
 func TestTheLongestPauseIsThatOfARouteThatSharesPauses(t *testing.T) {
 	p := start(t, func(c *settings.Config) {
-		c.Default.RateLimitPause = settings.RateLimitPause{Kind: settings.RateLimitPauseRoute, Max: time.Minute}
+		c.Default.RateLimitPause = settings.RateLimitPause{SharedBy: admission.Sharing{Route: true}, Max: time.Minute}
 		also(c, "shorter", func(r *settings.Route) { r.RateLimitPause.Max = time.Second })
 		also(c, "alone", func(r *settings.Route) {
-			r.RateLimitPause = settings.RateLimitPause{Kind: settings.RateLimitPauseNone, Max: time.Hour}
+			r.RateLimitPause = settings.RateLimitPause{Max: time.Hour}
 		})
 	})
 	if got := p.now.LongestRateLimitPause; got != time.Minute {
@@ -234,7 +234,7 @@ func TestWhatTheRulesSayOfMostResponses(t *testing.T) {
 func TestWhichRequestsShareAPause(t *testing.T) {
 	key := func(change func(r *settings.Route), model string, lines ...string) string {
 		p := start(t, func(c *settings.Config) {
-			c.Default.RateLimitPause = settings.RateLimitPause{Kind: settings.RateLimitPauseValue, Header: "X-Key"}
+			c.Default.RateLimitPause = settings.RateLimitPause{SharedBy: admission.Sharing{Header: "X-Key"}}
 			if change != nil {
 				change(&c.Default)
 			}
@@ -249,11 +249,11 @@ func TestWhichRequestsShareAPause(t *testing.T) {
 		}
 		return fmt.Sprint(k)
 	}
-	kind := func(k settings.RateLimitPauseKind) func(r *settings.Route) {
-		return func(r *settings.Route) { r.RateLimitPause.Kind = k }
+	by := func(by admission.Sharing) func(r *settings.Route) {
+		return func(r *settings.Route) { r.RateLimitPause.SharedBy = by }
 	}
 	model := func(header string) func(r *settings.Route) {
-		return func(r *settings.Route) { r.RateLimitPause.Header, r.RateLimitPause.Model = header, true }
+		return by(admission.Sharing{Header: header, Model: true})
 	}
 	a, byModel, byBoth := key(nil, "", "X-Key: a"), key(model(""), "m"), key(model("X-Key"), "m", "X-Key: a")
 	for name, tc := range map[string]struct{ got, as, not string }{
@@ -263,10 +263,10 @@ func TestWhichRequestsShareAPause(t *testing.T) {
 		"no value":                          {key(nil, ""), "none", ""},
 		"another name of the route":         {key(func(r *settings.Route) { r.Name = "other" }, "", "X-Key: a"), "", a},
 		"another upstream":                  {key(func(r *settings.Route) { r.Upstream = target(t, "http://other.example") }, "", "X-Key: a"), "", a},
-		"another header":                    {key(func(r *settings.Route) { r.RateLimitPause.Header = "X-Other" }, "", "X-Other: a"), "", a},
+		"another header":                    {key(by(admission.Sharing{Header: "X-Other"}), "", "X-Other: a"), "", a},
 		"another time":                      {key(func(r *settings.Route) { r.RequestTimeout = time.Hour }, "", "X-Key: a"), a, ""},
 		"a header that is not the key":      {key(nil, "", "X-Key: a", "X-Other: b"), a, ""},
-		"none shared":                       {key(kind(settings.RateLimitPauseNone), "", "X-Key: a"), "none", ""},
+		"none shared":                       {key(by(admission.Sharing{}), "", "X-Key: a"), "none", ""},
 		"by model":                          {key(model(""), "m", "X-Key: b"), byModel, "none"},
 		"another model":                     {key(model(""), "n"), "", byModel},
 		"no model":                          {key(model(""), ""), "none", ""},
@@ -280,7 +280,7 @@ func TestWhichRequestsShareAPause(t *testing.T) {
 			t.Errorf("%s: %s", name, tc.got)
 		}
 	}
-	route := kind(settings.RateLimitPauseRoute)
+	route := by(admission.Sharing{Route: true})
 	if one, two := key(route, "", "X-Key: a"), key(route, ""); one != two || one == "none" {
 		t.Errorf("requests of a route: %s, %s", one, two)
 	}
@@ -337,20 +337,20 @@ func TestWhichRequestsAreOfOneAccount(t *testing.T) {
 }
 
 func TestWhatIsLookedForInBodies(t *testing.T) {
-	limit := perMinute(t, "1/m", admission.RateLimitValue)
+	limit := perMinute(t, "1/m", admission.Sharing{Header: "X-Key"})
 	counts := limit
 	counts.Learn = true
 	byModel := limit
-	byModel.Model = true
+	byModel.SharedBy = admission.Sharing{Model: true}
 	for name, tc := range map[string]struct {
 		change func(r *settings.Route)
 		want   tokens.Want
 	}{
 		"nothing":          {func(r *settings.Route) {}, 0},
 		"a rate limit":     {func(r *settings.Route) { r.RateLimit = limit }, 0},
-		"pause by model":   {func(r *settings.Route) { r.RateLimitPause.Model = true }, tokens.WantModel},
+		"pause by model":   {func(r *settings.Route) { r.RateLimitPause.SharedBy.Model = true }, tokens.WantModel},
 		"limit by model":   {func(r *settings.Route) { r.RateLimit = byModel }, tokens.WantModel},
-		"a model, no rate": {func(r *settings.Route) { r.RateLimit.Model = true }, 0},
+		"a model, no rate": {func(r *settings.Route) { r.RateLimit.SharedBy.Model = true }, 0},
 		"tokens":           {func(r *settings.Route) { r.RateLimit = counts }, tokens.WantOutput | tokens.WantInput},
 	} {
 		p := start(t, func(c *settings.Config) { tc.change(&c.Default) })

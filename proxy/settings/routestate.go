@@ -2,7 +2,6 @@ package settings
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"slices"
 	"time"
 
@@ -117,8 +116,9 @@ func traced(r *Route) *Route {
 
 // pauseSeed returns the part of a pause key that all requests of a route share.
 func pauseSeed(r *Route) [sha256.Size]byte {
-	text := "rate-limit-pause\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + r.RateLimitPause.Header
-	if r.RateLimitPause.Model {
+	by := &r.RateLimitPause.SharedBy
+	text := "rate-limit-pause\x00" + r.Upstream.String() + "\x00" + r.Name + "\x00" + by.Header
+	if by.Model {
 		text += "\x00model"
 	}
 	return sha256.Sum256([]byte(text))
@@ -129,32 +129,15 @@ func pauseSeed(r *Route) [sha256.Size]byte {
 // same route to the same upstream. It is a cryptographic hash, so that no client can make a value that
 // pauses another's requests.
 func (r *RouteState) PauseKey(req *http1.Request, model []byte) (uint64, bool) {
-	h, p := r.rateLimitPauseSeed, &r.RateLimitPause
-	switch p.Kind {
-	case RateLimitPauseRoute:
-	case RateLimitPauseValue:
-		if p.Header != "" {
-			value, ok := req.Lookup(p.Header)
-			if !ok {
-				return 0, false
-			}
-			h = admission.Hash(h, value)
-		}
-		if p.Model && model == nil {
-			return 0, false
-		}
-		if p.Model {
-			h = admission.Hash(h, model)
-		}
-	default:
+	if r.RateLimitPause.SharedBy.None() {
 		return 0, false
 	}
-	return binary.BigEndian.Uint64(h[:]), true
+	return r.RateLimitPause.SharedBy.Key(r.rateLimitPauseSeed, req, model)
 }
 
 // lookFor returns what is to be found in the bodies of requests.
 func (r *RouteState) lookFor() (want tokens.Want) {
-	if r.RateLimitPause.Model || r.Terms.RateLimits != nil && r.RateLimit.Model {
+	if r.RateLimitPause.SharedBy.Model || r.Terms.RateLimits != nil && r.RateLimit.SharedBy.Model {
 		want |= tokens.WantModel
 	}
 	if r.Terms.RateLimits != nil && r.Terms.RateLimits.CountsTokens() {
@@ -203,6 +186,6 @@ func (r *RouteState) terms(limits *admission.RateLimits) *admission.Terms {
 	}
 	return &admission.Terms{
 		Queue: r.UpstreamState.Admission, Tokens: tokens, RateLimits: limits, RateLimitWait: r.RateLimit.Wait,
-		Pauses: r.RateLimitPause.Kind != RateLimitPauseNone, Queues: r.Breaker == BreakerQueue, QueueTimeout: r.QueueTimeout, LimitQueueTimeout: r.LimitQueueTimeout,
+		Pauses: !r.RateLimitPause.SharedBy.None(), Queues: r.Breaker == BreakerQueue, QueueTimeout: r.QueueTimeout, LimitQueueTimeout: r.LimitQueueTimeout,
 	}
 }

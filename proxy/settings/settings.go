@@ -117,7 +117,7 @@ func (n *Settings) add(r *Route, known map[upstreamKey]*UpstreamState) *RouteSta
 	})
 	state.PlainRetryOn = plain(r.Policy.RetryOn)
 	state.RepeatsReset = !r.DryRun && retriesResets(&r.Policy)
-	if r.RateLimitPause.Kind != RateLimitPauseNone {
+	if !r.RateLimitPause.SharedBy.None() {
 		state.rateLimitPauseSeed = pauseSeed(r)
 		n.LongestRateLimitPause = max(n.LongestRateLimitPause, r.RateLimitPause.Max)
 	}

@@ -31,6 +31,7 @@ type place struct {
 type findings struct {
 	writes   []place
 	chains   map[string]int // long selector chains, by package
+	chainAt  []string       // "proxy/file.go:12:3: a.b.c.d.e"
 	exported map[string]int // exported fields, by type, where there are more than eight
 	shared   map[string]int // writing files, by field with an owner, where there are more than two
 }
@@ -209,6 +210,9 @@ func (c *counter) count() {
 			case *ast.SelectorExpr:
 				if depth(n) >= 4 {
 					c.chains[c.short]++
+					at := c.pkg.Fset.Position(n.Pos())
+					at.Filename = c.short + "/" + filepath.Base(at.Filename)
+					c.chainAt = append(c.chainAt, at.String()+": "+types.ExprString(n))
 					return false
 				}
 			}

@@ -74,6 +74,9 @@ func (f *findings) print(w io.Writer, all bool) {
 		for _, p := range f.writes {
 			fmt.Fprintf(w, "%s: %s %s.%s\n", p.at, p.how, p.owner, p.field)
 		}
+		for _, at := range f.chainAt {
+			fmt.Fprintln(w, at)
+		}
 	}
 }
 
