@@ -157,8 +157,10 @@ func asked() []Scenario {
 			through(func(c *Config) { c.Clients.Backoff = exponential() }), goal},
 		{"stop-fifty", "Stopped for 40 s; fifty proxies of twenty clients each.",
 			through(func(c *Config) { c.Proxies = 50 }), Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: 60 + 3*50}},
-		{"stop-fifty-early", "The same, eight seconds after the start, when each has seen some sixteen responses.",
-			through(func(c *Config) { c.Faults[0].At, c.Proxies = 8*time.Second, 50 }), Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: 250}},
+		{"stop-fifty-early", "For 20 s, eight seconds after the start, when each has seen some sixteen responses; twenty URLs.",
+			through(func(c *Config) {
+				c.Faults[0].At, c.Faults[0].For, c.Proxies, c.Clients.URLs = 8*time.Second, 20*time.Second, 50, 20
+			}), Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: 265}},
 		{"kill-fifty", "Killed for 40 s; fifty proxies of twenty clients each.",
 			through(func(c *Config) { c.Faults[0].Kind, c.Proxies = Kill, 50 }), Goal{Good: goodGoal, Errors: errorsGoal, AtOnce: 60 + 3*50}},
 		{"restart", "A thousand requests in flight when the application restarts for 15 s.",

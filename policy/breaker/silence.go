@@ -46,9 +46,9 @@ const (
 	overdueMin     = 250 * time.Millisecond
 	overdueP90s    = 3
 	overdueMedians = 6
-	// overdueUnknown applies without an established baseline: few services take longer, and
-	// few clients wait less. So what passes beside the window at an unknown rate, or to a silent
-	// URL, passes that seldom.
+	// overdueUnknown applies to an upstream of which nothing is known, and less the more is known:
+	// few services take longer, and few clients wait less. So what passes beside the window at an
+	// unknown rate passes that seldom.
 	overdueUnknown = time.Second
 	// A silence shows that the upstream is down when it has lasted for downFrom and for
 	// downMedians usual latencies, but no longer than downMax: what took 100 ms may take ten
@@ -65,10 +65,9 @@ const (
 
 // overdue returns the age from which an unanswered request counts.
 func overdue(u *latency.Baseline) time.Duration {
-	if !u.Established() {
-		return overdueUnknown
-	}
-	return max(overdueMin, min(overdueP90s*u.P90, overdueMedians*u.Median))
+	usual := max(overdueMin, min(overdueP90s*u.P90, overdueMedians*u.Median))
+	known := u.Confidence()
+	return time.Duration(known*float64(usual) + (1-known)*float64(max(usual, overdueUnknown)))
 }
 
 // downAfter returns how long a silence lasts that shows that the upstream is down.
