@@ -13,6 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
+	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/slots"
 	"github.com/retryproxy/retryproxy/proxy/wire"
@@ -96,6 +97,7 @@ func (c *conn) serveHTTP2() {
 		TooLarge:      c.server.refuseHeaders,
 		Fault:         func(err error) { c.server.http2Fault(c.remote(), err) },
 		Wrote:         func(n int) { h.watch.Credit(1 + n/http2.FrameSize) },
+		Writev:        h.writev(),
 		Local:         c.client.Wire.LocalAddr(),
 		Remote:        c.remote(),
 	}
@@ -107,6 +109,20 @@ func (c *conn) serveHTTP2() {
 		h.goAway() // it began late; what its client sends at once is still served
 	}
 	wire.Run()
+}
+
+// writev returns what writes several parts at once to the client, or nil if each would take a call: over TLS.
+func (h *http2Conn) writev() func(parts [][]byte) (int, error) {
+	raw, ok := h.c.client.NC.(*rawsocket.Conn)
+	if !ok {
+		return nil
+	}
+	return func(parts [][]byte) (int, error) {
+		for _, p := range parts {
+			h.watch.Sends(p)
+		}
+		return raw.Writev(parts)
+	}
 }
 
 // goAway lets the streams finish and accepts no more; then the connection ends. h may be nil. It

@@ -36,6 +36,8 @@ type Options struct {
 	Fault func(error)
 	// Wrote is called with the number of bytes of a piece of a response. It must not block.
 	Wrote func(n int)
+	// Writev writes parts by one system call, and cuts them to what is left. nil: not possible.
+	Writev func(parts [][]byte) (int, error)
 	// Local and Remote are the addresses that streams have.
 	Local, Remote net.Addr
 }
@@ -65,7 +67,7 @@ func NewConn(nc net.Conn, o *Options) *Conn {
 	c := &Conn{o: o}
 	c.init(nc, c, &limits{
 		perStream: o.Window, headerBytes: o.HeaderBytes, headerTimeout: o.HeaderTimeout, idleTimeout: o.IdleTimeout, pingAfter: o.PingAfter,
-		writeTimeout: o.WriteTimeout, backlog: o.Backlog, wrote: o.Wrote,
+		writeTimeout: o.WriteTimeout, backlog: o.Backlog, wrote: o.Wrote, writev: o.Writev,
 	})
 	return c
 }

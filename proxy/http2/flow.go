@@ -16,7 +16,9 @@ type flow struct {
 	cond    sync.Cond
 	waiting int
 	in      []byte // of the body: in[r:] is not read yet
-	blocked bool   // it is in out.blocked, maybe since the message before
+	into    []byte // of a reader that waits; into[:filled] has come
+	filled  int
+	blocked bool // it is in out.blocked, maybe since the message before
 
 	flowState
 }

@@ -9,7 +9,8 @@ import (
 
 // What waits to be written to the peer, in bytes. A stream waits for room below roomForData; frames
 // that answer the peer's own may exceed it, up to mostUnwritten, beyond which the connection ends: its
-// peer sends and does not read.
+// peer sends and does not read. What streams write fits in a buffer of the pool: larger ones, as garbage, made
+// GETs of 1 MiB cost twice the CPU.
 const (
 	roomForData   = 64 << 10
 	mostUnwritten = 256 << 10
@@ -25,6 +26,7 @@ type output struct {
 	pending []byte    // nil while there is nothing
 	current []byte    // is being written; nil: nothing is
 	sent    int       // of current
+	beside  int       // bytes that are written behind current from elsewhere
 	since   time.Time // when current was begun
 	before  int64     // bytes that were written before current
 	spare   []byte    // what was written last, for reuse
@@ -33,7 +35,11 @@ type output struct {
 }
 
 // at returns the place of the next byte among all that are written. It is called with mu held.
-func (o *output) at() int64 { return o.before + int64(len(o.current)+len(o.pending)) }
+func (o *output) at() int64 { return o.handed() + int64(len(o.pending)) }
+
+// handed returns the place of the first byte that nobody has begun to write. It is called with mu held, while a
+// goroutine writes.
+func (o *output) handed() int64 { return o.before + int64(len(o.current)+o.beside) }
 
 // beginWriting makes the caller the one who writes. It returns false if another goroutine is, or there is
 // nothing to write. It is called with mu held.
@@ -107,6 +113,12 @@ func (c *link) writeOut(n int, write func([]byte) (int, error)) (more bool) {
 		c.wroteOut()
 		c.wakeBlocked()
 	}
+	c.endWriting()
+	return false
+}
+
+// endWriting notes that the goroutine that wrote does not any more. It is called with mu held.
+func (c *link) endWriting() {
 	c.out.writing = false
 	if c.isOver() {
 		c.endReading()
@@ -114,7 +126,6 @@ func (c *link) writeOut(n int, write func([]byte) (int, error)) (more bool) {
 	if len(c.streams) == 0 {
 		c.releaseOut()
 	}
-	return false
 }
 
 // writeFailed ends the connection because a write failed. An upstream may have responded before, so what has come

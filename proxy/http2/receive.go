@@ -14,7 +14,7 @@ func (s *flow) dropBody(err error) {
 		s.inEnd = err
 	}
 	s.whole = s.whole && s.r == len(s.in) && len(s.head) == 0
-	s.in, s.r = nil, 0
+	s.dropIn()
 	if s.head != nil {
 		s.head = s.head[:0]
 	}
@@ -64,13 +64,34 @@ func (s *flow) joinsHead(n int) bool {
 	return s.c.isUpstream && len(s.head) > 0 && len(s.in) == 0 && cap(s.head)-len(s.head) >= n
 }
 
-// push adds to what can be read.
+// push adds to what can be read. As much as fits goes to where a reader waits for it: by way of s.in, PUTs of
+// 16 MiB cost 1.6 times the CPU. A reader with all that it can take is to run soon, while the bytes are in the
+// cache.
 func (s *flow) push(p []byte) {
+	if len(s.head) == 0 { // s.in is empty, then, until into is full
+		n := copy(s.into[s.filled:], p)
+		s.filled += n
+		if p = p[n:]; s.into != nil && s.filled == len(s.into) {
+			s.c.yields = true
+		}
+	}
+	if len(p) == 0 {
+		return
+	}
 	if s.r > 0 && len(s.in)+len(p) > cap(s.in) {
 		s.in = s.in[:copy(s.in, s.in[s.r:])]
 		s.r = 0
 	}
-	s.in = append(s.in, p...)
+	s.in = append(buffer.Grow(s.in, len(p)), p...)
+}
+
+// dropIn empties s.in, and returns what is not needed for a small body.
+func (s *flow) dropIn() {
+	s.in, s.r = s.in[:0], 0
+	if cap(s.in) > buffer.Small {
+		buffer.Put(s.in)
+		s.in = nil
+	}
 }
 
 // Read reads the peer's message: records of its headers (see http1.Request.Compose), and then its body.
@@ -112,9 +133,7 @@ func (s *flow) read(p []byte, body bool) (n int, stop func(), err error) {
 		case s.r < len(s.in):
 			n := copy(p, s.in[s.r:])
 			if s.r += n; s.r == len(s.in) {
-				if s.in, s.r = s.in[:0], 0; cap(s.in) > buffer.Large {
-					s.in = nil // a stream that pauses holds little
-				}
+				s.dropIn()
 			}
 			s.took()
 			if s.behind && len(s.in)-s.r <= s.c.behindFrom() {
@@ -126,8 +145,25 @@ func (s *flow) read(p []byte, body bool) (n int, stop func(), err error) {
 		case s.inEnd != nil:
 			return 0, nil, s.inEnd
 		}
-		s.wait(s.readBy)
+		if n := s.waitFor(p); n > 0 {
+			s.took()
+			return n, nil, s.endOf(body)
+		}
 	}
+}
+
+// waitFor waits until the stream may be read, and returns how many bytes have come to p meanwhile. It is called
+// with mu held.
+func (s *flow) waitFor(p []byte) (n int) {
+	if s.into != nil { // somebody else waits
+		s.wait(s.readBy)
+		return 0
+	}
+	s.into = p
+	s.wait(s.readBy)
+	n = s.filled
+	s.into, s.filled = nil, 0
+	return n
 }
 
 // BodyRead reports whether the body came whole and all of it was read.

@@ -58,9 +58,7 @@ func (c *Conn) keep(s *Stream) {
 	if s.discarded {
 		return
 	}
-	if poison.Fill(s.in[:cap(s.in)]); cap(s.in) > buffer.Small {
-		s.in = nil
-	}
+	poison.Fill(s.in[:cap(s.in)])
 	f := &c.free
 	if f.streams = append(f.streams, s); !f.trimming && c.err == nil {
 		f.trimming, f.least = true, 0

@@ -18,7 +18,14 @@ func (s *flow) writeData(p []byte, ends bool) error {
 		if err := s.writeErr(); err != nil {
 			return err
 		}
-		n := int(max(0, min(int64(len(p)), s.window, c.window, FrameSize, int64(roomForData-len(c.out.pending))))) // SETTINGS may make a window negative
+		if n := int(min(int64(len(p)), s.window, c.window, mostDirect)); n >= directFrom && c.writev != nil && !c.out.writing {
+			s.writeDirect(p[:n], ends && n == len(p))
+			if p = p[n:]; len(p) == 0 {
+				return nil
+			}
+			continue
+		}
+		n := int(max(0, min(int64(len(p)), s.window, c.window, FrameSize, int64(roomForData-frameHeader-len(c.out.pending))))) // SETTINGS may make a window negative
 		if n == 0 && len(p) > 0 {
 			if err := s.waitToWrite(s.canWrite); err != nil {
 				return err
@@ -32,20 +39,27 @@ func (s *flow) writeData(p []byte, ends bool) error {
 		}
 		dst := appendFrame(c.room(frameHeader+n), FrameData, flags, s.id, n)
 		c.out.pending = append(dst, p[:n]...)
-		s.move(n)
-		s.window -= int64(n)
-		if c.window -= int64(n); c.window <= 0 {
-			c.usedUpAt = time.Now()
-		}
-		if p = p[n:]; c.wrote != nil {
-			c.wrote(n)
-		}
+		s.spend(n)
+		p = p[n:]
 		if last {
 			s.wroteAll()
 			return nil
 		}
 	}
 	return nil
+}
+
+// spend counts n bytes of a body that are written. It is called with mu held.
+func (s *flow) spend(n int) {
+	c := s.c
+	s.move(n)
+	s.window -= int64(n)
+	if c.window -= int64(n); c.window <= 0 {
+		c.usedUpAt = time.Now()
+	}
+	if c.wrote != nil {
+		c.wrote(n)
+	}
 }
 
 func (s *flow) writeErr() error {
@@ -94,7 +108,7 @@ func (s *flow) writeTimeUp() error {
 
 func (s *flow) canWrite() bool { return s.window > 0 && s.c.window > 0 && s.hasRoom() }
 
-func (s *flow) hasRoom() bool { return len(s.c.out.pending) < roomForData }
+func (s *flow) hasRoom() bool { return len(s.c.out.pending) < roomForData-frameHeader }
 
 // writeSection writes a header section, which appendTo makes, and ends our message if ends is true.
 func (s *flow) writeSection(appendTo func([]byte) []byte, ends bool) error {

@@ -23,6 +23,8 @@ type UpstreamOptions struct {
 
 	// TryWrite writes as much as there is room for without a wait. nil: a goroutine of its own writes.
 	TryWrite func(p []byte) (int, error)
+	// TryWritev is the same for several parts, which it cuts to what is left.
+	TryWritev func(parts [][]byte) (int, error)
 	// Silent reports whether the upstream's system acknowledges nothing, for some time. nil: unknown.
 	Silent func() bool
 
@@ -78,7 +80,7 @@ func NewUpstream(nc net.Conn, o *UpstreamOptions) *Upstream {
 	c := &Upstream{o: *o, next: 1, said: -1, most: 1, pace: newPace(), began: time.Now()}
 	l := limits{
 		perStream: o.Window, headerBytes: o.HeaderBytes, headerTimeout: o.HeaderTimeout, idleTimeout: o.IdleTimeout, pingAfter: o.PingAfter,
-		writeTimeout: o.WriteTimeout, backlog: o.Backlog, tryWrite: o.TryWrite, isUpstream: true,
+		writeTimeout: o.WriteTimeout, backlog: o.Backlog, tryWrite: o.TryWrite, writev: o.TryWritev, isUpstream: true,
 	}
 	c.init(nc, c, &l)
 	c.mu.Lock()

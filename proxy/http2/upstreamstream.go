@@ -60,7 +60,7 @@ func (s *UpstreamStream) end(err error) {
 func (c *Upstream) lost(s *UpstreamStream) error {
 	handed := c.out.before + int64(c.out.sent)
 	if c.out.writing {
-		handed = c.out.before + int64(len(c.out.current))
+		handed = c.out.handed()
 	}
 	if c.err == nil && !c.ending || !s.begun || s.at < handed {
 		return errReset

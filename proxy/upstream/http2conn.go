@@ -41,7 +41,7 @@ func newHTTP2Conn(s *http2Pool, addr string, nc, below net.Conn) *http2Conn {
 		Silent: func() bool { return rawsocket.Silent(c.wire) },
 	}
 	if raw, ok := nc.(*rawsocket.Conn); ok {
-		o.TryWrite = raw.TryWrite
+		o.TryWrite, o.TryWritev = raw.TryWrite, raw.TryWritev
 	}
 	c.Upstream = http2.NewUpstream(nc, &o)
 	return c

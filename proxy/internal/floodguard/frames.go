@@ -77,10 +77,15 @@ func (w *FrameWatch) Read(p []byte) (int, error) {
 
 // Write implements net.Conn.
 func (w *FrameWatch) Write(p []byte) (int, error) {
+	w.Sends(p)
+	return w.Conn.Write(p)
+}
+
+// Sends follows the frames in bytes that are written to the connection in another way than by Write.
+func (w *FrameWatch) Sends(p []byte) {
 	if n := w.sent.scan(p); n > 0 {
 		w.faults.Add(int64(n))
 	}
-	return w.Conn.Write(p)
 }
 
 // paceStep is the shortest sleep, so that a pause is worth its timer.

@@ -203,13 +203,22 @@ func (c *Conn) Writev(parts [][]byte) (int, error) {
 // TryWrite writes as much of p as the socket has room for, without a wait. It is used like Write.
 func (c *Conn) TryWrite(p []byte) (int, error) {
 	w := &c.out
-	w.two[0], w.n, w.err = p, 0, nil
-	w.parts = w.two[:1]
+	w.two[0] = p
+	n, err := c.TryWritev(w.two[:1])
+	w.two[0] = nil
+	return n, err
+}
+
+// TryWritev is like TryWrite for parts, at least one of which is not empty. It cuts them to what is left.
+func (c *Conn) TryWritev(parts [][]byte) (int, error) {
+	w := &c.out
+	w.parts, w.n, w.err = skipEmpty(parts), 0, nil
 	err := c.raw.Write(w.once)
-	w.two[0], w.parts = nil, nil
+	w.parts = nil
 	if err == nil {
 		err = w.err
 	}
+	Consume(parts, w.n)
 	return w.n, err
 }
 

@@ -11,7 +11,7 @@ import (
 const WritevIsOneCall = true
 
 // maxParts limits the parts of one call; the next one writes the rest.
-const maxParts = 8
+const maxParts = 9
 
 // Vectors is scratch memory for the parts of a write.
 type Vectors [maxParts]syscall.Iovec
