@@ -25,7 +25,7 @@ func TestManyWaitInLittleMemory(t *testing.T) {
 	soon(t, "all to wait", func() bool { return p.process.Waiting.Load() == n && p.seen.waitsBegun() == n })
 	least, most := int64(request.Crowd*buffer.Medium), int64(request.Crowd*(buffer.Medium+buffer.Small)+20*300)
 	soon(t, "the answers of the last 20 to be compacted", func() bool { // which happens after Waiting is raised
-		kept := int64(p.process.RetryBuffer.Used.Load())
+		kept := int64(p.process.RetryBuffer.InUse())
 		return kept >= least && kept <= most
 	})
 	p.kill()

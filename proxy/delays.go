@@ -44,7 +44,7 @@ func (c *conn) delays(now clock.Instant) (delay, clock.Instant) {
 	case delayIdle:
 		limit = idleFor
 	case delayReading:
-		limit = time.Duration(c.server.clients.evicting.stalledFor.Load())
+		limit = c.server.clients.stalledAfter()
 	}
 	if now.Sub(since) < limit {
 		return delayNone, 0
@@ -136,13 +136,13 @@ func (t *clients) end(v *victim) bool {
 // beginLeaving counts a parked client that is being evicted, until endLeaving.
 func (c *conn) beginLeaving() {
 	c.countedLeaving = true
-	c.server.clients.evicting.leaving.Add(1)
+	c.server.clients.parkedLeaves(1)
 }
 
 func (c *conn) endLeaving() {
 	if c.countedLeaving {
 		c.countedLeaving = false
-		c.server.clients.evicting.leaving.Add(-1)
+		c.server.clients.parkedLeaves(-1)
 	}
 }
 
@@ -158,7 +158,7 @@ func (c *conn) endIdle() {
 func (c *conn) wakeEvicted() {
 	c.client.Wake(downstream.PhaseIdle)
 	c.client.Wake(downstream.PhaseHeaders)
-	if !c.x.Upload().AwaitedSince().IsZero() {
+	if c.x.Upload().IsAwaited() {
 		c.client.TurnAway()
 	}
 }
@@ -215,6 +215,6 @@ func (h *http2Conn) endIdle() {
 			return
 		}
 		c.evicted.Store(false)
-		c.server.clients.slots.Charge(c.slot, c.server.clients.costs.servingHTTP2(c.isSecure, true))
+		h.charge()
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
@@ -36,9 +37,9 @@ type drainState struct {
 	cutOff   atomic.Int64 // requests in progress when the drain cut them off
 }
 
-func (d *drainState) begin() {
+func (d *drainState) begin(waitsEnd clock.Instant) {
 	d.noteBusy()
-	d.process.Draining.Store(true)
+	d.process.BeginDrain(waitsEnd)
 }
 
 // closingIdle reports whether idle connections must end.
@@ -53,14 +54,14 @@ func (d *drainState) requestBegan() { d.active.Add(1) }
 
 func (d *drainState) requestEnded() {
 	d.active.Add(-1)
-	if d.process.Draining.Load() {
+	if d.process.IsDraining() {
 		d.noteBusy()
 	}
 }
 
 // clientAccepted notes that a client is about to send its first request.
 func (d *drainState) clientAccepted() {
-	if d.process.Draining.Load() {
+	if d.process.IsDraining() {
 		d.noteBusy()
 	}
 }
@@ -80,8 +81,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ending := s.now().Add(limit - min(drainEndGrace, limit/4))
-	s.process.WaitsEnd.Store(int64(s.process.Clock.Since(ending)))
-	s.drain.begin()
+	s.drain.begin(ending)
 	s.connected.each(func(c *conn) {
 		c.client.Wake(downstream.PhaseBackoff)
 		c.http2.Load().goAway()

@@ -44,7 +44,7 @@ type eviction struct {
 	queued  atomic.Uint64 // had no slot yet
 	leaving atomic.Int64  // parked clients that are ending
 
-	stalledFor atomic.Int64 // slowFor; only tests change it
+	stalledFor atomic.Int64 // 0: slowFor; only tests change it
 
 	mu         sync.Mutex            // guards all below, and the progress of all connections
 	found      [victimKinds][]victim // those that go first of each kind, in their order
@@ -133,6 +133,17 @@ func (t *clients) evictMany(n int) {
 			return
 		}
 	}
+}
+
+// turnedAway counts a client that leaves before it has a slot, or the memory for its request.
+func (t *clients) turnedAway() { t.evicting.queued.Add(1) }
+
+// parkedLeaves counts a parked client that is ending, with n 1, until it has ended, with n -1.
+func (t *clients) parkedLeaves(n int64) { t.evicting.leaving.Add(n) }
+
+// stalledAfter returns how long a client may read nothing of its response before it may be evicted.
+func (t *clients) stalledAfter() time.Duration {
+	return cmp.Or(time.Duration(t.evicting.stalledFor.Load()), slowFor)
 }
 
 // longestIdle returns since when the connection is idle that is idle longest and not parked; if there is

@@ -212,7 +212,7 @@ func TestNoHedge(t *testing.T) {
 		{name: "a stream of events", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nAccept: text/event-stream\r\n\r\n", 1), sends: 1},
 		{name: "observing", change: func(c *Config) { c.Default.DryRun = true }, sends: 1},
 		{name: "switched off", then: func(m *memory) { m.SetRetryPercent(0) }, sends: 1},
-		{name: "draining", then: func(m *memory) { m.process.Draining.Store(true) }, sends: 1},
+		{name: "draining", then: func(m *memory) { m.process.BeginDrain(m.now()) }, sends: 1},
 		{name: "breaker opened", change: withBreaker, then: func(m *memory) { openBreaker(m) }, sends: 1},
 		{name: "breaker open", change: withBreaker, sends: 2},
 		{name: "limit reached", change: func(c *Config) {

@@ -105,7 +105,7 @@ func (c *conn) serveHTTP2() {
 	h.mu.Lock()
 	h.wire = wire
 	h.mu.Unlock()
-	if c.server.process.Draining.Load() {
+	if c.server.process.IsDraining() {
 		h.goAway() // it began late; what its client sends at once is still served
 	}
 	wire.Run()
@@ -172,7 +172,7 @@ func headerListBytes(l http1.Limits) int {
 // serveStream serves one request.
 func (h *http2Conn) serveStream(stream *http2.Stream) {
 	s := h.c.server
-	if s.process.Draining.Load() {
+	if s.process.IsDraining() {
 		h.goAway() // the connection began late; this request is still served
 	}
 	if !s.clients.streams.beginStream(h) {
@@ -213,11 +213,16 @@ func (h *http2Conn) awaitSlot(c *streamConn, stream *http2.Stream) bool {
 	return s.clients.streamSlot(&c.slot)
 }
 
+// charge charges the connection what it takes once it has had a stream.
+func (h *http2Conn) charge() {
+	t := &h.c.server.clients
+	t.slots.Charge(h.c.slot, t.costs.servingHTTP2(h.c.isSecure, true))
+}
+
 // count changes the number of streams by n, and records since when there are none.
 func (h *http2Conn) count(n int64) {
 	if !h.used.Load() && h.used.CompareAndSwap(false, true) {
-		t := &h.c.server.clients
-		t.slots.Charge(h.c.slot, t.costs.servingHTTP2(h.c.isSecure, true))
+		h.charge()
 	}
 	if h.running.Add(n) == 0 {
 		h.emptyFrom.Store(int64(h.c.server.now()))

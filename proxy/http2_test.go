@@ -569,7 +569,7 @@ func TestHTTP2BegunDuringADrain(t *testing.T) {
 	eventually(t, "it is connected", func() bool { return p.Stats().Connections == 1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
-	eventually(t, "the drain began", func() bool { return p.process.Draining.Load() })
+	eventually(t, "the drain began", func() bool { return p.process.IsDraining() })
 	var begin bytes.Buffer
 	begin.WriteString(floodguard.Preface)
 	f := http2.NewFramer(&begin, c.r)

@@ -396,7 +396,7 @@ func startProxyTo(t testing.TB, upstreamURL string, change func(c *Config)) *tes
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		if n := s.process.RetryBuffer.Used.Load(); n != 0 {
+		if n := s.process.RetryBuffer.InUse(); n != 0 {
 			t.Errorf("%d bytes of retry buffer were not given back", n)
 		}
 		for _, u := range s.settings.Load().Upstreams() {

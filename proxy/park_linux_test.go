@@ -189,7 +189,7 @@ func TestDrainServesAndEndsParkedClients(t *testing.T) {
 	soon(t, "the held request", func() bool { return u.sends() == len(all)+1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
-	soon(t, "the drain to begin", p.process.Draining.Load)
+	soon(t, "the drain to begin", p.process.IsDraining)
 	if res := all[0].send(get("/")).want(200, "ok"); !res.Close {
 		t.Error("the response does not say Connection: close")
 	}

@@ -68,7 +68,6 @@ func New(c *Config) (*Server, error) {
 		connected: &s.connected, parked: &s.parked, clock: s.process.Clock,
 		pauses: &s.listeners.pauses, closing: s.listeners.closing, start: s.start,
 	}
-	s.clients.evicting.stalledFor.Store(int64(slowFor))
 	n, err := s.prepare(c)
 	if err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func New(c *Config) (*Server, error) {
 
 // prepare makes the settings of c, and carries over what the current settings have learnt.
 func (s *Server) prepare(c *Config) (*settings.Settings, error) {
-	return settings.Prepare(c, settings.Process{Clock: s.process.Clock, Draining: s.process.Draining, ReadAhead: s.ahead}, s.settings.Load())
+	return settings.Prepare(c, s.process.ForSettings(s.ahead), s.settings.Load())
 }
 
 // Reload applies c to requests that begin from now on; requests in flight keep the settings with
@@ -163,7 +162,7 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // kill closes everything at once.
 func (s *Server) kill() {
-	s.process.Draining.Store(true)
+	s.process.BeginDrain(s.now())
 	s.listeners.stop()
 	s.listeners.close()
 	s.connected.kill()

@@ -126,7 +126,7 @@ func wantSlowOnlyIfNothingComes(t *testing.T, change func(*Config), upload func(
 			p.connected.each(func(c *conn) {
 				all++
 				is, _ := c.delays(p.process.Clock.Now())
-				if lately++; is != want || c.http2.Load() == nil && (c.x.Upload().AwaitedSince().IsZero() || c.client.HasUnread() != (path == "/stuck")) {
+				if lately++; is != want || c.http2.Load() == nil && (!c.x.Upload().IsAwaited() || c.client.HasUnread() != (path == "/stuck")) {
 					lately = 0
 				}
 			})

@@ -52,7 +52,7 @@ func (s *Server) Stats() Stats {
 	for why := range st.HeaderFailures {
 		st.HeaderFailures[why] = s.headerFailures[why].Load()
 	}
-	st.RetryBufferUsed = s.process.RetryBuffer.Used.Load()
+	st.RetryBufferUsed = s.process.RetryBuffer.InUse()
 	st.RateLimitPauses, st.Paused = s.process.RateLimitPauses.State(), int(s.process.Paused.Load())
 	now := s.process.Clock.Elapsed()
 	st.RateLimits = n.RateLimitStats()

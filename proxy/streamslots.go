@@ -71,6 +71,9 @@ type slotWaiter struct {
 	refused bool          // set before ready is closed
 }
 
+// share returns that of the connection of the stream.
+func (w *slotWaiter) share() *streamShare { return &w.slot.h.share }
+
 func newStreamSlots(most int) *streamSlots {
 	return &streamSlots{most: most, holders: map[*http2Conn]struct{}{}}
 }
@@ -103,7 +106,7 @@ func (l *streamSlots) beginStream(h *http2Conn) bool {
 func (l *streamSlots) dismiss(h *http2Conn) bool {
 	var out *slotWaiter
 	for _, w := range l.waiting {
-		if n := w.slot.h.share.handlers; n > h.share.handlers+1 && (out == nil || n > out.slot.h.share.handlers) {
+		if n := w.share().handlers; n > h.share.handlers+1 && (out == nil || n > out.share().handlers) {
 			out = w
 		}
 	}
@@ -229,7 +232,7 @@ func (l *streamSlots) give(slot *streamSlot) {
 	}
 	var next *slotWaiter
 	for _, w := range l.waiting {
-		if l.free(w.slot.h) && (next == nil || len(w.slot.h.share.slots) < len(next.slot.h.share.slots)) {
+		if l.free(w.slot.h) && (next == nil || len(w.share().slots) < len(next.share().slots)) {
 			next = w
 		}
 	}

@@ -57,7 +57,7 @@ func inMemory(t *testing.T, handle func(c *upConn), change func(c *Config), test
 		}
 		u.mu.Unlock()
 		synctest.Wait()
-		if n := s.process.RetryBuffer.Used.Load(); n != 0 {
+		if n := s.process.RetryBuffer.InUse(); n != 0 {
 			t.Errorf("%d bytes of retry buffer were not given back", n)
 		}
 	})

@@ -28,7 +28,7 @@ const goAwayFrames = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x08\x07\
 // turnAway responds to a client whose request was not read, and closes its connection. It does not
 // wait.
 func (s *Server) turnAway(n acceptedConn) {
-	s.clients.evicting.queued.Add(1)
+	s.clients.turnedAway()
 	s.noteTurnedAway()
 	if n.tls {
 		_ = n.nc.Close()
@@ -104,7 +104,7 @@ func discardArrived(raw syscall.RawConn) {
 
 // refuseHTTP2 ends an HTTP/2 connection for which there is no room.
 func (c *conn) refuseHTTP2() {
-	c.server.clients.evicting.queued.Add(1)
+	c.server.clients.turnedAway()
 	c.server.noteTurnedAway()
 	_ = c.client.NC.SetWriteDeadline(time.Now().Add(writeWithin))
 	_, _ = c.client.NC.Write([]byte(goAwayFrames))

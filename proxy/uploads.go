@@ -50,7 +50,7 @@ func (t *clients) admitUpload() bool {
 // bodiesAwaited counts the requests of which the proxy awaits a part of the body.
 func (t *clients) bodiesAwaited() (n int) {
 	t.connected.each(func(c *conn) {
-		if !c.x.Upload().AwaitedSince().IsZero() {
+		if c.x.Upload().IsAwaited() {
 			n++
 		}
 	})

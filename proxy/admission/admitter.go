@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 )
 
@@ -17,6 +18,12 @@ type Terms struct {
 	Queues            bool          // requests wait for the circuit breaker, and do not fail fast
 	QueueTimeout      time.Duration // their longest wait for it
 	LimitQueueTimeout time.Duration // the longest wait for a permit under the concurrency limit; 0: a second
+}
+
+// RetriesQueue reports whether a retry waits for a permit in the queue instead of costing retry budget. It
+// does if the upstream's breaker is not closed.
+func (t *Terms) RetriesQueue() bool {
+	return t.Queues && t.Queue.Guard.State().Breaker != breaker.Closed
 }
 
 // Ask is what the next attempt of a request is.

@@ -112,10 +112,10 @@ const losingPoll = 5 * time.Millisecond
 
 // AwaitBreaker waits until the breaker opens, or until it is clear that it stays closed. It does not wait
 // beyond the deadline of the request; zero means that there is none.
-func (ad *Admitter) AwaitBreaker(q *Queue, deadline clock.Instant) WaitEnd {
+func (ad *Admitter) AwaitBreaker(terms *Terms, deadline clock.Instant) WaitEnd {
 	for {
 		now := ad.by.Tick()
-		if !q.Guard.LosingInFlight(now.Sub(clock.Start)) || !deadline.IsZero() && !now.Before(deadline) {
+		if !terms.Queue.Guard.LosingInFlight(now.Sub(clock.Start)) || !deadline.IsZero() && !now.Before(deadline) {
 			return WaitedOut
 		}
 		if end := ad.by.Await(now.Add(losingPoll), nil); end != WaitedOut {

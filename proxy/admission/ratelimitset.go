@@ -87,9 +87,6 @@ func (s *RateLimits) KeyOf(r *http1.Request, model []byte) uint64 {
 // CountsTokens reports whether an attempt needs a Use to enter.
 func (s *RateLimits) CountsTokens() bool { return s.limit.CountsTokens() }
 
-// Learns reports whether limits are learnt from responses.
-func (s *RateLimits) Learns() bool { return s.limit.Learn }
-
 // Enter takes a slot of the key, or queues w for it: see RateLimitQueue.enter.
 func (s *RateLimits) Enter(key uint64, w *Waiter, now, room time.Duration) (*RateLimitQueue, entry) {
 	for {

@@ -67,6 +67,14 @@ func (s *sharedTokens) take(now time.Duration, b *ratelimit.Buckets, c ratelimit
 	return b.Take(now, c)
 }
 
+// giveBack undoes take for an attempt that used nothing.
+func (s *sharedTokens) giveBack(c ratelimit.Cost) { s.account.Sent.Add(-1, c) }
+
+// settle replaces what an attempt was expected to use by what it used.
+func (s *sharedTokens) settle(expected, used ratelimit.Cost) {
+	s.account.Settled = s.account.Settled.Plus(used).Minus(expected)
+}
+
 // observe notes what a response said.
 func (s *sharedTokens) observe(o ratelimit.Observation) {
 	if len(s.account.Learnt) == maxObservations {
@@ -113,12 +121,12 @@ func (s *sharedTokens) answer(now time.Duration, b *ratelimit.Buckets, balance *
 		return false
 	}
 	if first == nil || !first.Use.asked {
-		s.account.Sent.Add(-1, s.cost) // it has left
+		s.giveBack(s.cost) // it has left
 		return false
 	}
 	if u := first.Use; !u.corrected && exceeds(b.Expect(u.Estimate), s.cost) {
 		u.corrected = true
-		s.account.Sent.Add(-1, s.cost) // and is asked for again
+		s.giveBack(s.cost) // and is asked for again
 		return false
 	}
 	return true

@@ -22,18 +22,21 @@ type Use struct {
 
 // Learn takes what the response to the attempt says about its rate limits. rejected means that one of
 // them rejected it, or that no upstream got it.
-func (u *Use) Learn(now time.Duration, said []ratelimit.Reading, rejected bool) {
+func (u *Use) Learn(said []ratelimit.Reading, rejected bool) {
 	if u.queue != nil {
-		u.queue.Learn(now, u, said, rejected)
+		u.queue.Learn(u.queue.set.elapsed(), u, said, rejected)
 	}
 }
 
 // Settle replaces the expected use of the attempt by what its response said.
-func (u *Use) Settle(now time.Duration, used ratelimit.Cost) {
+func (u *Use) Settle(used ratelimit.Cost) {
 	if u.queue != nil {
-		u.queue.Settle(now, u, used)
+		u.queue.Settle(u.queue.set.elapsed(), u, used)
 	}
 }
+
+// Learns reports whether the rate limit that it was taken from is learnt from responses.
+func (u *Use) Learns() bool { return u.queue != nil && u.queue.set.limit.Learn }
 
 // IsCounted reports whether the use was taken from a rate limit.
 func (u *Use) IsCounted() bool { return u.queue != nil }
@@ -94,7 +97,7 @@ func (a *tokenAccount) giveBack(now time.Duration, u *Use) {
 	u.Taken = false
 	a.buckets.GiveBack(now, u.Cost)
 	if a.shared != nil {
-		a.shared.account.Sent.Add(-1, u.Cost)
+		a.shared.giveBack(u.Cost)
 	}
 }
 
@@ -112,7 +115,7 @@ func (a *tokenAccount) settle(now time.Duration, u *Use, used ratelimit.Cost) {
 	u.Taken = false
 	a.buckets.Settle(now, u.Cost, u.Estimate, used)
 	if a.shared != nil {
-		a.shared.account.Settled = a.shared.account.Settled.Plus(used).Minus(u.Cost)
+		a.shared.settle(u.Cost, used)
 	}
 }
 

@@ -73,7 +73,7 @@ func (c account) verdict(list *apierror.List) apierror.Verdict {
 	}
 	att := c.at.running()
 	if c.at.stream.failed {
-		return readVerdict(list, att.Response(), c.at.stream.reader.Error(att.Body().Held()))
+		return c.at.stream.errorIn(list, att.Response(), att.Body().Held())
 	}
 	c.at.peekError()
 	return bodyVerdict(list, att.Response(), att.Body().Held())

@@ -101,7 +101,7 @@ func (h *bufferedResponse) readBody(b *attempt.Body, limit int64) (policy.Reason
 func (h *bufferedResponse) request() *request.Request { return h.s.r }
 
 // memory returns what bytes are charged to.
-func (h *bufferedResponse) memory() *request.RetryBuffer { return h.s.r.Process.RetryBuffer }
+func (h *bufferedResponse) memory() *request.RetryBuffer { return h.request().Process.RetryBuffer }
 
 func (h *bufferedResponse) charge(n int) bool {
 	if n > 0 && !h.memory().Take(n) {
@@ -198,9 +198,9 @@ func (h *bufferedResponse) readError(res *policy.Result, began *heldStream) poli
 func (h *bufferedResponse) errorVerdict(list *apierror.List, began *heldStream) apierror.Verdict {
 	switch {
 	case began.failed && !h.full:
-		return readVerdict(list, h.s.att.Response(), began.reader.Error(h.s.att.Body().Held()))
+		return began.errorIn(list, h.s.att.Response(), h.s.att.Body().Held())
 	case began.failed:
-		return readVerdict(list, h.kept.Response(), began.reader.Error(h.kept.Body()))
+		return began.errorIn(list, h.kept.Response(), h.kept.Body())
 	case h.full:
 		return bodyVerdict(list, h.kept.Response(), h.kept.Body())
 	}

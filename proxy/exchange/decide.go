@@ -80,7 +80,7 @@ func (x *Exchange) ask(res *policy.Result) policy.Decision {
 	if shut {
 		budget = nil // the breaker limits the load by itself
 	}
-	d = p.After(d, res, &s, budget, x.r.Process.Clock.Since(x.r.Time.Clock), backoff.Shared())
+	d = p.After(d, res, &s, budget, x.r.Time.SinceStart(), backoff.Shared())
 	if shut && !res.HasRetryAfter && route.Terms.Queue.AdmitsOnlyProbes() {
 		d.Wait = 0 // the wait is at the breaker
 	}
@@ -162,7 +162,7 @@ func (x *Exchange) secure(res *policy.Result) policy.Reason {
 // token. If the breaker opens, it returns the retry through its queue, and d otherwise.
 func (x *Exchange) throughBreaker(d policy.Decision) policy.Decision {
 	began := x.r.Time.Tick()
-	end := x.sender.admitter.AwaitBreaker(x.r.Route.Terms.Queue, x.r.Time.Deadline)
+	end := x.sender.admitter.AwaitBreaker(x.r.Route.Terms, x.r.Time.Deadline)
 	x.report.Queued(began)
 	switch {
 	case end == admission.DrainBegan:
@@ -198,7 +198,7 @@ func (x *Exchange) wouldNot(res *policy.Result) policy.Reason {
 	if res.Cause == policy.CauseStatus && x.sender.att.Body().Exceeds(x.r.Route.ResponseBufferBytes) {
 		return policy.ReasonResponseTooLarge
 	}
-	if b := x.r.Route.RetryBudget(); b != nil && !b.TryRetry(x.r.Process.Clock.Since(x.r.Time.Clock)) {
+	if b := x.r.Route.RetryBudget(); b != nil && !b.TryRetry(x.r.Time.SinceStart()) {
 		return policy.ReasonBudgetExhausted
 	}
 	return policy.ReasonDryRun

@@ -26,13 +26,11 @@ func (x *Exchange) endAttempt(res *policy.Result, d policy.Decision) {
 // countFailed counts what the failed attempt used, and gives back what an attempt took of rate limits
 // that was not sent.
 func (x *Exchange) countFailed(res *policy.Result, again bool) {
-	if used := x.r.Tokens.TakeLost(); used.Any() {
-		fate := tokens.Wasted
-		if again {
-			fate = tokens.Retried
-		}
-		x.report.Observer.TokensUsed(used, fate)
+	fate := tokens.Wasted
+	if again {
+		fate = tokens.Retried
 	}
+	x.report.TokensUsed(x.r.Tokens.TakeLost(), fate)
 	switch res.Cause {
 	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted, policy.CauseIdleClose, policy.CauseRefusedStream:
 		x.r.Tokens.Unsent()

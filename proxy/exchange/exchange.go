@@ -122,7 +122,6 @@ func (x *Exchange) respond() request.End {
 	if x.r.IsAnsweredLocally() {
 		return x.w.MaxForwards()
 	}
-	x.r.Route.UpstreamState.RetryBudget.Request(x.r.Process.Clock.Since(x.r.Time.Began))
 	x.r.Prepare()
 	return x.run()
 }
@@ -169,4 +168,4 @@ func (x *Exchange) WasTunnel() bool { return x.w.Upgraded() }
 
 // EndTunnel ends the tunnel of the request in order, if the request is one. It is safe for
 // concurrent use.
-func (x *Exchange) EndTunnel() { x.relay.upgraded.Load().end() }
+func (x *Exchange) EndTunnel() { x.relay.endTunnel() }

@@ -100,7 +100,7 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (end requ
 // fallbackFailed counts a fallback upstream that had no better response. It restores the last
 // attempt at the upstream, whose result the client gets.
 func (x *Exchange) fallbackFailed(last *attempt.Attempt, unmade *admission.Refusal) (end request.End, done bool) {
-	x.report.Observer.FallbackFailed()
+	x.report.FallbackFailed()
 	x.sender.redirect(x.r.Route, last)
 	x.sender.unmade = unmade
 	return end, false

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/apierror"
 	"github.com/retryproxy/retryproxy/policy/eventstream"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -19,6 +20,11 @@ import (
 type heldStream struct {
 	reader eventstream.Reader
 	failed bool // it began with an error
+}
+
+// errorIn reads the error with which the stream began. r is its response, and body what came of it.
+func (s *heldStream) errorIn(list *apierror.List, r *http1.Response, body []byte) apierror.Verdict {
+	return readVerdict(list, r, s.reader.Error(body))
 }
 
 // holdsStream reports whether the response is an event stream to be held back.

@@ -39,7 +39,7 @@ func (ra *race) begin() { ra.running, ra.learns, ra.sent = nil, false, false }
 func (ra *race) arm() time.Duration {
 	r := ra.at.Request
 	ra.learns = false
-	if r.Dest.Hedge == nil || r.Route.HedgeAfter.Slow() && r.Route.UpstreamState.Pool.Single() {
+	if !r.Dest.MayHedge() {
 		return 0
 	}
 	ra.learns = r.Hedgeable()
@@ -53,7 +53,7 @@ func (ra *race) arm() time.Duration {
 	if r.Route.Policy.MayHedge(&s) != policy.ReasonNone {
 		return 0
 	}
-	return r.Route.Hedge.After(r.Process.Clock.Since(r.Time.Clock))
+	return r.Route.Hedge.After(r.Time.SinceStart())
 }
 
 // send sends the hedge that is due, if no response has begun to arrive and the policy and all
@@ -62,14 +62,14 @@ func (ra *race) send() {
 	r := ra.at.Request
 	now := r.Time.Tick()
 	situation := ra.at.s.situation()
-	if r.Route.HedgeAfter.Slow() && !r.Route.UpstreamState.Pool.Several() {
+	if !r.Route.HasHedgeEndpoint() {
 		return
 	}
 	if ra.at.running().HasUnread() || !r.Body.Ended() || r.Route.Policy.MayHedge(&situation) != policy.ReasonNone || !r.Process.MakesRetry() {
 		return
 	}
-	h, n := &hedge{Attempt: ra.at.s.env.New()}, r.Attempts+1
-	if !ra.at.s.admitter.AdmitHedge(&h.ticket, now, r.Route.Terms, &h.use) {
+	h, n := ra.at.s.admitHedge(now), r.Attempts+1
+	if h == nil {
 		return
 	}
 	ra.sent, ra.running = true, h // also if what follows fails
@@ -102,7 +102,7 @@ func (ra *race) learnLatency(res *policy.Result, class policy.Class) {
 	}
 	answered := class == policy.ClassNone
 	if answered || res.Cause != policy.CauseStatus {
-		r.Route.Hedge.Learn(r.Time.Clock.Sub(ra.at.running().SentAt()), answered)
+		r.Route.Hedge.Learn(r.Time.Since(ra.at.running().SentAt()), answered)
 	}
 }
 
@@ -195,7 +195,7 @@ func (ra *race) adopt(res *policy.Result, class policy.Class) {
 	r.BeginAttempt()
 	r.BeginRetry()
 	if r.ClientStaysOn() && r.Good(&h.result) {
-		ra.at.report.Observer.HedgeWon()
+		ra.at.report.HedgeWon()
 	}
 	ra.at.s.adopt(h)
 	h.Adopt(ra.at.s.options(h.Number(), 0))
@@ -243,7 +243,7 @@ func (ra *race) finish() {
 	ra.running = nil
 	ra.at.running().EndHedge()
 	if wrote {
-		ra.at.report.Observer.Hedged()
+		ra.at.report.Hedged()
 	}
 }
 

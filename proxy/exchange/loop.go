@@ -74,7 +74,7 @@ func (x *Exchange) wait(res *policy.Result, d policy.Decision) admission.WaitEnd
 	if d.Token == policy.TokenQueued {
 		began := x.r.Time.Tick()
 		end = x.sender.admitter.AwaitToken(&x.sender.ticket, x.r.Route.Terms)
-		queued := x.r.Time.Tick().Sub(began)
+		queued := x.r.Time.Waited(began)
 		x.report.AttemptLog.Waited(max(d.Wait, queued))
 		d.Wait -= queued
 	}
@@ -83,8 +83,8 @@ func (x *Exchange) wait(res *policy.Result, d policy.Decision) admission.WaitEnd
 	case d.Wait > 0:
 		end = x.backOff(d)
 	default:
-		x.report.Observer.WaitBegan()
-		x.report.Observer.WaitEnded(0)
+		x.report.WaitBegan()
+		x.report.WaitEnded(0)
 		return x.noWait()
 	}
 	return end
@@ -92,10 +92,10 @@ func (x *Exchange) wait(res *policy.Result, d policy.Decision) admission.WaitEnd
 
 // backOff waits for the time of d.
 func (x *Exchange) backOff(d policy.Decision) admission.WaitEnd {
-	x.report.Observer.WaitBegan()
+	x.report.WaitBegan()
 	began := x.r.Time.Tick()
 	end := x.r.Await(began.Add(d.Wait), nil)
-	x.report.Observer.WaitEnded(x.r.Time.Tick().Sub(began))
+	x.report.WaitEnded(x.r.Time.Waited(began))
 	x.report.Waited(d.Why.String(), began)
 	return end
 }

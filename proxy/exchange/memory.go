@@ -25,12 +25,12 @@ func (x *Exchange) Compact() {
 
 // compactRequest compacts the client's read buffer.
 func (x *Exchange) compactRequest() {
-	c := x.r.Conn
+	c, kind := x.r.Conn, x.r.Body.Framing().Kind
 	switch {
 	case x.sender.att.UsesClient(): // another goroutine may read it
-	case x.r.HeaderBuffer() != nil && x.r.Body.Framing().Kind == http1.BodyChunked && x.r.Body.Ended() && c.Buffered() == 0: // a chunked body was read through it; of one with a length the begin is kept there
+	case x.r.HeaderBuffer() != nil && kind == http1.BodyChunked && x.r.Body.Ended() && c.Buffered() == 0: // a chunked body was read through it; of one with a length the begin is kept there
 		c.ShrinkEmpty(readTail)
-	case x.r.HeaderBuffer() == nil && x.r.Body.Framing().Kind == http1.BodyNone && c.CanShrink(readTail):
+	case x.r.HeaderBuffer() == nil && kind == http1.BodyNone && c.CanShrink(readTail):
 		x.r.Out.OwnID()
 		c.Shrink(readTail, x.r.Settings.Limits)
 	}
@@ -43,7 +43,7 @@ func (x *Exchange) compactRequest() {
 
 // DetachRequest clears every span of the client's request.
 func (x *Exchange) DetachRequest() {
-	x.r.Conn.Request().Detach()
+	x.r.HTTP.Detach()
 	x.r.Out.Detach()
 }
 
@@ -68,7 +68,7 @@ func (x *Exchange) CheckDetached(b []byte) {
 	attempt.MustNotPointInto(b, "the detached head", x.r.HeaderBuffer())
 	attempt.MustNotPointInto(b, "what is written", x.r.Out.Headers)
 	x.w.CheckDetached(b)
-	x.r.Conn.Request().Spans(func(span []byte) { attempt.MustNotPointInto(b, "the request", span) })
+	x.r.HTTP.Spans(func(span []byte) { attempt.MustNotPointInto(b, "the request", span) })
 	x.sender.att.CheckDetached(b)
 	x.buffered.kept.CheckDetached(b)
 	if x.sender.att.UsesClient() {

@@ -157,13 +157,10 @@ func (re *relay) canSpliceDown(f http1.Framing) bool {
 	return f.Kind == http1.BodyLength && !re.at.Tokens.ReadsUsage() && re.at.Conn.TCP != nil && re.at.running().Body().CanSplice()
 }
 
-// idleEnd returns until when a body may pause that moves now.
-func (re *relay) idleEnd() clock.Instant { return re.at.Time.Now().Add(re.at.Time.IdleOrForever()) }
-
 // spliceDown moves the rest of the response body to the client.
 func (re *relay) spliceDown() error {
 	b := re.at.running().Body()
-	until := re.idleEnd()
+	until := re.at.Time.IdleEnd()
 	for !b.Ended() {
 		now := re.at.Time.Tick()
 		re.at.Conn.ExtendWrite(now)
@@ -172,7 +169,7 @@ func (re *relay) spliceDown() error {
 		re.at.Conn.EndWrite()
 		re.at.w.Spliced(n)
 		if n > 0 {
-			until = re.idleEnd()
+			until = re.at.Time.IdleEnd()
 		}
 		if !whole {
 			if err := re.spliceDownEnded(err, until); err != nil {
@@ -243,7 +240,5 @@ func (re *relay) countUsage(whole bool) {
 	if whole {
 		fate = tokens.Delivered
 	}
-	if used := re.at.Tokens.EndUsage(); used.Any() {
-		re.at.report.Observer.TokensUsed(used, fate)
-	}
+	re.at.report.TokensUsed(re.at.Tokens.EndUsage(), fate)
 }

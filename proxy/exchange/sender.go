@@ -116,7 +116,7 @@ func (s *sender) replay() policy.Replay {
 
 // mayResume reports whether an attempt that timed out may continue.
 func (s *sender) mayResume() bool {
-	return !s.r.Dest.AttemptTimeoutHard && s.att.InFlight() && (s.r.Time.Deadline.IsZero() || s.r.Time.Now().Before(s.r.Time.Deadline))
+	return !s.r.Dest.AttemptTimeoutHard && s.att.InFlight() && !s.r.Time.IsOver()
 }
 
 // setAside takes the running attempt out of the request, with a response that may still be relayed,
@@ -137,6 +137,15 @@ func (s *sender) resume(a *attempt.Attempt) {
 // admit gets the ticket of the next attempt.
 func (s *sender) admit(now clock.Instant) *admission.Refusal {
 	return s.admitter.Admit(&s.ticket, now, s.r.Dest.Terms, s.ask())
+}
+
+// admitHedge returns a hedge of the running attempt with its ticket, or nil if it is not admitted now.
+func (s *sender) admitHedge(now clock.Instant) *hedge {
+	h := &hedge{Attempt: s.env.New()}
+	if !s.admitter.AdmitHedge(&h.ticket, now, s.r.Route.Terms, &h.use) {
+		return nil
+	}
+	return h
 }
 
 // ask returns what the next attempt is to admission.
@@ -193,17 +202,13 @@ func (s *sender) returnTicket() {
 
 // situation returns what the policy has to know about the request.
 func (s *sender) situation() policy.Situation {
-	left := request.LongestWait
-	if !s.r.Time.Deadline.IsZero() {
-		left = s.r.Time.Deadline.Sub(s.r.Time.Clock)
-	}
 	return policy.Situation{
 		Retries:       int(s.r.Retries),
 		MaxRetries:    int(s.r.MaxRetries),
 		Safe:          s.r.Safe,
 		Replay:        s.replay(),
-		Left:          left,
-		Elapsed:       s.r.Time.Clock.Sub(s.r.Time.Began),
+		Left:          s.r.Time.Left(),
+		Elapsed:       s.r.Time.Since(s.r.Time.Began),
 		Previous:      s.waited,
 		FreeRetries:   int(s.freeRetries),
 		OthersPass:    s.r.Dest.UpstreamState.Pool.Passed() != s.passed,

@@ -49,6 +49,9 @@ type tunnel struct {
 	cut    atomic.Bool  // both connections were ended because one broke
 }
 
+// endTunnel ends the tunnel in order, if there is one. It is safe for concurrent use.
+func (re *relay) endTunnel() { re.upgraded.Load().end() }
+
 // end ends both directions after what was moved. It does not wait. t may be nil. It is safe for
 // concurrent use and may be called more than once.
 func (t *tunnel) end() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/tokens"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -19,11 +20,11 @@ import (
 type Report struct {
 	Request *request.Request // set by Init
 
-	Observer   settings.Observer // of this request, after Begin
+	observer   settings.Observer // of this request, after Begin
 	AttemptLog attemptLog
 	Trace      tracing
 
-	FirstEnd  clock.Instant // of the first attempt
+	firstEnd  clock.Instant // of the first attempt
 	LastEnd   clock.Instant
 	relayedAt clock.Instant // when the response was relayed whole; zero: not yet
 
@@ -39,13 +40,13 @@ func (p *Report) Init(r *request.Request) { p.Request = r }
 // Reset prepares for another request.
 func (p *Report) Reset() {
 	p.AttemptLog.reset()
-	p.FirstEnd, p.LastEnd, p.relayedAt = 0, 0, 0
+	p.firstEnd, p.LastEnd, p.relayedAt = 0, 0, 0
 	p.Failed, p.Exposed, p.wouldRetry = false, false, false
 }
 
 // Queued reports a wait in a queue that began at began and ends now.
 func (p *Report) Queued(began clock.Instant) {
-	p.Observer.Queued(p.Request.Time.Tick().Sub(began))
+	p.observer.Queued(p.Request.Time.Waited(began))
 	p.Waited(waitQueued, began)
 }
 
@@ -53,9 +54,9 @@ func (p *Report) Queued(began clock.Instant) {
 // once.
 func (p *Report) Begin() {
 	p.open = true
-	p.Observer = settings.NoObserver{} // in case the route's observer panics
-	p.Observer = p.Request.Route.NewObserver()
-	p.Observer.RequestBegan()
+	p.observer = settings.NoObserver{} // in case the route's observer panics
+	p.observer = p.Request.Route.NewObserver()
+	p.observer.RequestBegan()
 }
 
 // Retry counts a retry that is sent now. d decided on it.
@@ -63,7 +64,29 @@ func (p *Report) Retry(d policy.Decision) {
 	if p.Trace.Request != nil {
 		p.Trace.Why, p.Trace.Wait = d.Why, d.Wait
 	}
-	p.Observer.Retry(d.Why)
+	p.observer.Retry(d.Why)
+}
+
+// WaitBegan reports that the wait before a retry begins. WaitEnded must follow.
+func (p *Report) WaitBegan() { p.observer.WaitBegan() }
+
+// WaitEnded reports that the wait before a retry ended, and how long it took.
+func (p *Report) WaitEnded(waited time.Duration) { p.observer.WaitEnded(waited) }
+
+// Hedged counts a hedge that was sent.
+func (p *Report) Hedged() { p.observer.Hedged() }
+
+// HedgeWon counts a hedge whose good response is relayed.
+func (p *Report) HedgeWon() { p.observer.HedgeWon() }
+
+// FallbackFailed counts a fallback upstream that had no better response.
+func (p *Report) FallbackFailed() { p.observer.FallbackFailed() }
+
+// TokensUsed counts what a response said that it used, if it did.
+func (p *Report) TokensUsed(used tokens.Count, fate tokens.Fate) {
+	if used.Any() {
+		p.observer.TokensUsed(used, fate)
+	}
 }
 
 // Relayed says that the response was relayed whole, and returns when that was.
@@ -82,7 +105,7 @@ func (p *Report) IsOpen() bool { return p.open }
 func (p *Report) CountDryRun(why policy.Reason) {
 	if !p.wouldRetry {
 		p.wouldRetry = true
-		p.Observer.WouldRetry(why)
+		p.observer.WouldRetry(why)
 	}
 }
 
@@ -103,9 +126,9 @@ func (p *Report) Done(e request.End, sent int64) {
 	}
 	var added time.Duration
 	if p.Failed {
-		added = p.LastEnd.Sub(p.FirstEnd)
+		added = p.LastEnd.Sub(p.firstEnd)
 	}
-	p.Observer.RequestDone(p.Request.HTTP.Method, e.Status, e.Outcome, took, added, p.Request.Attempts)
+	p.observer.RequestDone(p.Request.HTTP.Method, e.Status, e.Outcome, took, added, p.Request.Attempts)
 	if p.Request.Settings.AccessLog || worthALine(e.Outcome) {
 		p.logDone(e, now.Sub(p.Request.Time.Began), sent)
 	}
@@ -117,8 +140,8 @@ func (p *Report) Done(e request.End, sent int64) {
 
 // AttemptDone ends the attempt a of the exchange, with the result res.
 func (p *Report) AttemptDone(a *attempt.Attempt, res *policy.Result, class policy.Class) {
-	if p.FirstEnd.IsZero() {
-		p.FirstEnd = p.Request.Time.Clock
+	if p.firstEnd.IsZero() {
+		p.firstEnd = p.Request.Time.Clock
 	}
 	p.LastEnd = p.Request.Time.Clock
 	p.Failed = p.Failed || class != policy.ClassNone && class != policy.Overtaken
@@ -135,8 +158,8 @@ func (p *Report) Record(a *attempt.Attempt, res *policy.Result, class policy.Cla
 		class = policy.Unknown // no retry, since RETRYPROXY_RETRY_ON does not list it, but no success either
 	}
 	p.Exposed = p.Exposed || class.Exposes()
-	took := p.Request.Time.Clock.Sub(a.Began())
-	p.Observer.AttemptDone(class, code, took)
+	took := p.Request.Time.Since(a.Began())
+	p.observer.AttemptDone(class, code, took)
 	p.AttemptLog.attempted(step{
 		Began: inMicros(a.Began().Sub(p.Request.Time.Began)), Took: inMicros(took), Status: int16(code), Cause: res.Cause, class: class,
 		Addr: a.Addr(), Dial: a.DialErrorOf(res),
@@ -230,7 +253,7 @@ func (p *Report) EndSpan(a *attempt.Attempt, res *policy.Result, class policy.Cl
 // Waited reports a wait that began at began and ends now.
 func (p *Report) Waited(what string, began clock.Instant) {
 	if p.Trace.Request != nil {
-		p.Trace.Request.Waited(what, p.at(began), p.Request.Time.Clock.Sub(began))
+		p.Trace.Request.Waited(what, p.at(began), p.Request.Time.Since(began))
 	}
 }
 
@@ -239,7 +262,7 @@ const waitQueued = "queued"
 // endTrace ends the request's span and reports its trace to the observer.
 func (p *Report) endTrace(e request.End, took time.Duration) {
 	if p.Trace.Request.Recorded() {
-		p.Observer.Traced(p.Trace.Request.TraceID(), e.Status, took)
+		p.observer.Traced(p.Trace.Request.TraceID(), e.Status, took)
 	}
 	p.Trace.Request.End(&trace.End{At: p.at(p.Request.Time.Began).Add(took), Code: e.Status, Outcome: e.Outcome, Reason: e.Reason, Attempts: p.Request.Attempts})
 	p.Trace = tracing{}

@@ -72,6 +72,9 @@ func (b *Body) Arrived() {
 // safe for concurrent use.
 func (b *Body) AwaitedSince() clock.Instant { return clock.Instant(b.awaitedFrom.Load()) }
 
+// IsAwaited reports whether the rest of the body is awaited. It is safe for concurrent use.
+func (b *Body) IsAwaited() bool { return b.awaitedFrom.Load() != 0 }
+
 // Pieces returns how many pieces of bodies were moved while responses were awaited. It is safe for
 // concurrent use.
 func (b *Body) Pieces() uint32 { return b.pieces.Load() }

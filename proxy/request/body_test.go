@@ -72,7 +72,7 @@ func TestEachAttemptGetsTheSameBody(t *testing.T) {
 					t.Errorf("%d bytes are kept", len(got))
 				}
 				c.Body.Close()
-				if used := c.Process.RetryBuffer.Used.Load(); used != 0 || len(c.Body.Kept()) > 0 {
+				if used := c.Process.RetryBuffer.InUse(); used != 0 || len(c.Body.Kept()) > 0 {
 					t.Errorf("%d bytes are still reserved", used)
 				}
 			})
@@ -107,7 +107,7 @@ func TestABodyBeyondTheCapPassesOnce(t *testing.T) {
 				t.Errorf("%s: so far %v", kind, so)
 			}
 			c.Body.Close()
-			if used := c.Process.RetryBuffer.Used.Load(); used != 0 {
+			if used := c.Process.RetryBuffer.InUse(); used != 0 {
 				t.Errorf("%s: %d bytes are still reserved", kind, used)
 			}
 		}
@@ -122,11 +122,11 @@ func TestABodyThatFindsNoMemoryPassesOnce(t *testing.T) {
 	if got := c.Body.Replay(); got != policy.ReplayBufferFull {
 		t.Errorf("replay %v", got)
 	}
-	if used := c.Process.RetryBuffer.Used.Load(); used > 40_000 {
+	if used := c.Process.RetryBuffer.InUse(); used > 40_000 {
 		t.Errorf("%d bytes are reserved", used)
 	}
 	c.Body.Close()
-	if used := c.Process.RetryBuffer.Used.Load(); used != 0 {
+	if used := c.Process.RetryBuffer.InUse(); used != 0 {
 		t.Errorf("%d bytes are still reserved", used)
 	}
 }
@@ -138,14 +138,14 @@ func TestABodyThatIsAwaitedTakesNoRetryBuffer(t *testing.T) {
 		if _, err := c.Body.Next(time.Second); !rawsocket.IsTimeout(err) {
 			t.Fatal(err)
 		}
-		if used := c.Process.RetryBuffer.Used.Load(); used != 0 {
+		if used := c.Process.RetryBuffer.InUse(); used != 0 {
 			t.Errorf("it takes %d bytes", used)
 		}
 		send(c, "hello")
 		if piece, err := c.Body.Next(0); string(piece) != "hello" || err != nil {
 			t.Fatalf("%q, %v", piece, err)
 		}
-		if used := c.Process.RetryBuffer.Used.Load(); used == 0 {
+		if used := c.Process.RetryBuffer.InUse(); used == 0 {
 			t.Error("what came takes nothing")
 		}
 		send(c, "world")
@@ -160,8 +160,8 @@ func TestTheRetryBufferIsNeverOverdrawn(t *testing.T) {
 		t.Error("more than the limit, or less")
 	}
 	b.Give(4)
-	if b.Used.Load() != 6 || !b.Take(4) {
-		t.Errorf("%d are used", b.Used.Load())
+	if b.InUse() != 6 || !b.Take(4) {
+		t.Errorf("%d are used", b.InUse())
 	}
 }
 
@@ -272,7 +272,7 @@ func TestALostSlotIsThatOfOneBody(t *testing.T) {
 	send(c, "hello")
 	wantAll(t, c, "hello")
 	c.Body.Arrived()
-	if !c.Body.AwaitedSince().IsZero() {
+	if c.Body.IsAwaited() {
 		t.Error("it is still awaited")
 	}
 }
@@ -290,12 +290,12 @@ func TestABodyThatFillsTheCapStopsThere(t *testing.T) {
 	if c.Body.Replay() != policy.ReplayUnfinished {
 		t.Errorf("replay %v", c.Body.Replay())
 	}
-	used := c.Process.RetryBuffer.Used.Load()
+	used := c.Process.RetryBuffer.InUse()
 	send(c, "1\r\nx\r\n0\r\n\r\n")
 	if got, err := all(c); err != nil || got != "x" || c.Body.Replay() != policy.ReplayTooLarge {
 		t.Errorf("%q, %v, replay %v", got, err, c.Body.Replay())
 	}
-	if now := c.Process.RetryBuffer.Used.Load(); now > used {
+	if now := c.Process.RetryBuffer.InUse(); now > used {
 		t.Errorf("%d bytes became %d", used, now)
 	}
 }
@@ -431,7 +431,7 @@ func TestTheRestOfABodyIsReadForAReplay(t *testing.T) {
 			if d := time.Since(began); c.Body.Ended() != tc.ended || d < tc.lasts || d > tc.lasts+2*time.Second || c.ClientEnd() != tc.end {
 				t.Errorf("ended %v after %v, the client's end %d", c.Body.Ended(), d, c.ClientEnd())
 			}
-			if awaited := !c.Body.AwaitedSince().IsZero(); awaited == tc.ended {
+			if awaited := c.Body.IsAwaited(); awaited == tc.ended {
 				t.Errorf("it is still awaited: %v", awaited)
 			}
 			_ = c.Far.Close()

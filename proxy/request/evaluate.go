@@ -12,7 +12,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
-	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -31,10 +30,9 @@ func (cr *Request) UrlKey() uint32 {
 	return uint32(h.Sum64()) | 1
 }
 
-// RetryWaitsInQueue reports whether a retry waits for a permit in the queue instead of costing
-// retry budget. It does if the upstream's breaker is not closed.
+// RetryWaitsInQueue is like admission.Terms.RetriesQueue.
 func (cr *Request) RetryWaitsInQueue() bool {
-	return cr.Route.Breaker == settings.BreakerQueue && cr.Route.UpstreamState.Admission.Guard.State().Breaker != breaker.Closed
+	return cr.Route.Terms.RetriesQueue()
 }
 
 // IsIdleTimeout408 reports whether r is a 408 for an idle connection that crossed our request. A
@@ -136,7 +134,7 @@ func (cr *Request) PauseTooLong(res *policy.Result) bool {
 // PauseLeft returns how much longer the request has to pause; 0 means not at all.
 func (cr *Request) PauseLeft(now clock.Instant) time.Duration {
 	s, t := cr.Process, cr.Process.Clock.Since(now)
-	if cr.Route.RateLimitPause.SharedBy.None() || !s.RateLimitPauses.AnyActive(t) {
+	if !cr.Route.Terms.Pauses || !s.RateLimitPauses.AnyActive(t) {
 		return 0
 	}
 	key, ok := cr.Route.PauseKey(cr.HTTP, cr.Tokens.Model())

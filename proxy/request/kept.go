@@ -97,7 +97,7 @@ func (b *Body) newChunk() []byte {
 	size := buffer.Medium
 	if b.keptLen >= 2*buffer.Medium { // before that, a slow body would hold memory for bytes that may never come
 		size = buffer.Large
-	} else if b.framing.Kind == http1.BodyLength && b.left <= buffer.Small || b.keptLen == 0 && b.of.Process.Attempts.UnderPressure() {
+	} else if b.framing.Kind == http1.BodyLength && b.left <= buffer.Small || b.keptLen == 0 && b.of.Process.UnderPressure() {
 		size = buffer.Small
 	}
 	if !b.memory().Take(size) {

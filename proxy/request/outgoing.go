@@ -134,9 +134,7 @@ func (o *Outgoing) Detach() { o.ID = nil }
 
 // finish appends to the request headers what differs by attempt, but for the Host.
 func (o *Outgoing) finish(form wire.Form, headers []byte, expect bool, a *attempt.Attempt) []byte {
-	if o.of.Time.clientDeadline.Given {
-		headers = o.of.Time.clientDeadline.Append(form, headers, o.of.Time.left(o.of.Time.Now()))
-	}
+	headers = o.of.Time.appendDeadline(form, headers)
 	if o.of.Time.clientDeadline.GRPC {
 		earlier := min(countIn(o.of, http1.GRPCPreviousRPCAttempts), maxEarlierAttempts)
 		headers = forward.AppendGRPCAttempts(form, headers, int(earlier)+a.Number()-1)

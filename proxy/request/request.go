@@ -16,6 +16,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/route"
@@ -86,9 +87,10 @@ func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
 	}
 }
 
-// Prepare fixes what the retry rules need to know about the request.
+// Prepare fixes what the retry rules need to know about the request, and counts it for the retry budget.
 func (cr *Request) Prepare() {
 	r := cr.Route
+	r.UpstreamState.RetryBudget.Request(cr.Process.Clock.Since(cr.Time.Began))
 	cr.Body.Reset(cr.HTTP.Body)
 	cr.Conn.SizeNextRead(cr.HTTP.Body)
 	cr.expectsContinue = cr.HTTP.ExpectContinue && !cr.continued && !cr.Body.ended
@@ -257,7 +259,7 @@ func (w withModel) Lookup(name string) ([]byte, bool) {
 }
 
 // IsDraining reports whether the process ends when its requests have.
-func (cr *Request) IsDraining() bool { return cr.Process.Draining.Load() }
+func (cr *Request) IsDraining() bool { return cr.Process.IsDraining() }
 
 // Redirect sends the next attempts to the upstream of another route. Their headers are rendered anew.
 func (cr *Request) Redirect(to *settings.RouteState) {
@@ -343,10 +345,10 @@ type Process struct {
 	withheld        atomic.Int32 // retries not made, in percent
 	Waiting         atomic.Int64 // requests that wait for a retry or a permit
 	Paused          atomic.Int64 // among them, requests that wait for the end of a shared rate-limit pause
-	Draining        *atomic.Bool
-	WaitsEnd        atomic.Int64 // while draining: when waiting for permits ends, since the start
 
-	hooks Hooks
+	draining *atomic.Bool
+	waitsEnd atomic.Int64 // while draining: when waiting for permits ends, since the start
+	hooks    Hooks
 }
 
 // Hooks are what a process does when asked by one of its exchanges. They are safe for concurrent use.
@@ -359,10 +361,27 @@ type Hooks struct {
 
 // NewProcess returns a process, whose clock starts now. retryBuffer bounds RetryBuffer, in bytes.
 func NewProcess(retryBuffer int64, hooks Hooks) *Process {
-	p := &Process{Clock: clock.New(), RetryBuffer: &RetryBuffer{Limit: retryBuffer}, Draining: new(atomic.Bool), hooks: hooks}
+	p := &Process{Clock: clock.New(), RetryBuffer: &RetryBuffer{Limit: retryBuffer}, draining: new(atomic.Bool), hooks: hooks}
 	p.Attempts = &attempt.Host{Clock: p.Clock, UnderPressure: hooks.UnderPressure, OnFault: hooks.OnFault}
 	return p
 }
+
+// ForSettings returns what all versions of the configuration share.
+func (p *Process) ForSettings(ahead http2.ReadAhead) settings.Process {
+	return settings.Process{Clock: p.Clock, Draining: p.draining, ReadAhead: ahead}
+}
+
+// BeginDrain begins to end the process. Requests that wait for permits do so until waitsEnd.
+func (p *Process) BeginDrain(waitsEnd clock.Instant) {
+	p.waitsEnd.Store(int64(p.Clock.Since(waitsEnd)))
+	p.draining.Store(true)
+}
+
+// IsDraining reports whether the process ends when its requests have.
+func (p *Process) IsDraining() bool { return p.draining.Load() }
+
+// UnderPressure reports whether memory is short.
+func (p *Process) UnderPressure() bool { return p.hooks.UnderPressure() }
 
 // Fault is called with a panic that was contained.
 func (p *Process) Fault(fault any) { p.hooks.OnFault(fault) }
@@ -397,17 +416,20 @@ func draw(withheld int32) bool { return backoff.Shared().Int64N(100) >= int64(wi
 // retries. It is safe for concurrent use.
 type RetryBuffer struct {
 	Limit int64
-	Used  atomic.Int64
+	used  atomic.Int64
 }
+
+// InUse returns how many bytes are reserved.
+func (r *RetryBuffer) InUse() int64 { return r.used.Load() }
 
 // Take reserves n bytes. It reports false and reserves nothing if they do not fit.
 func (r *RetryBuffer) Take(n int) bool {
-	if r.Used.Add(int64(n)) > r.Limit {
-		r.Used.Add(int64(-n))
+	if r.used.Add(int64(n)) > r.Limit {
+		r.used.Add(int64(-n))
 		return false
 	}
 	return true
 }
 
 // Give returns n bytes reserved by Take.
-func (r *RetryBuffer) Give(n int) { r.Used.Add(int64(-n)) }
+func (r *RetryBuffer) Give(n int) { r.used.Add(int64(-n)) }

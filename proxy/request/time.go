@@ -7,6 +7,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // Time is when a request began, and its deadlines.
@@ -30,6 +31,26 @@ func (t *Time) Tick() clock.Instant {
 
 // Now reads the clock and does not keep the time.
 func (t *Time) Now() clock.Instant { return t.of.Process.Clock.Now() }
+
+// Waited returns how long a wait took that began at began and ends now, and keeps the time.
+func (t *Time) Waited(began clock.Instant) time.Duration { return t.Tick().Sub(began) }
+
+// Since returns how long before the last Tick began was.
+func (t *Time) Since(began clock.Instant) time.Duration { return t.Clock.Sub(began) }
+
+// SinceStart returns the time of the last Tick as policies count it, since the start of the process.
+func (t *Time) SinceStart() time.Duration { return t.of.Process.Clock.Since(t.Clock) }
+
+// Left returns how long the request had at the last Tick, LongestWait if it has no deadline.
+func (t *Time) Left() time.Duration {
+	if t.Deadline.IsZero() {
+		return LongestWait
+	}
+	return t.Deadline.Sub(t.Clock)
+}
+
+// IsOver reports whether the deadline has passed.
+func (t *Time) IsOver() bool { return !t.Deadline.IsZero() && !t.Now().Before(t.Deadline) }
 
 // ReadClients reads how long the client will wait. Its time runs from the arrival of the headers,
 // however long the body takes. The request timeout still applies.
@@ -96,6 +117,14 @@ func Earliest(a, b clock.Instant) clock.Instant {
 	return a
 }
 
+// appendDeadline appends the deadline that the client sent, if it did, with the time that is left.
+func (t *Time) appendDeadline(form wire.Form, headers []byte) []byte {
+	if !t.clientDeadline.Given {
+		return headers
+	}
+	return t.clientDeadline.Append(form, headers, t.left(t.Now()))
+}
+
 // StartClock starts the deadline of the request, once: when the request was first sent whole, or
 // when the first attempt ended before that.
 func (t *Time) StartClock(now clock.Instant) {
@@ -155,6 +184,9 @@ func (t *Time) IdleOrForever() time.Duration {
 	}
 	return 365 * 24 * time.Hour
 }
+
+// IdleEnd returns until when a body may pause that moves now.
+func (t *Time) IdleEnd() clock.Instant { return t.Now().Add(t.IdleOrForever()) }
 
 // LongestWait bounds a wait if no request timeout does, so that an upstream cannot block its
 // clients with one Retry-After.

@@ -62,7 +62,7 @@ func (t *Tokens) Expect() *admission.Use {
 }
 
 // Unsent gives back what an attempt took of rate limits if no upstream got it.
-func (t *Tokens) Unsent() { t.use.Learn(t.of.Process.Clock.Elapsed(), nil, true) }
+func (t *Tokens) Unsent() { t.use.Learn(nil, true) }
 
 // Learn reads what the headers of a response say about rate limits, and gives back what a rejected
 // attempt took.
@@ -72,12 +72,12 @@ func (t *Tokens) Learn(r *http1.Response, status int) {
 	}
 	var said [ratelimit.MaxBuckets]ratelimit.Reading
 	n := 0
-	if t.of.Route.Terms.RateLimits.Learns() {
+	if t.use.Learns() {
 		n = readLimits(r, &said)
 	}
 	rejected := retryafter.MeansRateLimit(status)
 	if n > 0 || rejected {
-		t.use.Learn(t.of.Process.Clock.Elapsed(), said[:n], rejected)
+		t.use.Learn(said[:n], rejected)
 	}
 }
 
@@ -126,7 +126,7 @@ func (t *Tokens) EndUsage() tokens.Count {
 	used := t.usage.Count()
 	if used.Any() {
 		limited := t.usage.Limited()
-		t.use.Settle(t.of.Process.Clock.Elapsed(), ratelimit.Cost{Input: limited.Input, Output: limited.Output})
+		t.use.Settle(ratelimit.Cost{Input: limited.Input, Output: limited.Output})
 	}
 	return used
 }

@@ -68,7 +68,7 @@ func (cr *Request) Await(t clock.Instant, w *admission.Waiter) admission.WaitEnd
 		case cr.DrainEnds(w):
 			return admission.DrainBegan
 		}
-		if !cr.Process.Clock.Now().Before(t) {
+		if !cr.Time.Now().Before(t) {
 			return admission.WaitedOut
 		}
 	}
@@ -99,6 +99,6 @@ func (cr *Request) DrainEnds(w *admission.Waiter) bool {
 	if w == nil || cr.Retries > 0 || cr.Route.UpstreamState.Admission.AdmitsOnlyProbes() {
 		return true
 	}
-	end := time.Duration(s.WaitsEnd.Load())
+	end := time.Duration(s.waitsEnd.Load())
 	return w.ExpectedAt > end || s.Clock.Elapsed() >= end
 }

@@ -422,7 +422,9 @@ func TestWeAreTheFinalRecipient(t *testing.T) {
 		"one that ends":       {strings.Replace(with("Connection: close"), "GET", "OPTIONS", 1), false, 200, false},
 	} {
 		s := serve(t, tc.request, nil)
-		s.Process.Draining.Store(tc.drains)
+		if tc.drains {
+			s.Process.BeginDrain(s.Process.Clock.Now())
+		}
 		end := s.w.MaxForwards()
 		res, got := s.Response("GET")
 		outcome := policy.OutcomeSuccess

@@ -12,6 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/hedge"
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/forward"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/requesttest"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/route"
@@ -236,7 +237,7 @@ func TestWhatIsRefused(t *testing.T) {
 		config := requesttest.Config(t)
 		tc.change(config)
 		p := request.NewProcess(0, request.Hooks{})
-		set, err := settings.Prepare(config, settings.Process{Clock: p.Clock, Draining: p.Draining}, nil)
+		set, err := settings.Prepare(config, p.ForSettings(http2.ReadAhead{}), nil)
 		if err == nil || set != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -178,6 +178,17 @@ func (n *Settings) hedgeOf(r *RouteState) *hedge.Hedge {
 	return hedge.New(r.HedgeAfter)
 }
 
+// MayHedge reports whether attempts of the route may get a hedge. A hedge in the place of an attempt timeout
+// needs another endpoint, which there may be as long as no lookup says otherwise.
+func (r *RouteState) MayHedge() bool {
+	return r.Hedge != nil && !(r.HedgeAfter.Slow() && r.UpstreamState.Pool.Single())
+}
+
+// HasHedgeEndpoint reports whether a hedge has an endpoint now. See MayHedge.
+func (r *RouteState) HasHedgeEndpoint() bool {
+	return !r.HedgeAfter.Slow() || r.UpstreamState.Pool.Several()
+}
+
 // terms returns those on which attempts of the route are admitted.
 func (r *RouteState) terms(limits *admission.RateLimits) *admission.Terms {
 	tokens := r.UpstreamState.BudgetQueue

@@ -22,6 +22,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/request"
 	"github.com/retryproxy/retryproxy/proxy/settings"
@@ -139,7 +140,7 @@ func begin(t testing.TB, text string, change func(c *settings.Config), near, far
 // are closed when the test ends.
 func Prepare(t testing.TB, config *settings.Config, p *request.Process, before *settings.Settings) *settings.Settings {
 	t.Helper()
-	set, err := settings.Prepare(config, settings.Process{Clock: p.Clock, Draining: p.Draining}, before)
+	set, err := settings.Prepare(config, p.ForSettings(http2.ReadAhead{}), before)
 	if err != nil {
 		t.Fatal(err)
 	}
