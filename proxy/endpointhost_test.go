@@ -85,7 +85,7 @@ func (e *namedEndpoints) proxy(t *testing.T, change func(c *Config)) *testProxy 
 		up.Resolve = func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 		}
-		c.Default.Forward = forward.Settings{Host: forward.HostUpstream, UpstreamHost: up.Host, HostVaries: !up.OneHost()}
+		c.Default.Forward = forward.Settings{Host: forward.HostRule{Mode: forward.HostUpstream}, UpstreamHost: up.Host, HostVaries: !up.OneHost()}
 		c.Default.Balance.RoundRobin = true
 		if change != nil {
 			change(c)
@@ -139,14 +139,14 @@ func TestEveryEndpointGetsItsOwnHost(t *testing.T) {
 
 // A Host that was set by hand, or is the client's, is the same for all endpoints.
 func TestAHostSetByHandIsThatOfAllEndpoints(t *testing.T) {
-	for want, mode := range map[string]forward.HostMode{"set.test": forward.HostName, "client.test": forward.HostPreserve} {
+	for want, rule := range map[string]forward.HostRule{"set.test": {Name: "set.test"}, "client.test": {Mode: forward.HostPreserve}} {
 		e := serveNames(t, "http", func(r *http.Request, _ string, _ int) int {
 			if r.Host != want {
 				t.Errorf("Host %s, want %s", r.Host, want)
 			}
 			return 200
 		})
-		p := e.proxy(t, func(c *Config) { c.Default.Forward.Host, c.Default.Forward.HostName = mode, "set.test" })
+		p := e.proxy(t, func(c *Config) { c.Default.Forward.Host = rule })
 		for range 4 {
 			p.dial().send(requestText("GET / HTTP/1.1", "Host: client.test")).want(200, "")
 		}

@@ -187,7 +187,9 @@ var wireRules = []rule{
 				r.Errorf("the client got %v", r.client.result.header)
 			}
 		}}},
-	{name: "the upstream learns whom the request is from", set: func(_ *testing.T, c *Config) { c.Default.Forward = forward.Settings{Host: forward.HostPreserve} },
+	{name: "the upstream learns whom the request is from", set: func(_ *testing.T, c *Config) {
+		c.Default.Forward = forward.Settings{Host: forward.HostRule{Mode: forward.HostPreserve}}
+	},
 		acts: []act{busy, says(200, "ok")},
 		want: recoveredAfter(policy.Unknown, policy.ReasonStatus503).checked(func(r *run) {
 			for _, a := range r.up.all() {

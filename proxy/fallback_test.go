@@ -49,7 +49,7 @@ func inMemoryWithFallback(t *testing.T, handle, spare func(c *upConn), change fu
 // fallback is a fallback upstream of that name, whose requests s counts.
 func (s *fallbackServer) fallback(t *testing.T, name string, handle func(c *upConn)) Fallback {
 	return Fallback{
-		Forward: forward.Settings{Host: forward.HostUpstream, UpstreamHost: name},
+		Forward: forward.Settings{Host: forward.HostRule{Mode: forward.HostUpstream}, UpstreamHost: name},
 		Upstream: upstream.Target{Network: "tcp", Address: name + ":80", Host: name, Resolve: resolveTest,
 			Dial: func(context.Context, string, string) (net.Conn, error) {
 				ours, theirs := net.Pipe()

@@ -99,11 +99,11 @@ func TestHostModes(t *testing.T) {
 		{forward.HostAuto, "", "proxy.internal:9999", "proxy.internal:9999"},
 		{forward.HostPreserve, "", "localhost:8080", "localhost:8080"},
 		{forward.HostUpstream, "", "public.example", "upstream.test:8080"},
-		{forward.HostName, "fixed.example", "public.example", "fixed.example"},
+		{forward.HostAuto, "fixed.example", "public.example", "fixed.example"},
 	}
 	for _, tc := range cases {
 		headers, _ := exchangeHeaders(t, func(c *Config) {
-			c.Default.Forward.Host, c.Default.Forward.HostName = tc.mode, tc.name
+			c.Default.Forward.Host = forward.HostRule{Mode: tc.mode, Name: tc.name}
 			c.Default.Forward.OwnHosts = []string{"proxy.internal:8081"}
 		}, requestText("GET / HTTP/1.1", "Host: "+tc.client), ok200)
 		if got := fieldOf(headers, "Host"); got != tc.want || strings.Count(headers, "Host:") != 2 { // and X-Forwarded-Host

@@ -347,7 +347,7 @@ func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
 		Default: Route{
 			Name:                "default",
 			Upstream:            target,
-			Forward:             forward.Settings{Host: forward.HostPreserve},
+			Forward:             forward.Settings{Host: forward.HostRule{Mode: forward.HostPreserve}},
 			Policy:              policy.Policy{RetryOn: on, MaxRetries: 3, Backoff: backoff},
 			NoBudget:            true,
 			RequestTimeout:      30 * time.Second,

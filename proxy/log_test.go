@@ -253,7 +253,7 @@ func TestEveryResponseNamesItsLine(t *testing.T) {
 			u := startUpstream(t, script(fmt.Sprintf("HTTP/1.1 %s x\r\nContent-Length: 0\r\n\r\n", tt.status)))
 			p := startProxy(t, u, func(c *Config) {
 				c.AccessLog, c.Log, c.ReadHeaderTimeout = true, log, 300*time.Millisecond
-				c.Default.Forward = forward.Settings{Host: forward.HostPreserve, StripPrefix: "/api"}
+				c.Default.Forward = forward.Settings{Host: forward.HostRule{Mode: forward.HostPreserve}, StripPrefix: "/api"}
 			})
 			res, _, err := p.dial().send(tt.sent).response("GET")
 			if err != nil {

@@ -219,7 +219,7 @@ func TestPathsThatCouldChangeTheRouteAreRefused(t *testing.T) {
 		c.Routes = []Route{admin}
 	}
 	stripped := func(c *Config) {
-		c.Default.Forward = forward.Settings{Host: forward.HostPreserve, StripPrefix: "/api"}
+		c.Default.Forward = forward.Settings{Host: forward.HostRule{Mode: forward.HostPreserve}, StripPrefix: "/api"}
 	}
 	for _, path := range []string{"/x/../admin/y", "//admin/y", "/x/%2e%2e/admin/y", "/%61dmin%2fy", "/admin%2fy", `/x\..\admin\y`, "/admin;a=b/y", "/./admin/y"} {
 		t.Run(path, func(t *testing.T) {

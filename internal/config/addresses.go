@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -74,40 +75,24 @@ func checkSocketPath(path string) error {
 	return nil
 }
 
-// HostRule is auto, preserve or upstream, or a name to send as Host.
-type HostRule string
-
-// Auto reports whether the rule is auto.
-func (h HostRule) Auto() bool { return h == "auto" }
-
-// Preserve reports whether the client's Host is sent.
-func (h HostRule) Preserve() bool { return h == "preserve" }
-
-// Upstream reports whether the upstream's Host is sent.
-func (h HostRule) Upstream() bool { return h == "upstream" }
-
-// Name returns the Host to send; "" if the rule is one of the words.
-func (h HostRule) Name() string {
-	if h.Auto() || h.Preserve() || h.Upstream() {
-		return ""
-	}
-	return string(h)
-}
-
-// ServerName returns the Host to send without its port; "" if the rule is one of the words.
-func (h HostRule) ServerName() string {
-	name := h.Name()
-	if host, _, err := net.SplitHostPort(name); err == nil {
+// serverName returns the name that a rule sends, without its port; "" if it sends none.
+func serverName(h forward.HostRule) string {
+	if host, _, err := net.SplitHostPort(h.Name); err == nil {
 		return host
 	}
-	return strings.Trim(name, "[]")
+	return strings.Trim(h.Name, "[]")
 }
 
-func parseHostRule(s string) (HostRule, error) {
-	if !isAuthority(s) {
-		return "", errors.New("not a host name with or without a port")
+func parseHostRule(s string) (forward.HostRule, error) {
+	for mode := forward.HostAuto; mode <= forward.HostUpstream; mode++ {
+		if s == mode.String() {
+			return forward.HostRule{Mode: mode}, nil
+		}
 	}
-	return HostRule(s), nil
+	if !isAuthority(s) {
+		return forward.HostRule{}, errors.New("not a host name with or without a port")
+	}
+	return forward.HostRule{Name: s}, nil
 }
 
 func isAuthority(s string) bool {

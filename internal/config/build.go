@@ -104,7 +104,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		RateLimitPause:      proxy.RateLimitPause{SharedBy: r.RateLimitPauseKey.Sharing, Max: r.RateLimitPauseMax},
 		RateLimit:           rateLimit(r),
 		CountTokens:         r.FirstContentTimeout > 0 || r.RateLimit.Auto || r.TokenLimit.Limited(),
-		Probe:               admission.Probe{Path: string(r.HealthPath), Host: r.UpstreamHost.Name()},
+		Probe:               admission.Probe{Path: string(r.HealthPath), Host: r.UpstreamHost.Name},
 		RequestTimeout:      r.RequestTimeout,
 		AttemptTimeout:      r.AttemptTimeout.Value(),
 		DialTimeout:         r.dialTimeout(),
@@ -164,13 +164,13 @@ func healthCheck(r *Route) upstream.HealthCheck {
 	if r.HealthPath == "" {
 		return upstream.HealthCheck{}
 	}
-	return upstream.HealthCheck{Path: string(r.HealthPath), Host: r.UpstreamHost.Name()}
+	return upstream.HealthCheck{Path: string(r.HealthPath), Host: r.UpstreamHost.Name}
 }
 
 // target adds certificates to the upstream. An error is reported for
 // the first route that has it.
 func (b *builder) target(r *Route) upstream.Target {
-	return b.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, Key: r.UpstreamKey, ServerName: r.UpstreamHost.ServerName()})
+	return b.targetOf(r, r.Upstream, upstream.TLSFiles{CA: r.UpstreamCA, Cert: r.UpstreamCert, Key: r.UpstreamKey, ServerName: serverName(r.UpstreamHost)})
 }
 
 // fallbacks returns the route's fallbacks. If the route is itself in its inherited list, it only
@@ -203,8 +203,8 @@ func (b *builder) fallback(r *Route, e *FallbackEntry, to *Route) proxy.Fallback
 		f.Upstream = b.targetOf(r, e.upstream, upstream.TLSFiles{})
 		f.Forward = b.forward(r, &f.Upstream)
 		f.Forward.Changes = b.publicChanges(r).Hiding(b.requestChanges(r))
-		if f.Forward.Host == forward.HostName {
-			f.Forward.Host = forward.HostUpstream // an upstream has its own name
+		if f.Forward.Host.Name != "" {
+			f.Forward.Host = forward.HostRule{Mode: forward.HostUpstream} // an upstream has its own name
 		}
 	}
 	return f
@@ -227,24 +227,14 @@ func (b *builder) targetOf(r *Route, to Upstream, files upstream.TLSFiles) upstr
 }
 
 func (b *builder) forward(r *Route, to *upstream.Target) forward.Settings {
-	f := forward.Settings{
+	return forward.Settings{
+		Host:         r.UpstreamHost,
 		UpstreamHost: to.Host,
 		HostVaries:   !to.OneHost(),
 		BasePath:     to.BasePath,
 		OwnHosts:     b.own,
 		StripPrefix:  r.StripPrefix,
 	}
-	switch rule := r.UpstreamHost; {
-	case rule.Auto():
-		f.Host = forward.HostAuto
-	case rule.Preserve():
-		f.Host = forward.HostPreserve
-	case rule.Upstream():
-		f.Host = forward.HostUpstream
-	default:
-		f.Host, f.HostName = forward.HostName, rule.Name()
-	}
-	return f
 }
 
 // ownAuthorities returns the authorities under which clients know this proxy: its listener

@@ -74,7 +74,7 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"total":       c.RetryBufferTotalBytes == 18<<20,
 		"logs":        c.AccessLog && c.GaveUpLogPerMinute == 10,
 		"upstream":    r.Upstream.Address == "app.internal:81" && r.DialTimeout == 3*time.Second,
-		"forward":     r.Forward.Host == forward.HostPreserve && r.Forward.UpstreamHost == "app.internal:81" && slices.Contains(r.Forward.OwnHosts, "10.1.1.1:82"),
+		"forward":     r.Forward.Host.Mode == forward.HostPreserve && r.Forward.UpstreamHost == "app.internal:81" && slices.Contains(r.Forward.OwnHosts, "10.1.1.1:82"),
 		"key":         !r.GenerateKey,
 		"headers":     reflect.DeepEqual(r.ResponseChanges, forward.NewHeaderChanges(nil, []string{"X-Retryproxy-Attempts"})),
 		"bodies":      r.RetryBufferBytes == 30<<10 && r.ResponseBufferBytes == 64<<10,
@@ -112,7 +112,7 @@ func TestRoutes(t *testing.T) {
 	if (search.Probe != admission.Probe{}) || (up.Probe != admission.Probe{Path: "/up", Host: "up.example"}) {
 		t.Errorf("probes %+v and %+v: a path belongs to the upstream it was set for", search.Probe, up.Probe)
 	}
-	if up.Forward.Host != forward.HostName || up.Forward.HostName != "up.example" {
+	if up.Forward.Host.Name != "up.example" {
 		t.Errorf("%+v", up.Forward)
 	}
 }
@@ -138,13 +138,13 @@ func TestFallbacks(t *testing.T) {
 	if u := f.Upstream; f.Status != 0 || u.Address != "b:82" || u.TLS.ServerName != "b" || c.Default.DialTimeout != 2*time.Second {
 		t.Errorf("%+v", u)
 	}
-	if f.Forward.Host != forward.HostUpstream || f.Forward.UpstreamHost != "b:82" {
+	if f.Forward.Host.Mode != forward.HostUpstream || f.Forward.UpstreamHost != "b:82" {
 		t.Errorf("%+v", f.Forward)
 	}
 	if c.Routes[0].Fallbacks != nil {
 		t.Error("none did not switch it off")
 	}
-	if f := c.Routes[1].Fallbacks[0].Forward; f.Host != forward.HostPreserve || f.StripPrefix != "/y" {
+	if f := c.Routes[1].Fallbacks[0].Forward; f.Host.Mode != forward.HostPreserve || f.StripPrefix != "/y" {
 		t.Errorf("%+v", f)
 	}
 }
@@ -159,7 +159,7 @@ func TestFallbacksToRoutes(t *testing.T) {
 		if name == "x" {
 			f = c.Routes[0].Fallbacks[0]
 		}
-		if f.Upstream.Address != "b:443" || f.Upstream.TLS.ServerName != "name.of.b" || f.Forward.BasePath != "/v2" || f.Forward.HostName != "name.of.b" || f.Forward.StripPrefix != want {
+		if f.Upstream.Address != "b:443" || f.Upstream.TLS.ServerName != "name.of.b" || f.Forward.BasePath != "/v2" || f.Forward.Host.Name != "name.of.b" || f.Forward.StripPrefix != want {
 			t.Errorf("%s: %+v", name, f)
 		}
 		if want := forward.NewHeaderChanges([]http1.Header{http1.NewHeader("K", "1")}, nil); !reflect.DeepEqual(f.Forward.Changes, want) {

@@ -15,6 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/budget"
+	"github.com/retryproxy/retryproxy/proxy/forward"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -192,10 +193,10 @@ func TestRouteFallsBackToGlobal(t *testing.T) {
 func TestHostOfARouteIsAMatcher(t *testing.T) {
 	s := mustLoad(t, "RETRYPROXY_UPSTREAM_HOST=preserve", "RETRYPROXY_ROUTES=a,b", "RETRYPROXY_ROUTE_A_HOST=a.example.com",
 		"RETRYPROXY_ROUTE_B_PATH=/b/*", "RETRYPROXY_ROUTE_B_UPSTREAM_HOST=b.internal:81")
-	if a := &s.Routes[0]; a.Matcher.Host != "a.example.com" || !a.Shared.UpstreamHost.Preserve() {
+	if a := &s.Routes[0]; a.Matcher.Host != "a.example.com" || a.Shared.UpstreamHost.Mode != forward.HostPreserve {
 		t.Errorf("route a: matcher %q, rule %+v", a.Matcher.Host, a.Shared.UpstreamHost)
 	}
-	if b := &s.Routes[1]; b.Matcher.Host != "" || b.Shared.UpstreamHost.Name() != "b.internal:81" {
+	if b := &s.Routes[1]; b.Matcher.Host != "" || b.Shared.UpstreamHost.Name != "b.internal:81" {
 		t.Errorf("route b: matcher %q, rule %+v", b.Matcher.Host, b.Shared.UpstreamHost)
 	}
 }

@@ -47,6 +47,7 @@
 package forward
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -55,7 +56,16 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
-// HostMode is the choice of the Host header for the upstream.
+// HostRule is which Host header the upstream gets.
+type HostRule struct {
+	Mode HostMode
+	Name string // host[:port] to send, whatever Mode is; "" for none
+}
+
+// String returns the rule as in settings.
+func (h HostRule) String() string { return cmp.Or(h.Name, h.Mode.String()) }
+
+// HostMode is the choice between the hosts that client and upstream have.
 type HostMode uint8
 
 // The modes of Host. If the chosen host is empty, the other one is sent, since HTTP/1.1
@@ -64,14 +74,15 @@ const (
 	HostAuto     HostMode = iota // the upstream's if the client used a name of ours or of loopback, else the client's
 	HostPreserve                 // the client's
 	HostUpstream                 // the upstream's
-	HostName                     // Settings.HostName
 )
+
+// String returns the mode as in settings.
+func (m HostMode) String() string { return [...]string{"auto", "preserve", "upstream"}[m] }
 
 // Settings is how the requests of one route are forwarded. It must not change while in use;
 // then it is safe for concurrent use.
 type Settings struct {
-	Host         HostMode
-	HostName     string   // for HostName: host[:port]
+	Host         HostRule
 	UpstreamHost string   // host[:port] as in a Host header
 	HostVaries   bool     // the endpoints of the upstream have different hosts: AddHost writes that of the chosen one, not UpstreamHost
 	OwnHosts     []string // our own authorities, for HostAuto: host:port, or host for any port
@@ -176,13 +187,10 @@ func (t Trust) Trusted(a netip.Addr) bool {
 // the headers they are written into, or could never apply.
 func (s *Settings) Check() error {
 	var errs []error
-	for _, h := range []string{s.HostName, s.UpstreamHost} {
+	for _, h := range []string{s.Host.Name, s.UpstreamHost} {
 		if !isAuthority(h) {
 			errs = append(errs, &SettingError{"Host", fmt.Errorf("host %q: not host[:port]", h)})
 		}
-	}
-	if s.Host == HostName && s.HostName == "" {
-		errs = append(errs, &SettingError{"Host", errors.New("the host to send is empty")})
 	}
 	if why := checkPrefix(s.StripPrefix); why != "" {
 		errs = append(errs, &SettingError{"StripPrefix", fmt.Errorf("strip prefix %q: %s", s.StripPrefix, why)})

@@ -103,7 +103,7 @@ func TestControlHeadersOnlyFromTrustedPeersOrThisMachine(t *testing.T) {
 func TestCheckNamesAllMistakes(t *testing.T) {
 	good := []Settings{
 		{},
-		{Host: HostName, HostName: "a.example:80", UpstreamHost: "[::1]:9", StripPrefix: "/api/v1/"},
+		{Host: HostRule{Name: "a.example:80"}, UpstreamHost: "[::1]:9", StripPrefix: "/api/v1/"},
 		{StripPrefix: "/"},
 		{StripPrefix: "/caf%C3%A9"},
 	}
@@ -112,12 +112,9 @@ func TestCheckNamesAllMistakes(t *testing.T) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
-	bad := Settings{HostName: "a b", UpstreamHost: "a\r\nX: y", StripPrefix: "api"}
+	bad := Settings{Host: HostRule{Name: "a b"}, UpstreamHost: "a\r\nX: y", StripPrefix: "api"}
 	if err := bad.Check(); err == nil || strings.Count(err.Error(), "\n") != 2 {
 		t.Errorf("want 3 errors, got %v", err)
-	}
-	if err := (&Settings{Host: HostName}).Check(); err == nil {
-		t.Error("an empty host name passes")
 	}
 	for _, p := range []string{"//", "/a//b", "/a/../b", "/.", "/a%2fb", "/a%2E", "/a;b", `/a\b`, "/a?b", "/a b", "/a/*", "/é"} {
 		if err := (&Settings{StripPrefix: p}).Check(); err == nil {

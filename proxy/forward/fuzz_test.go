@@ -77,7 +77,7 @@ func FuzzRequestHeaders(f *testing.F) {
 		if n, err := in.Parse([]byte(section), http1.Limits{}); n == 0 || err != nil {
 			return
 		}
-		s := Settings{Host: HostPreserve, UpstreamHost: "up.example", StripPrefix: "/api"}
+		s := Settings{Host: HostRule{Mode: HostPreserve}, UpstreamHost: "up.example", StripPrefix: "/api"}
 		first := AppendAttempt(wire.Lines, AppendRequestHeaders(nil, &in, &s, &nobody, []byte("id"), []byte("key")), 1, false)
 		if n, err := out.Parse(first, http1.Limits{HeaderBytes: 1 << 20, Headers: 1000}); n != len(first) || err != nil {
 			t.Fatalf("%q became %q, which does not parse: %v", section, first, err)
@@ -91,7 +91,7 @@ func FuzzRequestHeaders(f *testing.F) {
 		if _, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(first))); err != nil {
 			t.Fatalf("%q became %q, which net/http refuses: %v", section, first, err)
 		}
-		s = Settings{Host: HostPreserve, UpstreamHost: "up.example"}
+		s = Settings{Host: HostRule{Mode: HostPreserve}, UpstreamHost: "up.example"}
 		second := AppendAttempt(wire.Lines, AppendRequestHeaders(nil, &out, &s, &nobody, []byte("id"), nil), 1, false)
 		if n, err := reread.Parse(second, http1.Limits{HeaderBytes: 1 << 20, Headers: 1000}); n != len(second) || err != nil {
 			t.Fatalf("%q does not parse: %v", second, err)

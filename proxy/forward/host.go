@@ -29,8 +29,8 @@ func (w *requestWriter) appendAuthority(dst []byte) []byte {
 	switch {
 	case w.keepsClientHost():
 		return append(dst, w.r.Authority...)
-	case w.s.Host == HostName && w.s.HostName != "":
-		return append(dst, w.s.HostName...)
+	case w.s.Host.Name != "":
+		return append(dst, w.s.Host.Name...)
 	}
 	return append(dst, w.s.UpstreamHost...)
 }
@@ -44,7 +44,7 @@ func AppendAuthority(dst []byte, r *http1.Request, s *Settings, p *Peer) []byte 
 
 // sendsUpstreamHost reports whether the upstream gets its own Host.
 func (w *requestWriter) sendsUpstreamHost() bool {
-	return !(w.s.Host == HostName && w.s.HostName != "") && !w.keepsClientHost()
+	return w.s.Host.Name == "" && !w.keepsClientHost()
 }
 
 // LacksHost reports whether AppendRequestHeaders leaves out the Host of the request, because it is that of
@@ -63,14 +63,12 @@ func AddHost(section []byte, host string) []byte {
 // keepsClientHost reports whether the upstream gets the client's Host.
 func (w *requestWriter) keepsClientHost() bool {
 	authority := w.r.Authority
-	if len(authority) == 0 {
+	if len(authority) == 0 || w.s.Host.Name != "" {
 		return false
 	}
-	switch w.s.Host {
+	switch w.s.Host.Mode {
 	case HostPreserve:
 		return true
-	case HostName:
-		return w.s.HostName == "" && w.s.UpstreamHost == ""
 	case HostUpstream:
 		return w.s.UpstreamHost == ""
 	}

@@ -328,10 +328,9 @@ func TestHost(t *testing.T) {
 		{HostAuto, "[2001:db8::6]:99", "http", "up.example"},
 		{HostPreserve, "localhost", "http", "localhost"},
 		{HostUpstream, "a.example", "http", "up.example"},
-		{HostName, "a.example", "http", "name.example"},
 	} {
 		r := parseRequest(t, headerLines("GET / HTTP/1.1", "Host: "+c.client))
-		s := Settings{Host: c.mode, HostName: "name.example", UpstreamHost: "up.example", OwnHosts: own}
+		s := Settings{Host: HostRule{Mode: c.mode}, UpstreamHost: "up.example", OwnHosts: own}
 		p := Peer{Secure: c.proto == "https"}
 		w := requestWriter{r: r, s: &s, p: &p}
 		if got := string(w.appendHost(nil, hostName)); got != "Host: "+c.want+"\r\n" {
@@ -348,12 +347,12 @@ func TestHostFallsBackToTheOtherOne(t *testing.T) {
 		s    Settings
 		want string
 	}{
-		{without, Settings{Host: HostPreserve, UpstreamHost: "up"}, "up"},
+		{without, Settings{Host: HostRule{Mode: HostPreserve}, UpstreamHost: "up"}, "up"},
 		{without, Settings{UpstreamHost: "up"}, "up"},
 		{with, Settings{}, "localhost"},
-		{with, Settings{Host: HostUpstream}, "localhost"},
-		{with, Settings{Host: HostName}, "localhost"},
-		{with, Settings{Host: HostName, UpstreamHost: "up"}, "up"},
+		{with, Settings{Host: HostRule{Mode: HostUpstream}}, "localhost"},
+		{with, Settings{Host: HostRule{Name: "name.example"}, UpstreamHost: "up"}, "name.example"},
+		{with, Settings{Host: HostRule{Mode: HostPreserve, Name: "name.example"}}, "name.example"},
 		{without, Settings{}, ""},
 	} {
 		w := requestWriter{r: c.r, s: &c.s, p: &nobody}

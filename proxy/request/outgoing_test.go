@@ -105,7 +105,7 @@ func TestTheTraceOfAnAttempt(t *testing.T) {
 func TestWhichRequestsLackTheirHost(t *testing.T) {
 	for _, varies := range []bool{true, false} {
 		c := begin(t, get(), func(c *settings.Config) {
-			c.Default.Forward = forward.Settings{Host: forward.HostUpstream, UpstreamHost: "one.example", HostVaries: varies}
+			c.Default.Forward = forward.Settings{Host: forward.HostRule{Mode: forward.HostUpstream}, UpstreamHost: "one.example", HostVaries: varies}
 		})
 		var want []string
 		if want = []string{"host: of the endpoint"}; !varies {

@@ -417,7 +417,7 @@ func TestTheHooksOfAProcess(t *testing.T) {
 func TestTheHeadersForTheUpstream(t *testing.T) {
 	c := begin(t, message("POST", "/a", "X-Its: 1", "X-Request-Id: mine", "X-Retryproxy-Attempt: 3"), func(c *settings.Config) {
 		c.Default.GenerateKey = true
-		c.Default.Forward = forward.Settings{Host: forward.HostUpstream, UpstreamHost: "upstream.example"}
+		c.Default.Forward = forward.Settings{Host: forward.HostRule{Mode: forward.HostUpstream}, UpstreamHost: "upstream.example"}
 	})
 	c.Out.Render(wire.Lines)
 	first := string(c.Out.Headers)
