@@ -15,12 +15,12 @@ func (p *Pool) setTimer(d time.Duration) {
 	p.timer.Reset(d)
 }
 
-// sweepLater schedules the next sweep when every connection has been idle for twice as long, so
-// that an idle process seldom wakes up, but no later than the oldest may be kept. It requires mu.
+// sweepLater schedules the next sweep when every connection has been idle for three times as long,
+// so that an idle process seldom wakes up, but no later than the oldest may be kept. It requires mu.
 func (p *Pool) sweepLater() {
 	now, oldest := p.now(), p.idle[0]
 	youngest := now - p.idle[len(p.idle)-1].releasedAt
-	p.setTimer(max(sweepPeriod, min(youngest, oldest.releasedAt+p.idleLimit(oldest)-now)))
+	p.setTimer(max(sweepPeriod, min(2*youngest, oldest.releasedAt+p.idleLimit(oldest)-now)))
 }
 
 // sweepSoon makes sure that a sweep runs within sweepPeriod, for a connection that has just

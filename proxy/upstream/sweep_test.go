@@ -169,10 +169,10 @@ func TestTheSweepBacksOffWhileNothingHappens(t *testing.T) {
 		}
 		first, second := get(t, p, GetOptions{}), get(t, p, GetOptions{})
 		first.Release(0)
-		if d := nextSweep(sweepPeriod + time.Millisecond); d != sweepPeriod {
+		if d := nextSweep(sweepPeriod + time.Millisecond); d != 2*sweepPeriod {
 			t.Errorf("swept after %v, with a connection idle for a second", d)
 		}
-		if d := nextSweep(time.Minute); d != 32*time.Second {
+		if d := nextSweep(time.Minute); d != 54*time.Second {
 			t.Errorf("swept after %v, with a connection idle for a minute", d)
 		}
 		second.Release(0)
