@@ -41,6 +41,8 @@ type Metrics struct {
 
 	source atomic.Pointer[func() Snapshot]
 
+	beginning beginning // of requests
+
 	mu     sync.Mutex        // guards routes
 	routes map[string]*Route // by name
 }
@@ -99,7 +101,7 @@ func (m *Metrics) Route(name string) *Route {
 	if len(m.routes) < zeroRoutes {
 		stripes = stripesFor(runtime.GOMAXPROCS(0))
 	}
-	r := newRoute(name, stripes)
+	r := newRoute(name, stripes, &m.beginning)
 	m.routes[name] = r
 	return r
 }

@@ -223,7 +223,7 @@ func TestAnyNameIsMadeFitForALabel(t *testing.T) {
 
 // The first routes use every stripe, later ones only one.
 func TestStripesAreUsed(t *testing.T) {
-	r := newRoute("a", 4)
+	r := newRoute("a", 4, new(beginning))
 	for i := range uint(maxStripes) {
 		r.stripe(i).began.Add(1)
 	}

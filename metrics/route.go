@@ -16,10 +16,11 @@ type Route struct {
 	exemplars atomic.Pointer[exemplars] // nil until the first
 	near      sync.Pool                 // of stripes: a core gets the one it used last
 	next      atomic.Uint32
+	beginning *beginning // of requests of all routes
 }
 
-func newRoute(name string, stripes int) *Route {
-	r := &Route{name: name, stripes: make([]atomic.Pointer[Stripe], stripes)}
+func newRoute(name string, stripes int, b *beginning) *Route {
+	r := &Route{name: name, stripes: make([]atomic.Pointer[Stripe], stripes), beginning: b}
 	r.near.New = func() any { return r.stripe(uint(r.next.Add(1))) }
 	return r
 }
@@ -37,7 +38,7 @@ func (r *Route) stripe(i uint) *Stripe {
 	if c := slot.Load(); c != nil {
 		return c
 	}
-	slot.CompareAndSwap(nil, &Stripe{exemplars: &r.exemplars})
+	slot.CompareAndSwap(nil, &Stripe{exemplars: &r.exemplars, beginning: r.beginning})
 	return slot.Load()
 }
 

@@ -57,10 +57,14 @@ type Stripe struct {
 	byClass            [policy.NumClasses]codeTable
 
 	exemplars *atomic.Pointer[exemplars] // of the route
+	beginning *beginning                 // of requests of all routes
 }
 
 // RequestBegan counts a request as in flight until RequestDone.
-func (s *Stripe) RequestBegan() { s.began.Add(1) }
+func (s *Stripe) RequestBegan() {
+	s.began.Add(1)
+	s.beginning.happened()
+}
 
 // AttemptDone counts an attempt that took d. A code outside 100..599, such as 0 for an
 // attempt without response headers, is labelled other.

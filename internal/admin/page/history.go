@@ -63,15 +63,37 @@ func (h *history) begin(now time.Time) {
 // step returns the index of the step that was so many steps before the last one.
 func (h *history) step(before int) int { return (h.looks + ring - before) % ring }
 
-// look takes the next step.
-func (h *history) look(now time.Time, m *metrics.Metrics, upstreams []metrics.Upstream) {
+// look takes the next step, and reports whether it is like the one before, without a request in flight.
+func (h *history) look(now time.Time, m *metrics.Metrics, upstreams []metrics.Upstream) (quiet bool) {
 	h.looks++
 	h.find(m)
 	h.at[h.step(0)] = now
+	quiet = true
 	for _, r := range h.routes {
 		r.steps[h.step(0)] = r.route.Read()
+		quiet = quiet && r.route.InFlight() == 0 && r.steps[h.step(0)] == r.steps[h.step(1)]
 	}
 	h.lookAt(upstreams)
+	for _, u := range h.upstreams {
+		quiet = quiet && u.points[h.looks%Points] == u.points[(h.looks+Points-1)%Points]
+	}
+	return quiet
+}
+
+// pass takes the steps that were due since the last one, which was quiet, and before now. They are like it.
+func (h *history) pass(now time.Time) {
+	last := h.at[h.step(0)]
+	due := int(now.Sub(last) / Step)
+	for i := max(1, due-ring+1); i <= due; i++ {
+		h.looks++
+		h.at[h.step(0)] = last.Add(time.Duration(i) * Step)
+		for _, r := range h.routes {
+			r.steps[h.step(0)] = r.steps[h.step(1)]
+		}
+		for _, u := range h.upstreams {
+			u.points[h.looks%Points] = u.points[(h.looks+Points-1)%Points]
+		}
+	}
 }
 
 // find begins the history of routes that are used for the first time, and drops that of removed

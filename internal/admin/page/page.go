@@ -16,6 +16,7 @@ package page
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -104,6 +105,7 @@ type Page struct {
 
 	mu      sync.Mutex // guards all fields below
 	history history
+	asleep  bool // no steps are taken until a request begins
 }
 
 // maxHost bounds the host's name, in bytes. Linux allows 64.
@@ -118,26 +120,53 @@ func New(o Options) *Page {
 	return p
 }
 
-// Run takes a step every Step until ctx ends.
+// Run takes a step every Step until ctx ends. While nothing happens it sleeps, so that an idle process is not woken.
 func (p *Page) Run(ctx context.Context) {
-	ticker := time.NewTicker(Step)
-	defer ticker.Stop()
+	timer := time.NewTimer(Step)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticker.C:
-			p.look(now)
+		case now := <-timer.C:
+			next := p.options.Metrics.NextRequest()
+			if p.look(now) {
+				select {
+				case <-ctx.Done():
+					return
+				case <-next:
+				}
+			}
+			timer.Reset(p.wake(time.Now()))
 		}
 	}
 }
 
-// look takes a step.
-func (p *Page) look(now time.Time) {
+// look takes a step, and reports whether nothing will happen until the next request: nothing happened since the last
+// step, nothing is in flight, and no upstream is probed, which could change the state of its breaker.
+func (p *Page) look(now time.Time) (quiet bool) {
 	upstreams := p.options.Upstreams()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.history.look(now, p.options.Metrics, upstreams)
+	quiet = p.history.look(now, p.options.Metrics, upstreams)
+	p.asleep = quiet && !slices.ContainsFunc(upstreams, func(u metrics.Upstream) bool { return u.HasProbe })
+	return p.asleep
+}
+
+// wake takes the steps that were slept through, and returns how long it is until the next one.
+func (p *Page) wake(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.catchUp(now)
+	p.asleep = false
+	return p.history.at[p.history.step(0)].Add(Step).Sub(now)
+}
+
+// catchUp takes the steps that were slept through so far. It requires mu.
+func (p *Page) catchUp(now time.Time) {
+	if p.asleep {
+		p.history.pass(now)
+	}
 }
 
 // Close ends the event streams. It may be called again.

@@ -120,6 +120,7 @@ func (p *Page) State(now time.Time) State {
 	upstreams, process := p.options.Upstreams(), p.options.Process()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.catchUp(now)
 	h := &p.history
 	s := State{
 		AtMS: now.UnixMilli(), Version: p.options.Version, Host: p.options.Host, UptimeMS: now.Sub(p.started).Milliseconds(),
