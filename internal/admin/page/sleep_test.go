@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +19,10 @@ func TestThePageSleepsWhileNothingHappens(t *testing.T) {
 		s := newStage()
 		began := time.Now()
 		s.history.begin(began)
-		looks := 0
+		var looks atomic.Int64
 		up := metrics.Upstream{Name: "u", Guard: breaker.GuardState{ConcurrencyLimit: 7}}
 		s.options.Upstreams = func() []metrics.Upstream {
-			looks++
+			looks.Add(1)
 			return []metrics.Upstream{up}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -41,10 +42,10 @@ func TestThePageSleepsWhileNothingHappens(t *testing.T) {
 		pass(Step)
 		s.request("a", policy.OutcomeSuccess, time.Millisecond)
 		pass(3 * Step)
-		before := looks
+		before := looks.Load()
 		pass(20*Step + time.Second) // 24 steps and 3 seconds since the beginning
-		if looks != before {
-			t.Errorf("the page looked %d times while nothing happened", looks-before)
+		if now := looks.Load(); now != before {
+			t.Errorf("the page looked %d times while nothing happened", now-before)
 		}
 		r := ask()
 		if first := r.History.FirstAttempt; len(first) != Points || first[Points-24] != 1 || first[Points-23] != 1 {
@@ -83,11 +84,11 @@ func TestThePageStaysAwake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage()
-				looks := 0
+				var looks atomic.Int64
 				up := metrics.Upstream{Name: "u"}
 				begin(s, &up)
 				s.options.Upstreams = func() []metrics.Upstream {
-					if looks++; up.HasBudget {
+					if looks.Add(1); up.HasBudget {
 						up.BudgetTokens++
 					}
 					return []metrics.Upstream{up}
@@ -97,8 +98,8 @@ func TestThePageStaysAwake(t *testing.T) {
 				go s.Run(ctx)
 				time.Sleep(10*Step + time.Second)
 				synctest.Wait()
-				if looks != 10 {
-					t.Errorf("%d looks in ten steps", looks)
+				if n := looks.Load(); n != 10 {
+					t.Errorf("%d looks in ten steps", n)
 				}
 			})
 		})
