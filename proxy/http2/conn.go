@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -219,12 +220,21 @@ func (c *Conn) appendSettings(dst []byte) []byte {
 	return appendWindowUpdate(dst, 0, connectionWindow-defaultWindow)
 }
 
+// startAtOnce is how many streams of a connection begin before others have their turn. A thousand requests come in
+// one read, and what they make runnable at once, requests of other clients would wait for.
+const startAtOnce = 16
+
 // startReady starts the workers of the streams that have begun. It is done after all that was read, since
 // their first frames may follow.
 func (c *Conn) startReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, s := range c.ready {
+		if i%startAtOnce == startAtOnce-1 {
+			c.mu.Unlock()
+			runtime.Gosched()
+			c.mu.Lock()
+		}
 		c.ready[i] = nil
 		c.o.Workers.serve(s)
 	}

@@ -27,7 +27,7 @@ func (s *flow) writeData(p []byte, ends bool) error {
 		}
 		n := int(max(0, min(int64(len(p)), s.window, c.window, FrameSize, int64(roomForData-frameHeader-len(c.out.pending))))) // SETTINGS may make a window negative
 		if n == 0 && len(p) > 0 {
-			if err := s.waitToWrite(s.canWrite); err != nil {
+			if err := s.waitToWrite(s.canWrite, true); err != nil {
 				return err
 			}
 			continue
@@ -74,9 +74,9 @@ func (s *flow) writeErr() error {
 	return nil
 }
 
-// waitToWrite waits until can reports true, for room or a window, until the write deadline. It is called
-// with mu held, and lets what waits be written.
-func (s *flow) waitToWrite(can func() bool) error {
+// waitToWrite waits until can reports true, for room or for windows, until the write deadline. It is called with mu
+// held, and lets what waits be written.
+func (s *flow) waitToWrite(can func() bool, windows bool) error {
 	if expired(s.writeBy) {
 		return s.writeTimeUp()
 	}
@@ -86,7 +86,9 @@ func (s *flow) waitToWrite(can func() bool) error {
 	if s.closed || s.c.err != nil || s.c.unwritable != nil || can() {
 		return nil
 	}
-	if !s.blocked { // after the flush, which wakes all that are
+	// After the flush, which wakes all that are blocked. A stream without a window of its own is not one of them: a
+	// thousand of those would be woken by every write of another stream, in vain.
+	if !s.blocked && !(windows && s.window <= 0) {
 		s.blocked = true
 		s.c.out.blocked = append(s.c.out.blocked, s)
 	}
@@ -122,7 +124,7 @@ func (s *flow) writeSection(appendTo func([]byte) []byte, ends bool) error {
 		if s.hasRoom() {
 			break
 		}
-		if err := s.waitToWrite(s.hasRoom); err != nil {
+		if err := s.waitToWrite(s.hasRoom, false); err != nil {
 			return err
 		}
 	}
