@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ frontend f
   bind {listen} backlog 8192{wire}
   default_backend b
 backend b
-  server s1 {upstream}
+  server s1 {upstream}{wireUp}
 `},
 	nginx: {Program: nginx, Args: []string{"-c"}, Config: `worker_processes 1; daemon off; pid {dir}/pid; error_log {dir}/errors error;
 events { worker_connections 32768; }
@@ -61,11 +62,23 @@ func (s *stage) begin(b *rig.Bed, name string, cores []int, env ...string) (*rig
 	}
 	if name == ours {
 		env = append(env, wire...)
-		return b.Start(s.ctx, rig.Spec{Program: s.proxy, Upstream: "http://" + s.upstream, Cores: cores, Env: append(env, s.env...), Now: true})
+		return b.Start(s.ctx, rig.Spec{Program: s.proxy, Upstream: s.upstreamURL(), Cores: cores, Env: append(env, s.env...), Now: true})
 	}
 	p := peers[name]
-	p.Now, p.Config = true, strings.ReplaceAll(p.Config, "{wire}", strings.Join(wire, ""))
+	up := ""
+	if s.wireUp == h2c {
+		up = " proto h2"
+	}
+	p.Now, p.Config = true, strings.NewReplacer("{wire}", strings.Join(wire, ""), "{wireUp}", up).Replace(p.Config)
 	return b.StartPeer(p, s.upstream, cores)
+}
+
+// upstreamURL returns the upstream for retryproxy.
+func (s *stage) upstreamURL() string {
+	if s.wireUp == h2c {
+		return "h2c://" + s.upstream
+	}
+	return "http://" + s.upstream
 }
 
 // wire is what clients speak.
@@ -143,7 +156,7 @@ func (s *stage) to(load rig.Load, addr string) *rig.Load {
 }
 
 // cost measures CPU time per request.
-func cost(load rig.Load) func(s *stage, r *result) error {
+func cost(load rig.Load) measure {
 	return func(s *stage, r *result) error {
 		return s.inTurn(r, func(round int, name string, p *rig.Proxy) error {
 			us, sent, err := p.Cost(s.ctx, s.to(load, p.Addr))
@@ -156,13 +169,37 @@ func cost(load rig.Load) func(s *stage, r *result) error {
 	}
 }
 
-// costOver measures CPU time per request for clients that speak HTTP/2.
-func costOver(w wire, load rig.Load) func(s *stage, r *result) error {
+// measure measures something of a proxy with the wires of s.
+type measure func(s *stage, r *result) error
+
+// over measures with clients that speak w.
+func over(w wire, m measure) measure {
 	return func(s *stage, r *result) error {
-		over := *s
-		over.wire = w
-		return cost(load)(&over, r)
+		o := *s
+		o.wire = w
+		return m(&o, r)
 	}
+}
+
+// between measures with clients and an upstream that speak h2c. nginx speaks HTTP/2 to upstreams for gRPC only.
+func between(m measure) measure {
+	return func(s *stage, r *result) error {
+		var b rig.Bed
+		defer b.End()
+		addr, err := b.StartHTTP2Upstream(s.cores.Load)
+		if err != nil {
+			return err
+		}
+		o := *s
+		o.wire, o.wireUp, o.upstream = h2c, h2c, addr
+		o.peers = slices.DeleteFunc(slices.Clone(s.peers), func(name string) bool { return name == nginx })
+		return m(&o, r)
+	}
+}
+
+// count counts the instructions of a request.
+func count(load rig.Load) measure {
+	return func(s *stage, r *result) error { return s.count(load, r) }
 }
 
 // latency measures what each proxy adds to the median of a single connection.
@@ -268,6 +305,10 @@ const (
 	mib = 1 << 20
 )
 
+func isCounted(r *result) bool { return r.ours() > 0 }
+
+func isNearHAProxy(r *result) bool { return r.ratio() <= 1.2 }
+
 func atMostHAProxys(r *result) bool { return r.ratio() <= 1 }
 
 var cases = []testCase{
@@ -283,11 +324,14 @@ var cases = []testCase{
 		func(r *result) bool { return r.ratio() <= 0.80 }},
 	{"put16m", "PUT 16 MiB, 4 connections", "us CPU", "<= 0.80 of HAProxy", cost(rig.Load{URL: "/sink", Connections: 4, Method: "PUT", BodyBytes: 16 * mib}),
 		func(r *result) bool { return r.ratio() <= 0.80 }},
-	{"h2c", "h2c, small GET, 64 connections of 8 streams", "us CPU", "<= HAProxy's", costOver(h2c, rig.Load{URL: "/small", Connections: 64, Streams: 8}), atMostHAProxys},
-	{"h2cone", "h2c, small GET, 64 connections of one stream", "us CPU", "<= HAProxy's", costOver(h2c, rig.Load{URL: "/small", Connections: 64, Streams: 1}), atMostHAProxys},
-	{"h2", "HTTP/2 over TLS, small GET, 64 connections of 8 streams", "us CPU", "<= HAProxy's", costOver(h2, rig.Load{URL: "/small", Connections: 64, Streams: 8}), atMostHAProxys},
-	{"h2get1m", "h2c, GET 1 MiB, 16 connections", "us CPU", "<= HAProxy's", costOver(h2c, rig.Load{URL: "/bytes/1048576", Connections: 16, Streams: 1}), atMostHAProxys},
-	{"h2put16m", "h2c, PUT 16 MiB, 4 connections", "us CPU", "<= HAProxy's", costOver(h2c, rig.Load{URL: "/sink", Connections: 4, Streams: 1, Method: "PUT", BodyBytes: 16 * mib}), atMostHAProxys},
+	{"h2c", "h2c, small GET, 64 connections of 8 streams", "us CPU", "<= HAProxy's", over(h2c, cost(rig.Load{URL: "/small", Connections: 64, Streams: 8})), atMostHAProxys},
+	{"h2cone", "h2c, small GET, 64 connections of one stream", "us CPU", "<= HAProxy's", over(h2c, cost(rig.Load{URL: "/small", Connections: 64, Streams: 1})), atMostHAProxys},
+	{"h2", "HTTP/2 over TLS, small GET, 64 connections of 8 streams", "us CPU", "<= HAProxy's", over(h2, cost(rig.Load{URL: "/small", Connections: 64, Streams: 8})), atMostHAProxys},
+	{"h2get1m", "h2c, GET 1 MiB, 16 connections", "us CPU", "<= HAProxy's", over(h2c, cost(rig.Load{URL: "/bytes/1048576", Connections: 16, Streams: 1})), atMostHAProxys},
+	{"h2put16m", "h2c, PUT 16 MiB, 4 connections", "us CPU", "<= HAProxy's", over(h2c, cost(rig.Load{URL: "/sink", Connections: 4, Streams: 1, Method: "PUT", BodyBytes: 16 * mib})), atMostHAProxys},
+	{"h2ch2c", "h2c to h2c, small GET, 64 connections of 8 streams", "us CPU", "<= 1.2 of HAProxy", between(cost(rig.Load{URL: "/small", Connections: 64, Streams: 8})), isNearHAProxy},
+	{"h2ch2cget1m", "h2c to h2c, GET 1 MiB, 16 connections", "us CPU", "<= 1.2 of HAProxy", between(cost(rig.Load{URL: "/bytes/1048576", Connections: 16, Streams: 1})), isNearHAProxy},
+	{"h2ch2cput16m", "h2c to h2c, PUT 16 MiB, 4 connections", "us CPU", "<= 1.2 of HAProxy", between(cost(rig.Load{URL: "/sink", Connections: 4, Streams: 1, Method: "PUT", BodyBytes: 16 * mib})), isNearHAProxy},
 	// 512 connections, so that the proxy stays as busy as HAProxy while some of them wait: HAProxy
 	// retries at once, and wakeups of an idle processor are expensive.
 	{"fail10", "10 % of answers 503, 512 connections", "us CPU", "<= 1.1 of HAProxy; failed at most 3 x 0.1^4", cost(rig.Load{URL: "/fail/10", Connections: 512}),
@@ -312,6 +356,8 @@ var cases = []testCase{
 		func(r *result) bool { return r.ours() <= 30 }},
 	{"cores", "small GET, 256 connections, throughput of two cores over one", "x", ">= 1.8", (*stage).scaling,
 		func(r *result) bool { return r.ours() >= 1.8 }},
-	{instructions, "small GET, 64 connections, under valgrind", "user instructions", "counted", (*stage).instructions,
-		func(r *result) bool { return r.ours() > 0 }},
+	{instructions, "small GET, 64 connections, under valgrind", "user instructions", "counted", count(rig.Load{URL: "/", Connections: 64}), isCounted},
+	{"h2" + instructions, "h2c, small GET, 64 connections of 8 streams, under valgrind", "user instructions", "counted",
+		over(h2c, count(rig.Load{URL: "/small", Connections: 64, Streams: 8})), isCounted},
+	{"h2ch2c" + instructions, "h2c to h2c, the same", "user instructions", "counted", between(count(rig.Load{URL: "/small", Connections: 64, Streams: 8})), isCounted},
 }

@@ -15,7 +15,7 @@
 // retryproxy has default settings. The cases that need other settings say so.
 //
 // --growth measures the same cost along axes: connections, routes, bytes of bodies, the share of failing
-// responses, request headers. HAProxy shows which growth is usual. The case instructions counts user
+// responses, request headers. HAProxy shows which growth is usual. The cases of instructions count user
 // instructions per request under valgrind. Other load does not disturb it; counts differ by some 2 %.
 //
 // Exit codes: 0 everything was measured, whatever the results; 1 something could not be; 2 wrong arguments.
@@ -53,6 +53,7 @@ type stage struct {
 
 	env      []string // settings of retryproxy besides the defaults
 	wire     wire     // that clients speak
+	wireUp   wire     // that the upstream speaks: http11 or h2c
 	cores    rig.Division
 	upstream string
 	progress *log.Logger
@@ -62,13 +63,13 @@ func parse(args []string, stderr io.Writer) (*stage, error) {
 	s := &stage{peers: []string{haproxy, nginx}, progress: log.New(stderr, "", 0)}
 	f := rig.NewFlags("peers", stderr, &s.proxy)
 	s.Flags(f)
-	f.Some(&s.cases, "cases", "", names(cases, func(c testCase) string { return c.name }), "what is measured; default all but instructions, or none with --growth")
+	f.Some(&s.cases, "cases", "", names(cases, func(c testCase) string { return c.name }), "what is measured; default all but those of instructions, or none with --growth")
 	f.Some(&s.growth, "growth", "", names(axes, func(a axis) string { return a.name }), "axes along which cost is measured")
 	rig.Number(f, &s.waiting, "waiting", rig.AtMost(10_000), 1, 20_000, "requests in backoff for their memory")
 	rig.Number(f, &s.rounds, "rounds", 7, 1, 1000, "rounds, in each of which every proxy has its turn")
 	f.Check(func(c *rig.Check) {
 		if len(s.cases)+len(s.growth) == 0 {
-			s.cases = slices.DeleteFunc(names(cases, func(c testCase) string { return c.name }), func(n string) bool { return n == instructions })
+			s.cases = slices.DeleteFunc(names(cases, func(c testCase) string { return c.name }), isCount)
 		}
 	})
 	return s, f.Parse(args)
@@ -78,13 +79,13 @@ func parse(args []string, stderr io.Writer) (*stage, error) {
 func (s *stage) installed() error {
 	var c rig.Check
 	c.Installed("wrk")
-	switch others := slices.ContainsFunc(s.cases, func(n string) bool { return n != instructions }); {
+	switch others := slices.ContainsFunc(s.cases, func(n string) bool { return !isCount(n) }); {
 	case others:
 		c.Installed(s.peers...)
 	case len(s.growth) > 0:
 		c.Installed(haproxy)
 	}
-	if slices.Contains(s.cases, instructions) {
+	if slices.ContainsFunc(s.cases, isCount) {
 		c.Installed("valgrind")
 	}
 	return rig.Wrong(c.Err())

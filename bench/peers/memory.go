@@ -142,7 +142,11 @@ const instructions = "instructions"
 // mostFunctions bounds the table of the most expensive functions.
 const mostFunctions = 30
 
-func (s *stage) instructions(r *result) error {
+// isCount reports whether a case counts instructions, which takes long and has no goal.
+func isCount(name string) bool { return strings.HasSuffix(name, instructions) }
+
+// count counts the instructions of a request of load, with the wires of s.
+func (s *stage) count(load rig.Load, r *result) error {
 	var b rig.Bed
 	defer b.End()
 	dir := b.TempDir()
@@ -151,7 +155,7 @@ func (s *stage) instructions(r *result) error {
 		return err
 	}
 	out := filepath.Join(dir, "callgrind.out")
-	p, err := b.Start(s.ctx, rig.Spec{Program: program, Upstream: "http://" + s.upstream, Cores: s.cores.One,
+	p, err := b.Start(s.ctx, rig.Spec{Program: program, Upstream: s.upstreamURL(), Cores: s.cores.One,
 		Env: []string{"GODEBUG=asyncpreemptoff=1"}, // callgrind miscounts interrupted signal handlers
 		By:  []string{"valgrind", "--tool=callgrind", "--instr-atstart=no", "--callgrind-out-file=" + out}})
 	if err != nil {
@@ -164,19 +168,25 @@ func (s *stage) instructions(r *result) error {
 		}
 		return nil
 	}
-	load := s.to(rig.Load{URL: "/", Connections: 64}, p.Addr)
-	if _, err := load.Send(s.ctx); err != nil { // connections are made, buffers found
+	to := s.to(load, p.Addr)
+	if _, err := to.Send(s.ctx); err != nil { // connections are made, buffers found
 		return err
 	}
-	load.For = time.Duration(s.rounds) * slice
-	if err := counting("on"); err != nil {
+	to.For = time.Duration(s.rounds) * slice
+	before, err := p.Scrape()
+	if err = errors.Join(err, counting("on")); err != nil {
 		return err
 	}
-	sent, err := load.Send(s.ctx)
+	sent, err := to.Send(s.ctx)
 	if err = errors.Join(err, counting("off"), p.Alive()); err != nil {
 		return err
 	}
-	if sent.Requests == 0 {
+	after, err := p.Scrape() // h2load leaves out requests of its beginning, which is long here
+	if err != nil {
+		return err
+	}
+	requests := after.Sum("requests_total") - before.Sum("requests_total")
+	if requests == 0 {
 		return errors.New("no request was answered")
 	}
 	p.End() // callgrind writes its file
@@ -185,7 +195,7 @@ func (s *stage) instructions(r *result) error {
 		return fmt.Errorf("callgrind_annotate: %w; it said:\n%s", err, p.Lines())
 	}
 	total, table, err := annotated(string(text))
-	r.add(ours, total/float64(sent.Requests))
+	r.add(ours, total/requests)
 	r.sent(ours, sent)
 	r.more = "\n" + table
 	return err

@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,7 +24,10 @@ import (
 //
 // It keeps connections open, takes little CPU, and parses only what the proxies under test send.
 
-const roleUpstream = "upstream"
+const (
+	roleUpstream      = "upstream"
+	roleHTTP2Upstream = "upstream-h2c"
+)
 
 func init() {
 	Role(roleUpstream, func(args []string) (func(string) (string, error), error) {
@@ -40,6 +45,47 @@ func (b *Bed) StartUpstream(cores []int) (addr string, err error) {
 	addr = OwnAddresses(1)[0]
 	_, err = b.StartRole(roleUpstream, nil, cores, addr)
 	return addr, err
+}
+
+func init() {
+	Role(roleHTTP2Upstream, func(args []string) (func(string) (string, error), error) {
+		l, err := net.Listen("tcp", args[0])
+		if err != nil {
+			return nil, err
+		}
+		s := &http.Server{Handler: http.HandlerFunc(serveHTTP2), Protocols: new(http.Protocols)}
+		s.Protocols.SetUnencryptedHTTP2(true)
+		go s.Serve(l)
+		return func(string) (string, error) { return "", errors.New("it takes no orders") }, nil
+	})
+}
+
+// StartHTTP2Upstream starts an upstream that speaks HTTP/2 without TLS, for /small, /bytes/N and /sink.
+func (b *Bed) StartHTTP2Upstream(cores []int) (addr string, err error) {
+	addr = OwnAddresses(1)[0]
+	_, err = b.StartRole(roleHTTP2Upstream, nil, cores, addr)
+	return addr, err
+}
+
+func serveHTTP2(w http.ResponseWriter, r *http.Request) {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return
+	}
+	what, value, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	body := []byte("ok")
+	switch what {
+	case "small":
+		_, body, _ = bytes.Cut(small, []byte("\r\n\r\n"))
+	case "bytes":
+		n, _ := strconv.Atoi(value)
+		body = padding[:min(n, len(padding))]
+	}
+	h := w.Header()
+	h.Set("Server", "upstream")
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Trace", trace)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body)
 }
 
 // upstream is one connection.
