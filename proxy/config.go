@@ -7,7 +7,6 @@ type (
 	Config         = settings.Config
 	Route          = settings.Route
 	Fallback       = settings.Fallback
-	Eject          = settings.Eject
 	Balance        = settings.Balance
 	BreakerMode    = settings.BreakerMode
 	RateLimitPause = settings.RateLimitPause

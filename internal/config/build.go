@@ -141,11 +141,11 @@ func outage(word string) proxy.BreakerMode {
 }
 
 // eject returns the defaults of package upstream. With BREAKER=off no endpoint is ejected.
-func eject(r *Route) proxy.Eject {
+func eject(r *Route) upstream.Eject {
 	if r.Breaker == "off" {
-		return proxy.Eject{After: -1}
+		return upstream.Eject{After: -1}
 	}
-	return proxy.Eject{}
+	return upstream.Eject{}
 }
 
 func rateLimit(r *Route) admission.RateLimit {

@@ -31,7 +31,7 @@ type Route struct {
 	Breaker           BreakerMode          // what happens to requests while the breaker is not closed
 	QueueTimeout      time.Duration        // the longest wait for the breaker, with BreakerQueue
 	LimitQueueTimeout time.Duration        // the longest wait for a permit under the concurrency limit; 0 means a second
-	Eject             Eject                // when endpoints of an upstream with several are ejected
+	Eject             upstream.Eject       // when endpoints of an upstream with several are ejected
 	HealthCheck       upstream.HealthCheck // how the endpoints of an upstream with several are checked
 	Balance           Balance              // which endpoint gets a request
 	Probe             admission.Probe      // how the upstream is probed while its breaker is not closed
@@ -140,17 +140,6 @@ type BreakerMode uint8
 type Balance struct {
 	RoundRobin bool   // one after the other
 	Header     string // the same for the same value of this request header; "" for none
-}
-
-// Eject is when an address of an upstream with several is ejected for a while. The zero value
-// means the defaults of package upstream.
-type Eject struct {
-	After int           // consecutive failures; below 0: never
-	For   time.Duration // duration of the first ejection
-}
-
-func (e Eject) options() upstream.Options {
-	return upstream.Options{EjectAfter: e.After, EjectFor: e.For}
 }
 
 // The modes of a breaker.

@@ -44,7 +44,7 @@ type upstreamKey struct {
 	oldest   bool
 	probe    admission.Probe
 	dryRun   bool
-	eject    Eject
+	eject    upstream.Eject
 	health   upstream.HealthCheck
 }
 
@@ -60,14 +60,13 @@ func keyOf(r *Route) upstreamKey {
 func (n *Settings) upstreamOf(r *Route, known map[upstreamKey]*UpstreamState) *UpstreamState {
 	key := keyOf(r)
 	if known[key] == nil {
-		o := r.Eject.options()
-		o.Start, o.ReadAhead = n.process.Clock.Epoch(), n.process.ReadAhead
 		failures := admission.NewDialFailures(n.Log, r.Upstream.String())
-		o.OnDialError = failures.Record
-		o.HealthCheck, o.OnHealth = r.HealthCheck, n.logHealth(r.Upstream.String())
 		state := &UpstreamState{}
-		o.OnLost = func() { state.Admission.EndpointLost() } // not before the first request
-		pool := upstream.NewGroup(r.Upstream, o)
+		pool := upstream.NewGroup(r.Upstream, upstream.Options{
+			Start: n.process.Clock.Epoch(), ReadAhead: n.process.ReadAhead, Eject: r.Eject, OnDialError: failures.Record,
+			HealthCheck: r.HealthCheck, OnHealth: n.logHealth(r.Upstream.String()),
+			OnLost: func() { state.Admission.EndpointLost() }, // not before the first request
+		})
 		retryBudget := n.newBudget(r)
 		*state = UpstreamState{
 			key:         key,

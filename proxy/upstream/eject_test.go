@@ -68,7 +68,7 @@ func TestFailuresInARowEjectForLongerEachTime(t *testing.T) {
 
 func TestEjectionsAreForgiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, g, m := three(t, Options{EjectFor: 10 * time.Second, EjectAfter: 1})
+		_, g, m := three(t, Options{Eject: Eject{For: 10 * time.Second, After: 1}})
 		m[0].ReportFailure()
 		time.Sleep(11 * time.Second)
 		m[0].ReportFailure() // the second time: 20 s
@@ -83,7 +83,7 @@ func TestEjectionsAreForgiven(t *testing.T) {
 
 func TestASuccessEndsAnEjection(t *testing.T) {
 	for _, after := range []int{1, 5} {
-		_, g, m := three(t, Options{EjectAfter: after})
+		_, g, m := three(t, Options{Eject: Eject{After: after}})
 		failTimes(m[0], after)
 		wantUsable(t, g, "ejected", addresses(3)[1:]...)
 		m[0].ReportSuccess()
@@ -127,7 +127,7 @@ func TestDialsThatFailEject(t *testing.T) {
 }
 
 func TestEjectionCanBeOff(t *testing.T) {
-	_, g, m := three(t, Options{EjectAfter: -1})
+	_, g, m := three(t, Options{Eject: Eject{After: -1}})
 	failTimes(m[0], 100)
 	wantUsable(t, g, "", addresses(3)...)
 }
@@ -246,7 +246,7 @@ func TestAnAddressThatWorkedIsLostOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lost := 0
-				_, _, m := three(t, Options{EjectAfter: after, OnLost: func() { lost++ }})
+				_, _, m := three(t, Options{Eject: Eject{After: after}, OnLost: func() { lost++ }})
 				m[0].ReportFailure() // it responded
 				for range 2 * DefaultEjectAfter {
 					m[0].ReportLost()

@@ -15,7 +15,7 @@ const (
 	// DefaultEjectFor is the duration of the first ejection; the nth lasts n times as long.
 	DefaultEjectFor = 30 * time.Second
 
-	// maxEjectionFactor limits an ejection to this many times Options.EjectFor.
+	// maxEjectionFactor limits an ejection to this many times Eject.For.
 	maxEjectionFactor = 10
 )
 
@@ -23,9 +23,9 @@ const (
 // reports the result by ReportSuccess or ReportFailure. Both may be called on nil, which
 // stands for a single fixed address. It is safe for concurrent use.
 //
-// After Options.EjectAfter consecutive failures, dials included, it gets no requests for
-// Options.EjectFor, n times as long for the nth ejection, up to ten times. The count falls
-// by one for each Options.EjectFor without ejection. The first failure after an ejection
+// After Eject.After consecutive failures, dials included, it gets no requests for
+// Eject.For, n times as long for the nth ejection, up to ten times. The count falls
+// by one for each Eject.For without ejection. The first failure after an ejection
 // ejects it again. Any success ends failures and ejection. So does an accepted connection, if it was
 // ejected because connections failed.
 type Endpoint struct {
@@ -130,7 +130,7 @@ func (e *Endpoint) report(lost bool) {
 	if lost && inRow == 1 && o.OnLost != nil {
 		o.OnLost()
 	}
-	if o.EjectAfter > 0 && inRow >= int32(o.EjectAfter) && !e.ejected() {
+	if o.Eject.After > 0 && inRow >= int32(o.Eject.After) && !e.ejected() {
 		e.group.eject(e, time.Now())
 	}
 }
@@ -164,14 +164,14 @@ func (g *Group) eject(m *Endpoint, now time.Time) {
 	if m.ejected() || g.closed || len(g.endpoints) < 2 {
 		return
 	}
-	base := g.options.EjectFor
+	base := g.options.Eject.For
 	if m.ejections > 0 {
 		m.ejections = max(m.ejections-int(now.Sub(m.ejectedUntil)/base), 0)
 	}
 	m.ejections = min(m.ejections+1, maxEjectionFactor)
 	m.ejectedUntil = now.Add(time.Duration(m.ejections) * base)
 	m.ejectedNow.Store(true)
-	m.failures.Store(int32(g.options.EjectAfter) - 1) // after its return, one more failure is enough
+	m.failures.Store(int32(g.options.Eject.After) - 1) // after its return, one more failure is enough
 	g.updatePicker()
 	g.scheduleUneject(now)
 	if m.lost.Load() {

@@ -260,7 +260,7 @@ func TestClosedGroupStillDialsButKeepsNothing(t *testing.T) {
 
 func TestGroupConcurrentUse(t *testing.T) {
 	w := newFakeNetwork(t, time.Millisecond, addresses(3)...)
-	g := w.group(Options{EjectFor: time.Millisecond})
+	g := w.group(Options{Eject: Eject{For: time.Millisecond}})
 	var all sync.WaitGroup
 	for hand := range 8 {
 		all.Go(func() {

@@ -40,8 +40,7 @@ type Options struct {
 	// without a response; nil: none. It is called concurrently, on the request path.
 	OnLost func()
 
-	EjectAfter int           // consecutive failures that eject an address of a Group; default DefaultEjectAfter; below 0: never
-	EjectFor   time.Duration // duration of the first ejection; default DefaultEjectFor
+	Eject Eject // when addresses of a Group are ejected
 
 	// HealthCheck checks the addresses of a Group. OnHealth is called when one becomes unhealthy, with
 	// the error of its last check, or healthy again, with nil. It may be nil.
@@ -51,6 +50,12 @@ type Options struct {
 	// ReadAhead is what an upstream may send of a response by HTTP/2 for a client that reads slowly.
 	// The default of its window is DefaultStreamWindow.
 	ReadAhead http2.ReadAhead
+}
+
+// Eject is when an address of a Group is ejected for a while.
+type Eject struct {
+	After int           // consecutive failures; default DefaultEjectAfter; below 0: never
+	For   time.Duration // duration of the first ejection; default DefaultEjectFor
 }
 
 // GetOptions is what a request needs from its connection. The zero value accepts any.
@@ -155,8 +160,8 @@ func (o Options) withDefaults() Options {
 	if o.Start.IsZero() {
 		o.Start = time.Now()
 	}
-	if o.EjectAfter == 0 {
-		o.EjectAfter = DefaultEjectAfter
+	if o.Eject.After == 0 {
+		o.Eject.After = DefaultEjectAfter
 	}
 	if o.ReadAhead.Window <= 0 {
 		o.ReadAhead.Window = DefaultStreamWindow
@@ -164,8 +169,8 @@ func (o Options) withDefaults() Options {
 	if o.HealthCheck.Interval <= 0 {
 		o.HealthCheck.Interval = DefaultHealthInterval
 	}
-	if o.EjectFor <= 0 {
-		o.EjectFor = DefaultEjectFor
+	if o.Eject.For <= 0 {
+		o.Eject.For = DefaultEjectFor
 	}
 	return o
 }
