@@ -1,9 +1,6 @@
 package proxy
 
 import (
-	"time"
-
-	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/ratelimit"
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/proxyproto"
@@ -35,11 +32,8 @@ type UpstreamStats struct {
 	Addresses    upstream.EndpointSummary
 	BudgetTokens float64
 	HasBudget    bool
-	Guard        breaker.GuardState
-	LongestWait  time.Duration                   // longest wait so far of a queued request; 0: none is queued
-	LastFailure  *admission.DialFailure          // the last failed connection; nil: none failed yet
-	HasProbe     bool                            // the upstream is probed by GET
-	Probed       [breaker.NumProbeResults]uint64 // results of these probes
+	LastFailure  *admission.DialFailure // the last failed connection; nil: none failed yet
+	admission.QueueStats
 }
 
 // Stats returns a snapshot of the server for metrics.
@@ -57,11 +51,10 @@ func (s *Server) Stats() Stats {
 	now := s.process.Clock.Elapsed()
 	st.RateLimits = n.RateLimitStats()
 	for _, u := range n.Upstreams() {
-		us := UpstreamStats{
+		st.Upstreams = append(st.Upstreams, UpstreamStats{
 			Name: u.Pool.Target().String(), Pool: u.Pool.Stats(), Addresses: u.Pool.Endpoints(), BudgetTokens: u.RetryBudget.Tokens(now), HasBudget: n.Budgeted[u], LastFailure: u.DialFailures.Last.Load(),
-			Guard: u.Admission.Guard.State(), LongestWait: u.Admission.LongestWait(), HasProbe: u.Admission.HasProbe(), Probed: u.Admission.ProbeStats.Read(),
-		}
-		st.Upstreams = append(st.Upstreams, us)
+			QueueStats: u.Admission.Stats(),
+		})
 	}
 	return st
 }

@@ -40,15 +40,15 @@ func (p Probe) request(form wire.Form, host string) *wire.Head {
 type probeCounts [breaker.NumProbeResults]atomic.Uint64
 
 // Read returns the counts.
-func (c *probeCounts) Read() (n [breaker.NumProbeResults]uint64) {
+func (c *probeCounts) read() (n [breaker.NumProbeResults]uint64) {
 	for i := range c {
 		n[i] = c[i].Load()
 	}
 	return n
 }
 
-// HasProbe reports whether the upstream is probed by GET.
-func (q *Queue) HasProbe() bool { return q.byRequest.Path != "" }
+// hasProbe reports whether the upstream is probed by GET.
+func (q *Queue) hasProbe() bool { return q.byRequest.Path != "" }
 
 // probe sends the probe that is due: by GET if there is a path, or by connecting if dials failed.
 // Otherwise a queued request is the probe.
@@ -58,7 +58,7 @@ func (q *Queue) probe() {
 		return
 	}
 	by := q.probeByConnecting
-	if q.HasProbe() && !permit.Check() {
+	if q.hasProbe() && !permit.Check() {
 		by = q.probeByRequest
 	}
 	q.startProbe(func() { by(permit) }) // if the queue is over, nobody needs the result
@@ -149,7 +149,7 @@ func probeDialEnd(err error) breaker.EndKind {
 func (q *Queue) probeByRequest(permit breaker.Permit) {
 	up, e := q.sendProbeRequest(permit)
 	result, e := breaker.ClassifyProbe(e)
-	q.ProbeStats[result].Add(1)
+	q.probeStats[result].Add(1)
 	q.HandleSignal(q.Guard.Release(permit, q.elapsed(), e))
 	if up != nil {
 		drainProbe(up)

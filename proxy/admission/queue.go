@@ -44,7 +44,7 @@ type Queue struct {
 	queueLogged atomic.Bool                           // the log mentioned queued requests since the breaker opened
 
 	byRequest  Probe           // how it is probed by GET; without a path it is not
-	ProbeStats probeCounts     // results of the probes
+	probeStats probeCounts     // results of the probes
 	probeCtx   context.Context // ends with the queue
 	endProbes  context.CancelFunc
 }
@@ -355,11 +355,19 @@ func (q *Queue) RetryAfter() int {
 	return int(min(max((wait+time.Second-1)/time.Second, 1), 30))
 }
 
-// LongestWait returns how long the oldest queued request has been waiting; 0 if none is queued.
-func (q *Queue) LongestWait() time.Duration {
+// QueueStats is a snapshot of a Queue.
+type QueueStats struct {
+	Guard       breaker.GuardState
+	LongestWait time.Duration                   // longest wait so far of a queued request; 0: none is queued
+	HasProbe    bool                            // the upstream is probed by GET
+	Probed      [breaker.NumProbeResults]uint64 // results of these probes
+}
+
+// Stats returns a snapshot of the queue.
+func (q *Queue) Stats() QueueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return longestWait(q.queue, q.elapsed())
+	return QueueStats{Guard: q.Guard.State(), LongestWait: longestWait(q.queue, q.elapsed()), HasProbe: q.hasProbe(), Probed: q.probeStats.read()}
 }
 
 func longestWait(q *queue.Queue[*Waiter], now time.Duration) time.Duration {

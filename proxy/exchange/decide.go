@@ -41,7 +41,7 @@ func (x *Exchange) judge(res *policy.Result) (d policy.Decision, stays bool) {
 	if !stays {
 		return d, false
 	}
-	if !x.r.IsPlainSuccess(res) {
+	if !x.r.Route.IsPlainSuccess(res) {
 		d = x.ask(res)
 	}
 	account{&x.attempts, &x.buffered}.judge(res, &d)

@@ -25,7 +25,7 @@ func (p *Report) logDone(e request.End, took time.Duration, sent int64) {
 		p.logRequest(log.Warn, "request", e, took, sent)
 	case p.Request.Settings.AccessLog:
 		p.logRequest(log.Info, "request", e, took, sent)
-	case failed && p.Request.Route.GaveUpLog.Allow():
+	case failed && p.Request.Route.LogsGivenUp():
 		p.logRequest(log.Warn, "request given up", e, took, sent)
 	}
 }

@@ -41,19 +41,13 @@ func (cr *Request) IsIdleTimeout408(r *http1.Response, reused bool) bool {
 	return r.Status == 408 && r.Close && reused && cr.Safe
 }
 
-// IsPlainSuccess reports whether the status alone shows that the response is no failure, as for
-// nearly all responses.
-func (cr *Request) IsPlainSuccess(res *policy.Result) bool {
-	return res.Cause == policy.CauseStatus && res.Status < 300 && cr.Route.PlainRetryOn
-}
-
 // StatusOf sets res to what the policy needs to know about a response.
 func (cr *Request) StatusOf(res *policy.Result, r *http1.Response) { cr.StatusAs(res, r, r.Status) }
 
 // StatusAs is like StatusOf for a response that counts as the given status instead of its own.
 func (cr *Request) StatusAs(res *policy.Result, r *http1.Response, status int) {
 	*res = policy.Result{Cause: policy.CauseStatus, Status: status}
-	if cr.IsPlainSuccess(res) {
+	if cr.Route.IsPlainSuccess(res) {
 		return
 	}
 	res.Header = r

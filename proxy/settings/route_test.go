@@ -82,7 +82,7 @@ func TestAFallbackIsARouteWithoutQueuesAndRetries(t *testing.T) {
 		to.Terms.RateLimits != nil || to.Hedge != nil || !to.HedgeAfter.Off() || to.Balance.RoundRobin || len(to.Fallbacks) > 0 {
 		t.Errorf("%+v", to.Route)
 	}
-	if to.RequestTimeout != own.RequestTimeout || to.RetryBufferBytes != own.RetryBufferBytes || to.PlainRetryOn != own.PlainRetryOn {
+	if to.RequestTimeout != own.RequestTimeout || to.RetryBufferBytes != own.RetryBufferBytes || to.IsPlainSuccess(&ok) != own.IsPlainSuccess(&ok) {
 		t.Error("its other rules are not those of the route")
 	}
 	if own.Breaker != settings.BreakerQueue || own.Upstream.Host != "upstream.example" || own.Hedge == nil || own.Terms.RateLimits == nil || !own.RepeatsReset {
@@ -205,6 +205,9 @@ func TestTheLongestPauseIsThatOfARouteThatSharesPauses(t *testing.T) {
 	}
 }
 
+// ok is a response that most rules have nothing to say about.
+var ok = policy.Result{Cause: policy.CauseStatus, Status: 200}
+
 // Which responses need no second look, and whether a connection that ended is worth one.
 func TestWhatTheRulesSayOfMostResponses(t *testing.T) {
 	for on, plain := range map[string]bool{
@@ -215,7 +218,7 @@ func TestWhatTheRulesSayOfMostResponses(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := start(t, func(c *settings.Config) { c.Default.Policy.RetryOn = rules })
-		if got := p.now.DefaultRoute.PlainRetryOn; got != plain {
+		if got := p.now.DefaultRoute.IsPlainSuccess(&ok); got != plain {
 			t.Errorf("%s: plain %v", on, got)
 		}
 	}
@@ -527,7 +530,7 @@ func TestNothingIsLoggedWithoutALog(t *testing.T) {
 	p := start(t, nil)
 	p.now.WarnOfHTTP2Off()
 	p.now.DefaultRoute.UpstreamState.DialFailures.Record(&upstream.DialError{Addr: "192.0.2.1:80", Err: errors.New("no room")})
-	p.now.DefaultRoute.GaveUpLog.Allow()
+	p.now.DefaultRoute.LogsGivenUp()
 	p.now.FlushLogs()
 }
 
@@ -541,7 +544,7 @@ func TestLinesThatWereSuppressedAreCounted(t *testing.T) {
 	})
 	written := 0
 	for range 5 {
-		if p.now.DefaultRoute.GaveUpLog.Allow() {
+		if p.now.DefaultRoute.LogsGivenUp() {
 			written++
 		}
 	}

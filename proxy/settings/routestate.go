@@ -22,11 +22,11 @@ type RouteState struct {
 	*Route
 	UpstreamState      *UpstreamState
 	NewObserver        func() Observer // called when a request begins
-	GaveUpLog          *boundedlog.Limiter
+	gaveUpLog          *boundedlog.Limiter
 	FallbackRoutes     []*RouteState // one for each fallback upstream, in order; those of a fallback are the later ones
 	IsFallback         bool          // it is one of another route's FallbackRoutes
 	Hedge              *hedge.Hedge  // nil: off
-	PlainRetryOn       bool          // a response below 300 is never a failure
+	plainRetryOn       bool          // a response below 300 is never a failure
 	RepeatsReset       bool          // a connection that ends without a response is a failure to retry
 	rateLimitPauseSeed [sha256.Size]byte
 	accounts           accounts
@@ -41,6 +41,16 @@ func (r *RouteState) RetryBudget() *budget.Budget {
 	}
 	return r.UpstreamState.RetryBudget
 }
+
+// IsPlainSuccess reports whether the status alone shows that the response with the result res is no
+// failure, as for nearly all responses.
+func (r *RouteState) IsPlainSuccess(res *policy.Result) bool {
+	return res.Cause == policy.CauseStatus && res.Status < 300 && r.plainRetryOn
+}
+
+// LogsGivenUp reports whether a line may be logged for one more request that was given up. If not, it counts
+// the line.
+func (r *RouteState) LogsGivenUp() bool { return r.gaveUpLog.Allow() }
 
 // retriesResets reports whether p retries a request that may run twice after a connection ended
 // without a response, if nothing else forbids it.

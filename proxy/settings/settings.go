@@ -112,10 +112,10 @@ func (n *Settings) add(r *Route, known map[upstreamKey]*UpstreamState) *RouteSta
 	if n.Observe != nil {
 		state.NewObserver = n.Observe(r.Name)
 	}
-	state.GaveUpLog = boundedlog.New(n.GaveUpLogPerMinute, func(suppressed int) {
+	state.gaveUpLog = boundedlog.New(n.GaveUpLogPerMinute, func(suppressed int) {
 		n.Log.Warn("more requests given up, lines suppressed", zap.String("route", r.Name), zap.Int("count", suppressed))
 	})
-	state.PlainRetryOn = plain(r.Policy.RetryOn)
+	state.plainRetryOn = plain(r.Policy.RetryOn)
 	state.RepeatsReset = !r.DryRun && retriesResets(&r.Policy)
 	if !r.RateLimitPause.SharedBy.None() {
 		state.rateLimitPauseSeed = pauseSeed(r)
@@ -141,7 +141,7 @@ func (n *Settings) addFallbacks(state *RouteState, known map[upstreamKey]*Upstre
 		if f.Status != 0 {
 			continue
 		}
-		to := &RouteState{Route: fallbackRoute(state.Route, f), IsFallback: true, PlainRetryOn: state.PlainRetryOn}
+		to := &RouteState{Route: fallbackRoute(state.Route, f), IsFallback: true, plainRetryOn: state.plainRetryOn}
 		to.UpstreamState = n.upstreamOf(to.Route, known)
 		to.Terms = to.terms(nil)
 		to.accounts = accountsOf(to.Route)
@@ -157,7 +157,7 @@ func (n *Settings) addFallbacks(state *RouteState, known map[upstreamKey]*Upstre
 func (n *Settings) FlushLogs() {
 	for _, r := range n.All {
 		if !r.IsFallback {
-			r.GaveUpLog.Flush()
+			r.gaveUpLog.Flush()
 		}
 	}
 	for _, u := range n.Upstreams() {
