@@ -18,7 +18,7 @@ func (f *Fleet) balanceOf(ctx context.Context, key uint64, a *ratelimit.Account)
 		wants, next = 1, *a.Next
 	}
 	args := []any{
-		f.member, a.Sent.Attempts, a.Sent.Input, a.Sent.Output, a.Settled.Input, a.Settled.Output, a.Fixed.Tokens, decimal(a.Fixed.PerSecond()),
+		f.member, a.Sent.Attempts, a.Sent.Input, a.Sent.Output, a.Settled.Input, a.Settled.Output, a.Fixed.Count, decimal(a.Fixed.PerSecond()),
 		wants, next.Input, next.Output, len(a.Learnt), a.Probe.Microseconds(), a.Soon.Microseconds(),
 		usageNews(&a.Usage),
 	}

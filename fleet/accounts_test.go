@@ -89,13 +89,13 @@ func TestTheScriptIsTheBuckets(t *testing.T) {
 func TestTheScriptSettlesAsTheBucketsDo(t *testing.T) {
 	p := joined(t, enginetest.Start(t))
 	r := rand.New(rand.NewPCG(5, 6))
-	fixed := ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}
+	fixed := ratelimit.Rate{Count: 1000, Per: time.Hour}
 	var mirror ratelimit.Buckets
 	mirror.Limit(fixed, 0)
 	var inFlight []ratelimit.Cost
 	granted, used := 0, int64(0)
 	for step := range 150 {
-		next := ratelimit.Cost{Input: int64(r.IntN(30)), Output: int64(r.IntN(1500))}.AtMost(fixed.Tokens)
+		next := ratelimit.Cost{Input: int64(r.IntN(30)), Output: int64(r.IntN(1500))}.AtMost(fixed.Count)
 		a := ratelimit.Account{Fixed: fixed, Next: &next}
 		if len(inFlight) > 0 && r.IntN(2) == 0 {
 			c := inFlight[0]
@@ -125,7 +125,7 @@ func TestTheScriptSettlesAsTheBucketsDo(t *testing.T) {
 		}
 		mirror.Import(0, b)
 	}
-	if granted < 10 || used > fixed.Tokens {
+	if granted < 10 || used > fixed.Count {
 		t.Errorf("%d granted, %d tokens used", granted, used)
 	}
 }
@@ -156,7 +156,7 @@ func TestALearntLimitIsProbedInTheEngine(t *testing.T) {
 // All processes together get no more than a configured limit has.
 func TestAnAccountIsThatOfAll(t *testing.T) {
 	s := enginetest.Start(t)
-	fixed := ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}
+	fixed := ratelimit.Rate{Count: 1000, Per: time.Hour}
 	var mu sync.Mutex
 	granted := 0
 	var all sync.WaitGroup
@@ -183,7 +183,7 @@ func TestAnAccountIsThatOfAll(t *testing.T) {
 func TestTheFirstInLineIsServedFirst(t *testing.T) {
 	s := enginetest.Start(t)
 	a, b := joined(t, s), joined(t, s)
-	fixed := ratelimit.TokenRate{Tokens: 1000, Per: time.Second}
+	fixed := ratelimit.Rate{Count: 1000, Per: time.Second}
 	large, small := ratelimit.Account{Fixed: fixed, Next: &ratelimit.Cost{Output: 900}}, ratelimit.Account{Fixed: fixed, Next: &ratelimit.Cost{Output: 10}}
 	if !a.tell(1, large).Granted || a.tell(1, large).Granted {
 		t.Fatal("the limit was not used up")
@@ -207,7 +207,7 @@ func TestAHostileAccount(t *testing.T) {
 			t.Errorf("%q: %+v", text, b)
 		}
 	}
-	fixed := ratelimit.TokenRate{Tokens: 1000, Per: time.Second}
+	fixed := ratelimit.Rate{Count: 1000, Per: time.Second}
 	for _, line := range []string{ // all say that nothing is left
 		"255 1 0 1e12 0 9e17 1e-300 0 0 0 0 0 0 0 0 0 0",
 		"255 1 0 1000 0 9e17 0 nan 0 0 0 0 0 0 0 0 0",
@@ -297,7 +297,7 @@ func TestAnEngineThatForgotHowTheUpstreamCountsIsReminded(t *testing.T) {
 	s := enginetest.Start(t)
 	p, other := joined(t, s), joined(t, s)
 	var client ratelimit.Buckets
-	client.Limit(ratelimit.TokenRate{Tokens: 1e6, Per: time.Hour}, 0)
+	client.Limit(ratelimit.Rate{Count: 1e6, Per: time.Hour}, 0)
 	tell := func() {
 		client.Import(0, p.tell(14, ratelimit.Account{Counting: ratelimit.Counting{Usage: client.TakeNews()}}))
 	}

@@ -18,7 +18,7 @@ func TestTheScriptIsTheLedger(t *testing.T) {
 	s := enginetest.Start(t)
 	p := joined(t, s)
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, gap := range []time.Duration{ratelimit.Rate{Attempts: 500, Per: time.Second}.Gap(), ratelimit.Rate{Attempts: 7, Per: time.Second}.Gap(), ratelimit.Rate{Attempts: 3, Per: time.Hour}.Gap()} {
+	for _, gap := range []time.Duration{ratelimit.Rate{Count: 500, Per: time.Second}.Gap(), ratelimit.Rate{Count: 7, Per: time.Second}.Gap(), ratelimit.Rate{Count: 3, Per: time.Hour}.Gap()} {
 		var ledger ratelimit.Ledger
 		var slowest time.Duration
 		key, began := uint64(gap), time.Now()

@@ -47,7 +47,7 @@ func TestARateLimitSpacesRequestsEvenly(t *testing.T) {
 				t.Error("not answered 200")
 			}
 		}
-		gap := ratelimit.Rate{Attempts: 10, Per: time.Second}.Gap()
+		gap := ratelimit.Rate{Count: 10, Per: time.Second}.Gap()
 		for i := 1; i < len(up.at); i++ {
 			if d := up.at[i].Sub(up.at[i-1]); d < gap-50*time.Millisecond || d > gap+time.Millisecond {
 				t.Errorf("%v between two requests, want %v", d, gap)
@@ -194,7 +194,7 @@ func TestRoutesThatShareARateLimit(t *testing.T) {
 		same, other, none := c.Default, c.Default, c.Default
 		same.Name, same.Match.Path = "same", "/same"
 		other.Name, other.Match.Path = "other", "/other"
-		other.RateLimit.Rate.Attempts = 2
+		other.RateLimit.Rate.Count = 2
 		none.Name, none.Match.Path, none.RateLimit = "none", "/none", admission.RateLimit{}
 		c.Routes = []Route{same, other, none}
 	}, func(t *testing.T, m *memory) {

@@ -281,7 +281,7 @@ func TestALearntLimitIsKept(t *testing.T) {
 func TestALimitOfTokensIsSettledWithTheUsage(t *testing.T) {
 	usage := `{"usage":{"prompt_tokens":10,"completion_tokens":40}}`
 	p := startProxy(t, startUpstream(t, script(rawBody(200, usage, "Content-Type: application/json"))), func(c *Config) {
-		c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}}
+		c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.Rate{Count: 1000, Per: time.Hour}}
 		c.Default.CountTokens = true
 	})
 	c := p.dial()
@@ -297,7 +297,7 @@ func TestALimitOfTokensIsSettledWithTheUsage(t *testing.T) {
 func TestARequestForMoreThanTheLimitTakesTheLimit(t *testing.T) {
 	usage := `{"usage":{"prompt_tokens":10,"completion_tokens":890}}`
 	p := startProxy(t, startUpstream(t, script(rawBody(200, usage, "Content-Type: application/json"))), func(c *Config) {
-		c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}}
+		c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.Rate{Count: 1000, Per: time.Hour}}
 		c.Default.CountTokens = true
 	})
 	c := p.dial()
@@ -402,7 +402,7 @@ func TestALyingUsageDoesNoHarm(t *testing.T) {
 			}
 			inMemory(t, up, func(c *Config) {
 				holdsStreams(t, c)
-				c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}}
+				c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.Rate{Count: 1000, Per: time.Hour}}
 				c.Default.CountTokens = true
 			}, func(t *testing.T, m *memory) {
 				c := m.client()
@@ -441,7 +441,7 @@ func TestHeadersOf64KiBOnALanguageModelsRoute(t *testing.T) {
 			u := startUpstream(t, script(rawBody(200, "ok", field+": "+value)))
 			p := startProxy(t, u, func(c *Config) {
 				holdsStreams(t, c)
-				c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}}
+				c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.Rate{Count: 1000, Per: time.Hour}}
 				c.Default.CountTokens = true
 			})
 			request := strings.Replace(postJSON(`{"model":"m","max_tokens":9}`), "\r\n", "\r\nX-Long: "+strings.Repeat("a", tc.request)+"\r\n", 1)

@@ -23,7 +23,7 @@ type rateLimitQueue struct {
 
 // makeQueues gives every process its share of the rate limit.
 func (f *fleet) makeQueues() {
-	rate := ratelimit.Rate{Attempts: int(f.RateLimit), Per: time.Second}
+	rate := ratelimit.Rate{Count: int64(f.RateLimit), Per: time.Second}
 	f.queues = make([]rateLimitQueue, f.Processes)
 	for i := range f.queues {
 		q := ratelimit.New(rate, true, f.rand)

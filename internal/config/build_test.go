@@ -86,7 +86,7 @@ func TestEverySettingReachesTheProxy(t *testing.T) {
 		"mode":        r.DryRun,
 		"hedge":       r.HedgeAfter.Fixed == 33*time.Millisecond,
 		"cool-downs":  r.RateLimitPause == proxy.RateLimitPause{SharedBy: admission.Sharing{Header: "X-Key"}, Max: 32 * time.Second},
-		"quota":       r.RateLimit == admission.RateLimit{Rate: ratelimit.Rate{Attempts: 35, Per: time.Second}, Wait: 36 * time.Second, SharedBy: admission.Sharing{Header: "X-Account"}},
+		"quota":       r.RateLimit == admission.RateLimit{Rate: ratelimit.Rate{Count: 35, Per: time.Second}, Wait: 36 * time.Second, SharedBy: admission.Sharing{Header: "X-Account"}},
 		"probe":       r.Probe == admission.Probe{Path: "/ready"},
 		"timeouts":    r.RequestTimeout == 28*time.Second && r.AttemptTimeout == 9*time.Second && r.BodyIdleTimeout == 29*time.Second,
 	} {
@@ -220,7 +220,7 @@ func TestWhatRequestsShareALimitOrAPauseBy(t *testing.T) {
 func TestLimitsOfTokens(t *testing.T) {
 	r := configOf(t, "UPSTREAM=http://a", "RATE_LIMIT=auto", "RATE_LIMIT_KEY=header:Authorization,json:model", "TOKEN_LIMIT=200000/m", "RATE_LIMIT_PAUSE_KEY=json:model",
 		"ROUTES=b", "ROUTE_B_MODEL=gpt-4o,o3", "ROUTE_B_RATE_LIMIT=off", "ROUTE_B_TOKEN_LIMIT=off")
-	want := admission.RateLimit{Learn: true, Probe: time.Minute, Tokens: ratelimit.TokenRate{Tokens: 200000, Per: time.Minute}, Wait: time.Second, SharedBy: admission.Sharing{Header: "Authorization", Model: true}}
+	want := admission.RateLimit{Learn: true, Probe: time.Minute, Tokens: ratelimit.Rate{Count: 200000, Per: time.Minute}, Wait: time.Second, SharedBy: admission.Sharing{Header: "Authorization", Model: true}}
 	if got := r.Default.RateLimit; got != want || !r.Default.CountTokens || !r.Default.RateLimitPause.SharedBy.Model {
 		t.Errorf("%+v, pauses %+v, counts %v", got, r.Default.RateLimitPause, r.Default.CountTokens)
 	}

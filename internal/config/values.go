@@ -178,9 +178,9 @@ func (q RateLimit) String() string {
 }
 
 // parseTokenLimit parses off, or text with ratelimit.ParseTokenRate.
-func parseTokenLimit(s string) (ratelimit.TokenRate, error) {
+func parseTokenLimit(s string) (ratelimit.Rate, error) {
 	if s == "off" {
-		return ratelimit.TokenRate{}, nil
+		return ratelimit.Rate{}, nil
 	}
 	return ratelimit.ParseTokenRate(s)
 }

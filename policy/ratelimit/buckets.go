@@ -157,8 +157,8 @@ const (
 )
 
 // Limit sets a rate limit of tokens from the configuration. Call it first.
-func (q *Buckets) Limit(r TokenRate, now time.Duration) {
-	q.all[0] = bucket{row: fixedRow, kind: Tokens, fixed: true, limit: float64(r.Tokens), level: float64(r.Tokens), at: now, rate: r.PerSecond()}
+func (q *Buckets) Limit(r Rate, now time.Duration) {
+	q.all[0] = bucket{row: fixedRow, kind: Tokens, fixed: true, limit: float64(r.Count), level: float64(r.Count), at: now, rate: r.PerSecond()}
 	q.n = 1
 }
 

@@ -217,7 +217,7 @@ func TestNoMoreIsGivenBackThanWasTaken(t *testing.T) {
 		cost           Cost
 		used, inFlight float64
 	}
-	limit := TokenRate{Tokens: 1000, Per: time.Minute}
+	limit := Rate{Count: 1000, Per: time.Minute}
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		var q Buckets
@@ -225,7 +225,7 @@ func TestNoMoreIsGivenBackThanWasTaken(t *testing.T) {
 		var all []attempt
 		var running []int
 		for now := time.Duration(0); now < 5*time.Minute; now += time.Duration(r.ExpFloat64() * float64(time.Second)) {
-			if c := (Cost{Input: int64(r.IntN(100)), Output: int64(r.ExpFloat64() * 900)}).AtMost(limit.Tokens); q.Ready(now, c) {
+			if c := (Cost{Input: int64(r.IntN(100)), Output: int64(r.ExpFloat64() * 900)}).AtMost(limit.Count); q.Ready(now, c) {
 				a := attempt{at: now, cost: c, used: c.of(Tokens)}
 				for _, i := range running {
 					a.inFlight += all[i].cost.of(Tokens)
@@ -250,7 +250,7 @@ func TestNoMoreIsGivenBackThanWasTaken(t *testing.T) {
 			a.used = used.of(Tokens)
 		}
 		for i := range all {
-			most, sum := float64(limit.Tokens)+all[i].inFlight, 0.0
+			most, sum := float64(limit.Count)+all[i].inFlight, 0.0
 			for _, b := range all[i:] {
 				if sum += b.used; sum > most+limit.PerSecond()*(b.at-all[i].at).Seconds()+1e-6 {
 					t.Fatalf("seed %d: %v used from %v to %v", seed, sum, all[i].at, b.at)
@@ -377,7 +377,7 @@ func TestALearnedLimitIsForgotten(t *testing.T) {
 // The engine says what is left of a configured limit, and nothing else of it.
 func TestAConfiguredLimitIsNotImported(t *testing.T) {
 	var q Buckets
-	q.Limit(TokenRate{Tokens: 1000, Per: time.Minute}, 0)
+	q.Limit(Rate{Count: 1000, Per: time.Minute}, 0)
 	q.Import(0, &Balance{})
 	if left, limit, ok := q.Level(0, fixedRow); !ok || left != 1000 || limit != 1000 {
 		t.Errorf("%v of %v (%v), want 1000 of 1000", left, limit, ok)

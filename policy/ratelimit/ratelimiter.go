@@ -14,11 +14,11 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
-// Rate is the number of attempts that may be sent to an upstream per period. The zero value
-// is no rate limit.
+// Rate is the number of attempts, or of tokens of a language model's API, that an upstream may get per
+// period. The zero value is no limit.
 type Rate struct {
-	Attempts int           // 1 to 1 000 000
-	Per      time.Duration // a second, a minute or an hour
+	Count int64
+	Per   time.Duration // a second, a minute or an hour
 }
 
 var rateLimitPeriods = []struct {
@@ -26,52 +26,52 @@ var rateLimitPeriods = []struct {
 	long time.Duration
 }{{"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}}
 
-// Limits of a Rate. Ten thousand per second are a slot every 100 us, which is about the
+// Limits of a Rate of attempts. Ten thousand per second are a slot every 100 us, which is about the
 // resolution of timers.
 const (
 	maxRateLimitAttempts = 1_000_000
 	minRateLimitGap      = 100 * time.Microsecond
 )
 
-// ParseRate parses a number, a slash and s, m or h: 100/s, 5000/h.
+// ParseRate parses a rate of attempts: a number, a slash and s, m or h, such as 100/s or 5000/h.
 func ParseRate(text string) (Rate, error) {
-	n, per, err := parsePer(text, maxRateLimitAttempts)
-	if err != nil {
-		return Rate{}, err
-	}
-	if per/time.Duration(n) < minRateLimitGap {
+	r, err := parseRate(text, maxRateLimitAttempts)
+	if err == nil && r.Per/time.Duration(r.Count) < minRateLimitGap {
 		return Rate{}, errors.New("more than 10000 a second")
 	}
-	return Rate{int(n), per}, nil
+	return r, err
 }
 
-// parsePer parses a number from 1 to most, and its period.
-func parsePer(text string, most int64) (n int64, per time.Duration, err error) {
+// ParseTokenRate parses a rate of tokens in the same syntax: 200000/m.
+func ParseTokenRate(text string) (Rate, error) { return parseRate(text, maxLimit) }
+
+// parseRate parses a rate with a number from 1 to most.
+func parseRate(text string, most int64) (Rate, error) {
 	number, period, hasPeriod := strings.Cut(text, "/")
 	u, err := strconv.ParseUint(number, 10, 63)
-	n = int64(u)
+	n := int64(u)
 	switch {
 	case err != nil || n < 1 || n > most:
-		return 0, 0, fmt.Errorf("%q is not a number from 1 to %d", number, most)
+		return Rate{}, fmt.Errorf("%q is not a number from 1 to %d", number, most)
 	case !hasPeriod:
-		return 0, 0, fmt.Errorf("the unit is missing: %[1]s/s, %[1]s/m or %[1]s/h", number)
+		return Rate{}, fmt.Errorf("the unit is missing: %[1]s/s, %[1]s/m or %[1]s/h", number)
 	}
 	for _, p := range rateLimitPeriods {
 		if p.name == period {
-			return n, p.long, nil
+			return Rate{n, p.long}, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("%q is not s, m or h", period)
+	return Rate{}, fmt.Errorf("%q is not s, m or h", period)
 }
 
-// Limited reports whether there is a rate limit.
-func (r Rate) Limited() bool { return r.Attempts > 0 }
+// Limited reports whether there is a limit.
+func (r Rate) Limited() bool { return r.Count > 0 }
 
 // String returns r in the syntax of ParseRate, or "off" if there is no limit.
 func (r Rate) String() string {
 	for _, p := range rateLimitPeriods {
 		if r.Limited() && p.long == r.Per {
-			return fmt.Sprintf("%d/%s", r.Attempts, p.name)
+			return fmt.Sprintf("%d/%s", r.Count, p.name)
 		}
 	}
 	return "off"
@@ -85,7 +85,15 @@ const rateLimitUse = 0.985
 
 // Gap returns the time between two slots, slightly more than the rate limit itself allows.
 func (r Rate) Gap() time.Duration {
-	return time.Duration(float64(r.Per) / (float64(r.Attempts) * rateLimitUse))
+	return time.Duration(float64(r.Per) / (float64(r.Count) * rateLimitUse))
+}
+
+// PerSecond returns how fast a limit of tokens is replenished.
+func (r Rate) PerSecond() float64 {
+	if !r.Limited() {
+		return 0
+	}
+	return float64(r.Count) / r.Per.Seconds() * rateLimitUse
 }
 
 // Limiter paces the attempts to one upstream: one slot each, evenly spaced.

@@ -141,7 +141,7 @@ func TestAFleetUsesItsRateLimitAndNoMore(t *testing.T) {
 			f := newRateLimitFleet(tc.rateLimit, tc.demands...)
 			const from, until = 2 * time.Second, 32 * time.Second
 			f.run(0, until)
-			perSecond := float64(f.rate.Attempts) / f.rate.Per.Seconds()
+			perSecond := float64(f.rate.Count) / f.rate.Per.Seconds()
 			share := float64(f.within(from, until)) / (perSecond * (until - from).Seconds())
 			if share < 0.97 || share > 1 {
 				t.Errorf("%.1f %% of the rate limit used", 100*share)
@@ -308,7 +308,7 @@ func TestAMissingGrantIsNotWaitedFor(t *testing.T) {
 func TestARateLimitAlone(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
-		rate := Rate{1 + r.IntN(1000), []time.Duration{time.Second, time.Minute}[r.IntN(2)]}
+		rate := Rate{1 + r.Int64N(1000), []time.Duration{time.Second, time.Minute}[r.IntN(2)]}
 		q := New(rate, false, nil)
 		if q.RequestDue(0, 5) != backoff.Forever {
 			t.Fatal("nobody is there to be asked")

@@ -6,7 +6,7 @@ import "time"
 // learned, and what it wants next. In production a script in the engine keeps the common Buckets; a
 // test compares the script with type Buckets.
 type Account struct {
-	Fixed   TokenRate // the configured limit; the zero value: none
+	Fixed   Rate // the configured limit; the zero value: none
 	Probe   time.Duration
 	Sent    Charge // used without asking since the last Account; below 0: given back
 	Settled Cost   // what attempts used beyond the expected cost; for configured limits
@@ -172,11 +172,3 @@ func (q *Buckets) TakeShare(now time.Duration, c Cost, processes int) Stamp {
 
 // Granted returns the Stamp of an attempt that a Balance granted.
 func (q *Buckets) Granted(now time.Duration) Stamp { return q.stamp(now) }
-
-// PerSecond returns how fast a configured limit is replenished.
-func (r TokenRate) PerSecond() float64 {
-	if !r.Limited() {
-		return 0
-	}
-	return float64(r.Tokens) / r.Per.Seconds() * rateLimitUse
-}

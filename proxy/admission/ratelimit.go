@@ -12,11 +12,11 @@ import (
 // RateLimit is how many attempts and tokens the upstream of a route gets in a time, hedges and
 // retries included.
 type RateLimit struct {
-	Rate   ratelimit.Rate      // the zero value: no rate limit
-	Learn  bool                // instead of Rate: the limits that responses tell
-	Probe  time.Duration       // with Learn: after how long without an attempt one is sent all the same; 0: never
-	Tokens ratelimit.TokenRate // the zero value: no limit of tokens
-	Wait   time.Duration       // the longest wait of a request; 0: none
+	Rate   ratelimit.Rate // the zero value: no rate limit
+	Learn  bool           // instead of Rate: the limits that responses tell
+	Probe  time.Duration  // with Learn: after how long without an attempt one is sent all the same; 0: never
+	Tokens ratelimit.Rate // the zero value: no limit of tokens
+	Wait   time.Duration  // the longest wait of a request; 0: none
 	// SharedBy is which requests of all routes with the same choice and rate to the same upstream share
 	// the limit: all of them if it is the zero value. Those with none of its values share one.
 	SharedBy Sharing

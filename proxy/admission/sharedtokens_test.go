@@ -22,7 +22,7 @@ func TestAnAnswerDefersTheNextQuestionOnlyBriefly(t *testing.T) {
 // Whatever several processes send without asking, before one of them tells the others, there is enough
 // for all of it. A process that does not know yet how many there are asks each time.
 func TestProcessesSendNoMoreThanThereIsBeforeTheyTell(t *testing.T) {
-	limit := ratelimit.TokenRate{Tokens: 10_000, Per: time.Hour}
+	limit := ratelimit.Rate{Count: 10_000, Per: time.Hour}
 	for _, processes := range []int{0, 1, 2, 3, 10} {
 		sent := 0
 		for range max(processes, 1) {

@@ -37,7 +37,7 @@ func newHouse(t *testing.T) *house {
 		Failures: NewDialFailures(zap.NewNop(), "a"),
 	})
 	t.Cleanup(q.Close)
-	limit := RateLimit{Rate: ratelimit.Rate{Attempts: 1, Per: time.Hour}}
+	limit := RateLimit{Rate: ratelimit.Rate{Count: 1, Per: time.Hour}}
 	h.terms = Terms{
 		Queue: q, Tokens: NewBudgetQueue(h.budget, 10, h.clock), Queues: true, QueueTimeout: time.Minute,
 		RateLimits: NewRateLimits("a", "a", limit, 10, h.clock.Elapsed, nil),

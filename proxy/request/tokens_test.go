@@ -14,7 +14,7 @@ import (
 
 // limited gives the upstream a thousand tokens an hour.
 func limited(c *settings.Config) {
-	c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.TokenRate{Tokens: 1000, Per: time.Hour}}
+	c.Default.RateLimit = admission.RateLimit{Tokens: ratelimit.Rate{Count: 1000, Per: time.Hour}}
 }
 
 // asks is a request for at most n tokens of output.
