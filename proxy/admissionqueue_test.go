@@ -69,7 +69,7 @@ func TestARestartCostsClientsLatencyNotErrors(t *testing.T) {
 func TestFailFastRespondsAtOnceWithRetryAfter(t *testing.T) {
 	p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 		withBreaker(c)
-		c.Default.Breaker = BreakerFailFast
+		c.Default.FailFast = true
 	})
 	c := p.dial()
 	c.send(get("/")) // opens the breaker

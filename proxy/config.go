@@ -8,17 +8,10 @@ type (
 	Route          = settings.Route
 	Fallback       = settings.Fallback
 	Balance        = settings.Balance
-	BreakerMode    = settings.BreakerMode
 	RateLimitPause = settings.RateLimitPause
 
 	Observer = settings.Observer
 	Journal  = settings.Journal
 	Ended    = settings.Ended
 	Step     = settings.Step
-)
-
-// The values of BreakerMode.
-const (
-	BreakerQueue    = settings.BreakerQueue
-	BreakerFailFast = settings.BreakerFailFast
 )

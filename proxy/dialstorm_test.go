@@ -43,7 +43,7 @@ func TestOneConnectionThatEndsAtOnceDoesNotOpenTheBreaker(t *testing.T) {
 		})
 		p := startProxy(t, u, func(c *Config) {
 			c.Default.Guard = breaker.Options{}
-			c.Default.Breaker = BreakerFailFast
+			c.Default.FailFast = true
 		})
 		p.dial().send(get("/")).want(200, "ok")
 		if n := p.settings.Load().DefaultRoute.UpstreamState.Admission.Guard.State().Opened[breaker.OpenedByDial]; n != 0 {

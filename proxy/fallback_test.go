@@ -347,7 +347,7 @@ func TestAFallbackServesWhatWasNotSent(t *testing.T) {
 		p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 			staticFallback(200, "spare")(c)
 			withBreaker(c)
-			c.Default.Breaker = BreakerFailFast
+			c.Default.FailFast = true
 		})
 		c := p.dial()
 		c.send(get("/")).want(200, "spare") // opens the breaker
@@ -360,7 +360,7 @@ func TestAFallbackServesWhatWasNotSent(t *testing.T) {
 		spare := startUpstream(t, script(fallbackOK))
 		p := startProxyTo(t, "http://"+reservePort(t).addr, func(c *Config) {
 			withBreaker(c)
-			c.Default.Breaker = BreakerFailFast
+			c.Default.FailFast = true
 			target, _ := upstream.ParseTarget("http://" + spare.Addr().String())
 			c.Default.Fallbacks = []Fallback{{Upstream: target}}
 		})

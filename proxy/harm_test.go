@@ -36,7 +36,7 @@ func TestAHangingURLLocksNobodyOut(t *testing.T) {
 		"POST, 200 a second":  {200, func(int) string { return "POST /hang" }, func(*Config) {}},
 		"each another query":  {20, func(i int) string { return fmt.Sprint("GET /hang?", i) }, func(*Config) {}},
 		"each another path":   {20, func(i int) string { return fmt.Sprint("GET /hang/", i) }, func(*Config) {}},
-		"fail fast":           {20, func(i int) string { return fmt.Sprint("GET /hang/", i) }, func(c *Config) { c.Default.Breaker = BreakerFailFast }},
+		"fail fast":           {20, func(i int) string { return fmt.Sprint("GET /hang/", i) }, func(c *Config) { c.Default.FailFast = true }},
 		"probed by a request": {20, func(int) string { return "GET /hang" }, func(c *Config) { c.Default.Probe.Path = "/ok" }},
 	} {
 		t.Run(name, func(t *testing.T) {

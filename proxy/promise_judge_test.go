@@ -61,7 +61,7 @@ func (w *promiseWorld) judgeRequest(q *promiseRequest) {
 	if retries := max(e.Attempts-1, 0) - freeRepeats(e); retries > w.route.Policy.MaxRetries {
 		w.breaks(q, "%d retries, allowed are %d", retries, w.route.Policy.MaxRetries)
 	}
-	if free := freeRepeats(e); free > idleCloses(e) && w.route.Breaker != BreakerQueue {
+	if free := freeRepeats(e); free > idleCloses(e) && w.route.FailFast {
 		w.breaks(q, "%d free retries without a breaker", free)
 	}
 	if len(q.arrivals) > e.Attempts {

@@ -86,7 +86,7 @@ func (w *promiseWorld) configure(c *Config) {
 	route.ResponseBufferBytes = oneOf[int64](r, 3, 64<<10)
 	c.RetryBufferTotalBytes = oneOf[int64](r, 8<<10, 64<<10, 64<<20)
 	if r.IntN(3) == 0 {
-		route.Guard.NoBreaker, route.Breaker, route.QueueTimeout = false, oneOf(r, BreakerQueue, BreakerFailFast), oneOf(r, time.Second, 20*time.Second)
+		route.Guard.NoBreaker, route.FailFast, route.QueueTimeout = false, oneOf(r, false, true), oneOf(r, time.Second, 20*time.Second)
 	}
 	c.DrainTimeout = time.Hour
 	c.Journal = promiseJournal{w}

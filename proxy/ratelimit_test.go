@@ -170,7 +170,7 @@ func TestASlotThatWasNotUsedIsGivenBack(t *testing.T) {
 	p := startProxyTo(t, "http://"+permit.addr, func(c *Config) {
 		withBreaker(c)
 		rationed("100/s", time.Second)(c)
-		c.Default.Breaker, c.Default.Policy.MaxRetries = BreakerFailFast, 0
+		c.Default.FailFast, c.Default.Policy.MaxRetries = true, 0
 	})
 	p.dial().send(get("/")) // opens the breaker
 	soon(t, "breaker opened", func() bool { return p.guard().Breaker != breaker.Closed })

@@ -349,7 +349,7 @@ func TestARetryThatIsNotSentIsNotCountedAndGivesItsTokenBack(t *testing.T) {
 		var down atomic.Bool
 		inMemory(t, script(rawResponse(503, "Connection: close")), func(c *Config) {
 			busy(c)
-			c.Default.Guard, c.Default.Breaker = breaker.Options{}, BreakerFailFast
+			c.Default.Guard, c.Default.FailFast = breaker.Options{}, true
 			dial := c.Default.Upstream.Dial
 			c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				if down.Load() {

@@ -54,7 +54,7 @@ func TestDialsCutByShortDeadlinesDoNotStopOthers(t *testing.T) {
 			inMemory(t, script(ok200), func(c *Config) {
 				up = make(chan struct{})
 				withBreaker(c)
-				c.Default.Breaker = BreakerFailFast
+				c.Default.FailFast = true
 				c.Default.Policy.MaxRetries = 0
 				dial := c.Default.Upstream.Dial
 				c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {

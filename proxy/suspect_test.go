@@ -14,8 +14,8 @@ import (
 // if no request is queued during an outage.
 func TestClientsOfASuspectUpstreamWaitAndAreServed(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"held in an outage":        func(c *Config) { c.Default.Breaker, c.Default.LimitQueueTimeout = BreakerQueue, 10*time.Millisecond },
-		"turned away in an outage": func(c *Config) { c.Default.Breaker = BreakerFailFast },
+		"held in an outage":        func(c *Config) { c.Default.FailFast, c.Default.LimitQueueTimeout = false, 10*time.Millisecond },
+		"turned away in an outage": func(c *Config) { c.Default.FailFast = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var slow atomic.Bool

@@ -90,7 +90,7 @@ func (b *builder) route(r *Route) proxy.Route {
 		Budget:              budget,
 		NoBudget:            !hasBudget,
 		Guard:               r.Guard(),
-		Breaker:             outage(r.Breaker),
+		FailFast:            r.Breaker == "fail-fast",
 		QueueTimeout:        r.QueueTimeout,
 		QueueMax:            r.QueueMax,
 		QueueOldest:         r.QueueOrder == "oldest",
@@ -131,13 +131,6 @@ func hedgeAfter(r *Route) hedge.After {
 		return hedge.SlowAttempt()
 	}
 	return r.HedgeAfter
-}
-
-func outage(word string) proxy.BreakerMode {
-	if word == "fail-fast" {
-		return proxy.BreakerFailFast
-	}
-	return proxy.BreakerQueue
 }
 
 // eject returns the defaults of package upstream. With BREAKER=off no endpoint is ejected.

@@ -199,7 +199,7 @@ func (ad *Admitter) awaitDescriptor(t *Ticket, a *Ask, now clock.Instant, wait t
 		return &noDescriptor
 	}
 	ad.waiter.Decision.Store(Wait)
-	switch ad.await(earliest(until, now.Add(wait)), 0) {
+	switch ad.await(clock.Earliest(until, now.Add(wait)), 0) {
 	case ClientLeft:
 		return &clientLeft
 	case DrainBegan:
@@ -210,14 +210,6 @@ func (ad *Admitter) awaitDescriptor(t *Ticket, a *Ask, now clock.Instant, wait t
 		return &noDescriptor // while none was free
 	}
 	return why
-}
-
-// earliest returns the earlier of two times. A zero a means never.
-func earliest(a, b clock.Instant) clock.Instant {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // Refusal is why an attempt is not sent, and the response to its request.

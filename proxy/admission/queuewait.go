@@ -76,7 +76,7 @@ func (ad *Admitter) waitInQueue(t *Ticket, place queue.Ticket, began, deadline c
 	case v == breaker.VerdictSuspect && terms.Queues:
 		wait = max(wait, ad.queueTimeLeft(t))
 	}
-	until := earliest(deadline, began.Add(wait))
+	until := clock.Earliest(deadline, began.Add(wait))
 	w := &ad.waiter
 	end := ad.await(until, 0)
 	if decision := w.Decision.Load(); decision != Wait {

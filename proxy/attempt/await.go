@@ -79,15 +79,7 @@ func (a *Attempt) now() clock.Instant { return a.host().Clock.Now() }
 // sooner.
 func (a *Attempt) untilAckCheck(until, now clock.Instant) clock.Instant {
 	checks := max(now.Sub(a.sentAt), 0) / rawsocket.AckWithin
-	return earliest(until, a.sentAt.Add((checks+1)*rawsocket.AckWithin))
-}
-
-// earliest returns the earlier of two times. A zero a means never.
-func earliest(a, b clock.Instant) clock.Instant {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
+	return clock.Earliest(until, a.sentAt.Add((checks+1)*rawsocket.AckWithin))
 }
 
 // vanished reports whether the upstream's system does not acknowledge a request that was sent whole.
@@ -111,7 +103,7 @@ func (a *Attempt) readUntil(began clock.Instant, idle time.Duration, progress in
 		if a.hedge != nil {
 			from = a.hedge.began // both attempts get the time of the later one
 		}
-		until = earliest(until, from.Add(a.options.Timeout))
+		until = clock.Earliest(until, from.Add(a.options.Timeout))
 	}
 	return until
 }

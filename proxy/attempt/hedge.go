@@ -57,7 +57,7 @@ func (a *Attempt) untilHedge(until clock.Instant) clock.Instant {
 	if a.options.HedgeAfter == 0 {
 		return until
 	}
-	return earliest(until, a.sentAt.Add(a.options.HedgeAfter))
+	return clock.Earliest(until, a.sentAt.Add(a.options.HedgeAfter))
 }
 
 // hedgeDue reports whether the hedge of an attempt that was sent whole is due.

@@ -70,9 +70,9 @@ func (at *attempts) heldUntil() clock.Instant {
 	sent := at.running().SentAt()
 	until := sent.Add(at.Dest.FirstContentTimeout)
 	if leaves := at.Time.ClientLeavesAt; !leaves.IsZero() {
-		until = request.Earliest(until, sent.Add(leaves.Sub(sent)/2))
+		until = clock.Earliest(until, sent.Add(leaves.Sub(sent)/2))
 	}
-	return request.Earliest(at.Time.Deadline, until)
+	return clock.Earliest(at.Time.Deadline, until)
 }
 
 // readFirstEvents reads an event stream until its first content, an error or its end. It stops at

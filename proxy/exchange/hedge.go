@@ -7,7 +7,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy/admission"
 	"github.com/retryproxy/retryproxy/proxy/attempt"
-	"github.com/retryproxy/retryproxy/proxy/request"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 )
 
 // A hedge is a second attempt that is sent while the first is still in flight. The first good
@@ -76,7 +76,7 @@ func (ra *race) send() {
 	h.Begin(n, now, ra.at.report.AttemptSpan(n, now, true), ra.at.s.options(n, 0))
 	until := r.Time.Deadline
 	if t := r.Time.AttemptTimeout(); t > 0 {
-		until = request.Earliest(until, now.Add(t))
+		until = clock.Earliest(until, now.Add(t))
 	}
 	ra.at.running().StartHedge(h.Attempt, attempt.Hedge{
 		Pool: r.Route.UpstreamState.Pool, DialTimeout: r.Route.DialTimeout, Until: until,

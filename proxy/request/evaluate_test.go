@@ -277,8 +277,8 @@ func TestWhichWaitsTheClientMustDecideOn(t *testing.T) {
 
 // A retry waits in the queue of an upstream whose breaker is open, and only there.
 func TestWhereARetryWaits(t *testing.T) {
-	for _, mode := range []settings.BreakerMode{settings.BreakerQueue, settings.BreakerFailFast} {
-		c := begin(t, get(), func(c *settings.Config) { c.Default.Guard, c.Default.Breaker = breaker.Options{After: 1}, mode })
+	for _, failFast := range []bool{false, true} {
+		c := begin(t, get(), func(c *settings.Config) { c.Default.Guard, c.Default.FailFast = breaker.Options{After: 1}, failFast })
 		if c.RetryWaitsInQueue() {
 			t.Error("it waits while all is well")
 		}
@@ -291,8 +291,8 @@ func TestWhereARetryWaits(t *testing.T) {
 		if guard.State().Breaker == breaker.Closed {
 			t.Fatal("the breaker is closed")
 		}
-		if got := c.RetryWaitsInQueue(); got != (mode == settings.BreakerQueue) {
-			t.Errorf("mode %d: %v", mode, got)
+		if got := c.RetryWaitsInQueue(); got == failFast {
+			t.Errorf("failing fast %v: %v", failFast, got)
 		}
 	}
 }

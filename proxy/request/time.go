@@ -90,7 +90,7 @@ func (t *Time) RespondBy(limit time.Duration) clock.Instant {
 	if limit <= 0 || t.sentAt.IsZero() {
 		return leaves
 	}
-	return Earliest(leaves, t.sentAt.Add(limit))
+	return clock.Earliest(leaves, t.sentAt.Add(limit))
 }
 
 // left returns how long the upstream has for its response, as far as is known before the request
@@ -108,14 +108,6 @@ func (t *Time) left(now clock.Instant) time.Duration {
 
 // Restart gives the request its time anew, for another upstream.
 func (t *Time) Restart() { t.Deadline = t.RespondBy(t.RequestTimeout()) }
-
-// Earliest returns the earlier of two times. A zero a means never.
-func Earliest(a, b clock.Instant) clock.Instant {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
-}
 
 // appendDeadline appends the deadline that the client sent, if it did, with the time that is left.
 func (t *Time) appendDeadline(form wire.Form, headers []byte) []byte {
@@ -136,7 +128,7 @@ func (t *Time) StartClock(now clock.Instant) {
 func (t *Time) clockFrom(now clock.Instant) {
 	t.sentAt = now
 	if limit := t.RequestTimeout(); limit > 0 {
-		t.Deadline = Earliest(t.Deadline, now.Add(limit))
+		t.Deadline = clock.Earliest(t.Deadline, now.Add(limit))
 	}
 }
 

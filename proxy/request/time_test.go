@@ -190,14 +190,6 @@ func TestABadDeadlineIsCounted(t *testing.T) {
 	begin(t, text, nil) // nobody has to count
 }
 
-func TestTheEarlierOfTwoTimes(t *testing.T) {
-	for _, tc := range []struct{ a, b, want clock.Instant }{{0, 5, 5}, {3, 5, 3}, {5, 3, 3}, {4, 4, 4}} {
-		if got := request.Earliest(tc.a, tc.b); got != tc.want {
-			t.Errorf("%d, %d: %d", tc.a, tc.b, got)
-		}
-	}
-}
-
 // A tick is kept for the steps that follow; a look at the clock is not.
 func TestATickIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -28,8 +28,8 @@ type Route struct {
 	NoBudget bool
 
 	Guard             breaker.Options      // circuit breaker and concurrency limit; routes with equal upstreams and options share them
-	Breaker           BreakerMode          // what happens to requests while the breaker is not closed
-	QueueTimeout      time.Duration        // the longest wait for the breaker, with BreakerQueue
+	FailFast          bool                 // requests get 503 at once while the breaker is not closed, and are not queued
+	QueueTimeout      time.Duration        // the longest wait for the breaker, without FailFast
 	LimitQueueTimeout time.Duration        // the longest wait for a permit under the concurrency limit; 0 means a second
 	Eject             upstream.Eject       // when endpoints of an upstream with several are ejected
 	HealthCheck       upstream.HealthCheck // how the endpoints of an upstream with several are checked
@@ -132,18 +132,9 @@ type RateLimitPause struct {
 	Max time.Duration
 }
 
-// BreakerMode is what happens to requests while the breaker of their upstream is not closed.
-type BreakerMode uint8
-
 // Balance is how an upstream with several endpoints chooses one for a request. The zero value is
 // the less loaded of two random endpoints.
 type Balance struct {
 	RoundRobin bool   // one after the other
 	Header     string // the same for the same value of this request header; "" for none
 }
-
-// The modes of a breaker.
-const (
-	BreakerQueue    BreakerMode = iota // they are queued for up to QueueTimeout
-	BreakerFailFast                    // they get 503 at once
-)

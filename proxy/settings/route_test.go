@@ -34,7 +34,7 @@ func everything(t *testing.T) func(c *settings.Config) {
 	return func(c *settings.Config) {
 		r := &c.Default
 		r.Guard.NoBreaker = false
-		r.Breaker, r.QueueTimeout = settings.BreakerQueue, time.Minute
+		r.FailFast, r.QueueTimeout = false, time.Minute
 		r.Probe = admission.Probe{Path: "/healthz"}
 		r.RateLimitPause = settings.RateLimitPause{SharedBy: admission.Sharing{Route: true}, Max: time.Minute}
 		r.RateLimit = perMinute(t, "1/m", admission.Sharing{})
@@ -78,14 +78,14 @@ func TestAFallbackIsARouteWithoutQueuesAndRetries(t *testing.T) {
 	if !to.IsFallback || own.IsFallback || to.Upstream.Host != "spare.example" || to.Forward.StripPrefix != "/spare" || to.UpstreamState == own.UpstreamState {
 		t.Errorf("%+v", to)
 	}
-	if to.RetryBudget() != nil || to.Breaker != settings.BreakerFailFast || to.Probe.Path != "" || !to.RateLimitPause.SharedBy.None() ||
+	if to.RetryBudget() != nil || !to.FailFast || to.Probe.Path != "" || !to.RateLimitPause.SharedBy.None() ||
 		to.Terms.RateLimits != nil || to.Hedge != nil || !to.HedgeAfter.Off() || to.Balance.RoundRobin || len(to.Fallbacks) > 0 {
 		t.Errorf("%+v", to.Route)
 	}
 	if to.RequestTimeout != own.RequestTimeout || to.RetryBufferBytes != own.RetryBufferBytes || to.IsPlainSuccess(&ok) != own.IsPlainSuccess(&ok) {
 		t.Error("its other rules are not those of the route")
 	}
-	if own.Breaker != settings.BreakerQueue || own.Upstream.Host != "upstream.example" || own.Hedge == nil || own.Terms.RateLimits == nil || !own.RepeatsReset {
+	if own.FailFast || own.Upstream.Host != "upstream.example" || own.Hedge == nil || own.Terms.RateLimits == nil || !own.RepeatsReset {
 		t.Errorf("the route itself has changed: %+v", own.Route)
 	}
 	if p.now.Budgeted[to.UpstreamState] {

@@ -100,7 +100,7 @@ func fallbackRoute(r *Route, f *Fallback) *Route {
 	to := *r
 	to.Upstream, to.Forward, to.Fallbacks = f.Upstream, f.Forward, nil
 	to.HealthCheck, to.Balance = upstream.HealthCheck{}, Balance{} // these are for the route's own upstream
-	to.NoBudget, to.RateLimitPause, to.Breaker, to.Probe = true, RateLimitPause{}, BreakerFailFast, admission.Probe{}
+	to.NoBudget, to.RateLimitPause, to.FailFast, to.Probe = true, RateLimitPause{}, true, admission.Probe{}
 	to.HedgeAfter, to.RateLimit = hedge.After{}, admission.RateLimit{}
 	if to.AttemptTimeout == 0 && to.RequestTimeout == 0 {
 		to.AttemptTimeout = fallbackTimeout
@@ -207,6 +207,6 @@ func (r *RouteState) terms(limits *admission.RateLimits) *admission.Terms {
 	}
 	return &admission.Terms{
 		Queue: r.UpstreamState.Admission, Tokens: tokens, RateLimits: limits, RateLimitWait: r.RateLimit.Wait,
-		Pauses: !r.RateLimitPause.SharedBy.None(), Queues: r.Breaker == BreakerQueue, QueueTimeout: r.QueueTimeout, LimitQueueTimeout: r.LimitQueueTimeout,
+		Pauses: !r.RateLimitPause.SharedBy.None(), Queues: !r.FailFast, QueueTimeout: r.QueueTimeout, LimitQueueTimeout: r.LimitQueueTimeout,
 	}
 }

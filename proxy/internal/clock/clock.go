@@ -34,6 +34,14 @@ func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
 // Before reports whether t is earlier than u.
 func (t Instant) Before(u Instant) bool { return t < u }
 
+// Earliest returns the earlier of two deadlines. A zero a means never.
+func Earliest(a, b Instant) Instant {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // IsZero reports whether t is the zero Instant.
 func (t Instant) IsZero() bool { return t == 0 }
 
