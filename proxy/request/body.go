@@ -28,7 +28,7 @@ var (
 
 // Body is the body of a request. It streams from the client. What passes is kept, within the caps,
 // so that the whole body can be replayed. Only one goroutine uses it at a time: that of the
-// exchange, or the one that LendClient lets read. Only Pieces, AwaitedSince and
+// exchange, or the one that LendClient lets read. Only Pieces, AwaitedSince, IsAwaited and
 // ReplaySoFar are safe for concurrent use.
 type Body struct {
 	of      *Request
