@@ -20,7 +20,7 @@ func (x *Exchange) Compact() {
 	x.buffered.compact()
 	x.sender.att.Compact()
 	x.compactRequest()
-	x.r.Process.Waits()
+	x.r.Process.OnWait()
 }
 
 // compactRequest compacts the client's read buffer.

@@ -337,6 +337,7 @@ func countIn(h headers, id http1.HeaderName) int64 {
 
 // Process is what all exchanges of a process share. It is safe for concurrent use.
 type Process struct {
+	Hooks
 	Clock           *clock.Clock
 	Attempts        *attempt.Host
 	RetryBuffer     *RetryBuffer
@@ -348,7 +349,6 @@ type Process struct {
 
 	draining *atomic.Bool
 	waitsEnd atomic.Int64 // while draining: when waiting for permits ends, since the start
-	hooks    Hooks
 }
 
 // Hooks are what a process does when asked by one of its exchanges. They are safe for concurrent use.
@@ -361,7 +361,7 @@ type Hooks struct {
 
 // NewProcess returns a process, whose clock starts now. retryBuffer bounds RetryBuffer, in bytes.
 func NewProcess(retryBuffer int64, hooks Hooks) *Process {
-	p := &Process{Clock: clock.New(), RetryBuffer: &RetryBuffer{Limit: retryBuffer}, draining: new(atomic.Bool), hooks: hooks}
+	p := &Process{Clock: clock.New(), RetryBuffer: &RetryBuffer{Limit: retryBuffer}, draining: new(atomic.Bool), Hooks: hooks}
 	p.Attempts = &attempt.Host{Clock: p.Clock, UnderPressure: hooks.UnderPressure, OnFault: hooks.OnFault}
 	return p
 }
@@ -379,19 +379,6 @@ func (p *Process) BeginDrain(waitsEnd clock.Instant) {
 
 // IsDraining reports whether the process ends when its requests have.
 func (p *Process) IsDraining() bool { return p.draining.Load() }
-
-// UnderPressure reports whether memory is short.
-func (p *Process) UnderPressure() bool { return p.hooks.UnderPressure() }
-
-// Fault is called with a panic that was contained.
-func (p *Process) Fault(fault any) { p.hooks.OnFault(fault) }
-
-// Waits is called when a wait among many begins.
-func (p *Process) Waits() { p.hooks.OnWait() }
-
-// CloseIdleUpstream closes an idle connection to any upstream, to free its descriptor. It reports false
-// if there is none.
-func (p *Process) CloseIdleUpstream() bool { return p.hooks.CloseIdleUpstream() }
 
 // SetRetryPercent sets the percentage of retries that are made from now on, on all routes. It
 // starts at 100; 0 means none. Values outside 0 to 100 are clamped. A retry that is already

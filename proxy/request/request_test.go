@@ -406,8 +406,8 @@ func TestTheHooksOfAProcess(t *testing.T) {
 		OnFault: func(fault any) { called = append(called, fmt.Sprint("fault ", fault)) }, OnWait: func() { called = append(called, "wait") },
 		CloseIdleUpstream: func() bool { called = append(called, "close"); return true }, UnderPressure: func() bool { return true },
 	})
-	p.Fault("x")
-	p.Waits()
+	p.Attempts.OnFault("x")
+	p.OnWait()
 	if !p.CloseIdleUpstream() || strings.Join(called, ",") != "fault x,wait,close" || p.RetryBuffer.Limit != 7 || p.RetryPercent() != 100 {
 		t.Errorf("%v, %d bytes", called, p.RetryBuffer.Limit)
 	}
