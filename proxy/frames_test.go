@@ -17,7 +17,7 @@ import (
 // begun is a client of HTTP/2 that writes frames itself.
 func (p *testProxy) begun() (*client, *http2.Framer) {
 	c := p.dial()
-	c.send(floodguard.Preface)
+	c.send(http2.ClientPreface)
 	f := http2.NewFramer(c.Conn, c.r)
 	f.AllowIllegalWrites = true
 	_ = f.WriteSettings()
@@ -84,7 +84,7 @@ func TestAnHTTP2PrefaceMustArriveInTime(t *testing.T) {
 	quick := func(c *Config) { speakHTTP2(c); c.ReadHeaderTimeout = 100 * time.Millisecond }
 	t.Run("half of it", func(t *testing.T) {
 		c := startProxy(t, startUpstream(t, script(ok200)), quick).dial()
-		c.send(floodguard.Preface[:18])
+		c.send(http2.ClientPreface[:18])
 		_, _ = c.rest() // ends
 	})
 	t.Run("nothing, over TLS", func(t *testing.T) {

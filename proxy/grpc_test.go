@@ -14,7 +14,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/exchange"
-	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
 // What a test's server ends without a message it ends at once, but at once can
@@ -372,7 +371,7 @@ func TestRefusedGRPCStreamIsReplayed(t *testing.T) {
 	n := 0
 	var second bytes.Buffer
 	u := startUpstream(t, func(c *upConn) {
-		_, _ = c.Reader.Discard(len(floodguard.Preface))
+		_, _ = c.Reader.Discard(len(http2.ClientPreface))
 		f := http2.NewFramer(c.Conn, c.Reader)
 		_ = f.WriteSettings()
 		for {

@@ -28,7 +28,6 @@ const pingAfter = 30 * time.Second
 type http2Conn struct {
 	c             *conn
 	wire          *http2.Conn // set before it is served
-	watch         *floodguard.FrameWatch
 	prematureEnds *floodguard.PrematureEnds
 
 	running   atomic.Int64 // streams
@@ -48,8 +47,8 @@ func (c *conn) agreedOnHTTP2() bool {
 // sentPreface reports whether the client's first bytes begin HTTP/2.
 func (c *conn) sentPreface(set *settings.Settings) bool {
 	p := c.client.Peek()
-	n := min(len(p), len(floodguard.Preface))
-	return !c.begun && c.client.Stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(p[:n], []byte(floodguard.Preface)[:n]) && c.beginHTTP2(set)
+	n := min(len(p), len(http2.Preface))
+	return !c.begun && c.client.Stream == nil && n >= len("PRI * HTTP/2") && bytes.Equal(p[:n], []byte(http2.Preface)[:n]) && c.beginHTTP2(set)
 }
 
 func (c *conn) beginHTTP2(set *settings.Settings) bool {
@@ -81,7 +80,6 @@ func (c *conn) serveHTTP2() {
 	nc := c.unread(c.client.NC)
 	_ = nc.SetDeadline(time.Time{})
 	set := c.server.settings.Load()
-	h.watch = floodguard.Watch(nc, func() { c.server.countRefusal(http1.RefusalTooManyFrames) }, h.goAway)
 	o := &http2.Options{
 		Streams:       c.server.clients.streams.ofOne(set.MaxConcurrentStreams),
 		Window:        c.server.ahead.Window,
@@ -96,12 +94,12 @@ func (c *conn) serveHTTP2() {
 		Keep:          h.newStreamConn,
 		TooLarge:      c.server.refuseHeaders,
 		Fault:         func(err error) { c.server.http2Fault(c.remote(), err) },
-		Wrote:         func(n int) { h.watch.Credit(1 + n/http2.FrameSize) },
+		Slowed:        func() { c.server.countRefusal(http1.RefusalTooManyFrames) },
 		Writev:        h.writev(),
 		Local:         c.client.Wire.LocalAddr(),
 		Remote:        c.remote(),
 	}
-	wire := http2.NewConn(h.watch, o)
+	wire := http2.NewConn(nc, o)
 	h.mu.Lock()
 	h.wire = wire
 	h.mu.Unlock()
@@ -117,12 +115,7 @@ func (h *http2Conn) writev() func(parts [][]byte) (int, error) {
 	if !ok {
 		return nil
 	}
-	return func(parts [][]byte) (int, error) {
-		for _, p := range parts {
-			h.watch.Sends(p)
-		}
-		return raw.Writev(parts)
-	}
+	return raw.Writev
 }
 
 // goAway lets the streams finish and accepts no more; then the connection ends. h may be nil. It
@@ -198,7 +191,6 @@ func (h *http2Conn) serveStream(stream *http2.Stream) {
 	h.end(&c.conn, stream)
 	h.prematureEnds.Ended(time.Since(began), c.x.EndedByClient())
 	if stream.ResponseComplete() {
-		h.watch.Credit(1)
 		h.prematureEnds.RespondedWhole()
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
 // speakHTTP2 lets clients come by HTTP/2.
@@ -110,7 +109,7 @@ func TestHTTP2CanBeTurnedOff(t *testing.T) {
 	if proto := c.Conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; proto != "http/1.1" {
 		t.Errorf("agreed on %q", proto)
 	}
-	c.send(floodguard.Preface).want(505, "*")
+	c.send(http2.ClientPreface).want(505, "*")
 }
 
 // HTTP/2 begins with a connection's first byte or not at all: after a request it could have been
@@ -120,7 +119,7 @@ func TestPrefaceBehindARequestIsRefused(t *testing.T) {
 	p := startProxy(t, u, speakHTTP2)
 	c := p.dial()
 	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").want(200, "ok")
-	c.send(floodguard.Preface).want(505, "*")
+	c.send(http2.ClientPreface).want(505, "*")
 }
 
 // The preface may come byte by byte.
@@ -571,7 +570,7 @@ func TestHTTP2BegunDuringADrain(t *testing.T) {
 	go func() { drained <- p.Drain(context.Background()) }()
 	eventually(t, "the drain began", func() bool { return p.process.IsDraining() })
 	var begin bytes.Buffer
-	begin.WriteString(floodguard.Preface)
+	begin.WriteString(http2.ClientPreface)
 	f := http2.NewFramer(&begin, c.r)
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	_ = f.WriteSettings()

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/retryproxy/retryproxy/policy"
-	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -260,7 +259,7 @@ type framer struct {
 // eachFrame serves HTTP/2 without net/http: handle is called for each frame of a connection.
 func eachFrame(handle func(f *framer, frame http2.Frame)) func(c *upConn) {
 	return func(c *upConn) {
-		if _, err := c.Reader.Discard(len(floodguard.Preface)); err != nil {
+		if _, err := c.Reader.Discard(len(http2.ClientPreface)); err != nil {
 			return
 		}
 		f := &framer{http2.NewFramer(c.Conn, c.Reader), c}

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
-	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/slots"
@@ -154,13 +154,13 @@ func TestHTTP2BegunAfterParking(t *testing.T) {
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); speakHTTP2(c) })
 	fresh := p.dial()
 	p.wantParked(1)
-	fresh.send(floodguard.Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // empty SETTINGS
-	fresh.wantRaw("\x00\x00")                                               // a frame, not "HTTP"
+	fresh.send(http2.Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // empty SETTINGS
+	fresh.wantRaw("\x00\x00")                                          // a frame, not "HTTP"
 	fresh.Close()
 	used := p.dial()
 	used.send(get("/")).want(200, "ok")
 	p.wantParked(1)
-	if res, _, err := used.send(floodguard.Preface).response("GET"); err != nil || res.StatusCode != 505 {
+	if res, _, err := used.send(http2.Preface).response("GET"); err != nil || res.StatusCode != 505 {
 		t.Errorf("HTTP/2 after a request was answered %v, %v; want 505", res, err)
 	}
 }

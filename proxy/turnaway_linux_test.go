@@ -12,7 +12,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
-	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
@@ -135,13 +134,13 @@ func TestAnHTTP2ConnectionWithoutRoomGetsGoAway(t *testing.T) {
 	})
 	p.dial().send(get("/hang"))
 	soon(t, "a request in flight", func() bool { return u.sends() == 1 })
-	p.dial().send(floodguard.Preface).wantRaw(goAwayFrames)
+	p.dial().send(http2.ClientPreface).wantRaw(goAwayFrames)
 }
 
 // halfPreface returns a client that has sent a part of its HTTP/2 preface.
 func halfPreface(t *testing.T, p *testProxy) *client {
 	t.Helper()
-	c := p.dial().send(floodguard.Preface[:10])
+	c := p.dial().send(http2.ClientPreface[:10])
 	soon(t, "half a preface", func() (is bool) {
 		p.connected.each(func(c *conn) { is = c.client.Phase() == downstream.PhaseHeaders })
 		return is
@@ -155,7 +154,7 @@ func TestAClientThatIsEvictedWithinItsPrefaceIsNotServed(t *testing.T) {
 	p := startProxy(t, stuckUpstream(t), speakHTTP2)
 	c := halfPreface(t, p)
 	p.connected.each(func(c *conn) { c.evicted.Store(true) })
-	c.send(floodguard.Preface[10:]).wantRaw(goAwayFrames)
+	c.send(http2.ClientPreface[10:]).wantRaw(goAwayFrames)
 	soon(t, "its end", func() bool { return p.Stats().Connections == 0 })
 }
 
@@ -163,7 +162,7 @@ func TestAClientThatIsEvictedWithinItsPrefaceIsNotServed(t *testing.T) {
 func TestAPrefaceInTwoPiecesDoesNotDelayForEver(t *testing.T) {
 	u := stuckUpstream(t)
 	p := startProxy(t, u, speakHTTP2)
-	c := halfPreface(t, p).send(floodguard.Preface[10:])
+	c := halfPreface(t, p).send(http2.ClientPreface[10:])
 	f := http2.NewFramer(c.Conn, c.r)
 	_ = f.WriteSettings()
 	var block bytes.Buffer

@@ -35,8 +35,9 @@ type Options struct {
 	TooLarge func() (headers []http1.Header, body []byte)
 	// Fault is called with the fault of the client that ended the connection.
 	Fault func(error)
-	// Wrote is called with the number of bytes of a piece of a response. It must not block.
-	Wrote func(n int)
+	// Slowed is called when the client has sent so many frames that carry nothing that it is read more slowly
+	// from then on. nil: nobody is told.
+	Slowed func()
 	// Writev writes parts by one system call, and cuts them to what is left. nil: not possible.
 	Writev func(parts [][]byte) (int, error)
 	// Local and Remote are the addresses that streams have.
@@ -68,7 +69,7 @@ func NewConn(nc net.Conn, o *Options) *Conn {
 	c := &Conn{o: o}
 	c.init(nc, c, &limits{
 		perStream: o.Window, headerBytes: o.HeaderBytes, headerTimeout: o.HeaderTimeout, idleTimeout: o.IdleTimeout, pingAfter: o.PingAfter,
-		writeTimeout: o.WriteTimeout, backlog: o.Backlog, wrote: o.Wrote, writev: o.Writev,
+		writeTimeout: o.WriteTimeout, backlog: o.Backlog, slowed: o.Slowed, writev: o.Writev,
 	})
 	return c
 }
@@ -190,6 +191,9 @@ func (c *Conn) read() error {
 			return err
 		}
 		c.flushElsewhere()
+		if c.keepPace() {
+			c.GoAway()
+		}
 		if err := c.fill(); err != nil {
 			return err
 		}

@@ -4,9 +4,7 @@ import "encoding/binary"
 
 // handle handles one frame. An error ends the connection.
 func (c *link) handle(f *frame, p []byte) error {
-	if f.isIdle() {
-		c.idleFrames++
-	}
+	c.count(f)
 	c.quiet = c.quiet && f.kind == framePing
 	if c.block != nil && f.kind != frameContinuation {
 		return refuse(ProtocolError, "a header block was interrupted")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
 // link is our end of an HTTP/2 connection, to a client or to an upstream: the frames that are read, the
@@ -34,9 +35,10 @@ type link struct {
 	writeBy time.Time // write deadline; used by the goroutine that writes
 	readBy  time.Time // read deadline now set
 
-	headersSince time.Time // when headers began that are not complete; zero: none
-	idleFrames   int       // that carried nothing, since they were last counted
-	quiet        bool      // nothing but the answer to a PING came since that was sent
+	headersSince time.Time          // when headers began that are not complete; zero: none
+	idleCame     floodguard.Traffic // since pace last took it
+	pace         floodguard.Pace
+	quiet        bool // nothing but the answer to a PING came since that was sent
 
 	mu           sync.Mutex // guards all below
 	streams      map[uint32]*flow
@@ -50,6 +52,8 @@ type link struct {
 	streamWindow int64     // what may be sent on a new stream
 	moved        uint64    // bytes of bodies, in both directions
 	received     int       // of bodies, since the last WINDOW_UPDATE of the connection
+	earned       int       // frames that carry nothing, by what was sent since pace last took it
+	provoked     int       // streams that the peer made us reset since then
 	pinged       bool      // a PING of ours has no answer
 	out          output
 	encoded      []byte    // the header block written last
@@ -67,7 +71,7 @@ type limits struct {
 	pingAfter     time.Duration
 	writeTimeout  time.Duration
 	backlog       *Backlog
-	wrote         func(n int)
+	slowed        func() // called when the peer is first slowed down; nil: not at all
 	isUpstream    bool
 	tryWrite      func(p []byte) (int, error)       // writes what there is room for; nil: not possible
 	writev        func(parts [][]byte) (int, error) // writes parts, of an upstream what there is room for, and cuts them; nil: not possible
@@ -99,6 +103,7 @@ type side interface {
 func (c *link) init(nc net.Conn, of side, l *limits) {
 	c.nc, c.side, c.limits, c.streams = nc, of, *l, map[uint32]*flow{}
 	c.window, c.streamWindow, c.idleSince = defaultWindow, defaultWindow, time.Now()
+	c.pace = floodguard.NewPace()
 	c.decoder = hpack.NewDecoder(defaultHeaderTable, c.fields.add)
 	c.decoder.SetMaxStringLength(2 * (c.headerBytes + FrameSize)) // of a whole block with Huffman codes: what is too large is told from its sum
 }

@@ -1,54 +1,40 @@
 package http2
 
-import "time"
+import (
+	"time"
 
-// How many frames that carry nothing an upstream may send: SETTINGS, PING, RST_STREAM, PRIORITY,
-// CONTINUATION, unknown ones, and DATA without content. One that sends more is read as slowly as its
-// allowance grows; one that does not stop for floodPatience is given up.
-const (
-	idleAtOnce    = 2000
-	idlePerSecond = 1000
-	paceStep      = 10 * time.Millisecond // the shortest pause, so that it is worth its timer
-	floodPatience = 5 * time.Second
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
-// pace slows down a peer that sends too many frames that carry nothing. One goroutine uses it.
-type pace struct {
-	left      int       // frames that may come now
-	at        time.Time // when left last grew
-	slowSince time.Time
-	slowUntil time.Time
+// count counts a frame that carries nothing.
+func (c *link) count(f *frame) {
+	if f.isIdle() {
+		c.idleCame.Frames++
+	}
+	if f.kind == FrameRSTStream && !c.isUpstream { // one of an upstream ends a request of ours: there are no more than those
+		c.idleCame.Resets++
+	}
 }
 
-func newPace() pace { return pace{left: idleAtOnce, at: time.Now()} }
-
-// wait takes the frames that came, and waits until the peer may send more. It returns an error if the peer
-// does not stop.
-func (p *pace) wait(came *int) error {
-	if *came == 0 {
-		return nil
+// keepPace waits until the peer may send more. flood is whether it does not stop.
+func (c *link) keepPace() (flood bool) {
+	came := c.idleCame
+	c.idleCame = floodguard.Traffic{}
+	c.mu.Lock()
+	came.Earned, c.earned = c.earned, 0
+	came.Frames += c.provoked
+	came.Resets += c.provoked
+	c.provoked = 0
+	c.mu.Unlock()
+	pause, flood := c.pace.Due(came)
+	if pause > 0 {
+		if c.slowed != nil {
+			c.slowed()
+			c.slowed = nil
+		}
+		time.Sleep(pause)
 	}
-	p.left -= *came
-	*came = 0
-	if p.left >= 0 {
-		return nil
-	}
-	now := time.Now()
-	if earned := int(min(now.Sub(p.at), time.Minute) * idlePerSecond / time.Second); earned > 0 {
-		p.left, p.at = min(p.left+earned, idleAtOnce), now
-	}
-	pause := time.Duration(-p.left) * time.Second / idlePerSecond
-	if pause < paceStep {
-		return nil
-	}
-	if now.Sub(p.slowUntil) > time.Second {
-		p.slowSince = now
-	}
-	if p.slowUntil = now.Add(pause); p.slowUntil.Sub(p.slowSince) > floodPatience {
-		return refuse(EnhanceYourCalm, "the upstream sends frames that carry nothing")
-	}
-	time.Sleep(pause)
-	return nil
+	return flood
 }
 
 // isIdle reports whether a frame carries nothing for a stream.

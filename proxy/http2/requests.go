@@ -84,6 +84,9 @@ func (c *Conn) closedStream(f *frame) error {
 // sendReset tells the client that a stream has ended. It is called with mu held.
 func (c *Conn) sendReset(id uint32, code Code) {
 	c.control(16, func(dst []byte) []byte { return appendReset(dst, id, code) })
+	if code != NoError && code != InternalError { // those are for reasons of our own
+		c.provoked++
+	}
 	if len(c.resets) < mostResets {
 		c.resets = append(c.resets, id)
 		return

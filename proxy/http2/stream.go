@@ -153,6 +153,9 @@ func (s *Stream) completed() {
 // finished ends a stream whose worker has returned.
 func (c *Conn) finished(s *Stream) {
 	c.mu.Lock()
+	if s.complete {
+		c.earned++
+	}
 	switch {
 	case s.closed:
 	case !s.complete:

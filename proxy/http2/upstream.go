@@ -57,7 +57,6 @@ type Upstream struct {
 	link
 	o UpstreamOptions
 
-	pace     pace
 	began    time.Time
 	lastRead atomic.Int64 // when something came last, by elapsed
 	isSilent atomic.Bool  // what Silent reported
@@ -77,7 +76,7 @@ type Upstream struct {
 
 // NewUpstream returns the connection nc, on which nothing was sent.
 func NewUpstream(nc net.Conn, o *UpstreamOptions) *Upstream {
-	c := &Upstream{o: *o, next: 1, said: -1, most: 1, pace: newPace(), began: time.Now()}
+	c := &Upstream{o: *o, next: 1, said: -1, most: 1, began: time.Now()}
 	l := limits{
 		perStream: o.Window, headerBytes: o.HeaderBytes, headerTimeout: o.HeaderTimeout, idleTimeout: o.IdleTimeout, pingAfter: o.PingAfter,
 		writeTimeout: o.WriteTimeout, backlog: o.Backlog, tryWrite: o.TryWrite, writev: o.TryWritev, isUpstream: true,
@@ -130,8 +129,8 @@ func (c *Upstream) read() error {
 		}
 		c.flushElsewhere()
 		c.tell()
-		if err := c.pace.wait(&c.idleFrames); err != nil {
-			return err
+		if c.keepPace() {
+			return refuse(EnhanceYourCalm, "the upstream sends frames that carry nothing")
 		}
 	}
 }
