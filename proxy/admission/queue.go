@@ -327,7 +327,7 @@ func DialEndKind(err error) breaker.EndKind {
 	switch dial.Kind {
 	case upstream.KindRefused:
 		return breaker.Refused
-	case upstream.KindCanceled, upstream.KindNoDescriptors:
+	case upstream.KindCanceled, upstream.KindNoDescriptors, upstream.KindNoStream:
 		return breaker.Unsent
 	}
 	return breaker.DialFailed

@@ -220,6 +220,7 @@ func TestWhatAnAttemptShowsOfItsUpstream(t *testing.T) {
 	refused := &upstream.DialError{Kind: upstream.KindRefused, Addr: "a", Err: errors.New("refused")}
 	timeout := &upstream.DialError{Kind: upstream.KindTimeout, Addr: "a", Err: errors.New("timeout")}
 	full := &upstream.DialError{Kind: upstream.KindNoDescriptors, Addr: "a", Err: errors.New("none left")}
+	narrow := &upstream.DialError{Kind: upstream.KindNoStream, Addr: "a", Err: errors.New("none free")}
 	for name, tc := range map[string]struct {
 		res    policy.Result
 		dial   *upstream.DialError
@@ -233,6 +234,7 @@ func TestWhatAnAttemptShowsOfItsUpstream(t *testing.T) {
 		"refused":               {policy.Result{Cause: policy.CauseDial}, refused, breaker.Refused, 0},
 		"no connection":         {policy.Result{Cause: policy.CauseDial}, timeout, breaker.DialFailed, 0},
 		"no descriptor of ours": {policy.Result{Cause: policy.CauseDial}, full, breaker.Unsent, 0},
+		"no free stream":        {policy.Result{Cause: policy.CauseDial}, narrow, breaker.Unsent, 0},
 		"nothing was taken":     {policy.Result{Cause: policy.CauseDial}, nil, breaker.Reset, 0},
 		"reset":                 {policy.Result{Cause: policy.CauseReset}, nil, breaker.Reset, 0},
 		"silence":               {policy.Result{Cause: policy.CauseAttemptTimeout}, nil, breaker.TimedOut, 0},

@@ -36,6 +36,8 @@ type UpstreamOptions struct {
 	// WentAway is called when the upstream did not process all streams before its GOAWAY, with the number of
 	// those that it took. It must not call methods of the Upstream.
 	WentAway func(taken int)
+	// Freed is called when a stream has given its place back. It must not call methods of the Upstream.
+	Freed func()
 }
 
 // Errors of reading a response, if the upstream certainly did not process the request.

@@ -97,6 +97,9 @@ func (c *Upstream) forget(s *UpstreamStream) {
 	if c.inFlight--; c.inFlight == 0 {
 		c.emptied()
 	}
+	if c.o.Freed != nil {
+		c.o.Freed()
+	}
 }
 
 // faulty implements stream.

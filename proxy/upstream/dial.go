@@ -139,6 +139,7 @@ const (
 	KindTLS                           // connected, but the TLS handshake failed: certificate, name, protocol, or cut off
 	KindCanceled                      // the context was canceled; no evidence about the upstream
 	KindNoDescriptors                 // this process or machine has no file descriptor left; no evidence about the upstream
+	KindNoStream                      // no stream was free on as many HTTP/2 connections as there may be; no evidence about the upstream
 
 	NumDialKinds = iota // number of kinds: valid kinds are in [0, NumDialKinds)
 )
@@ -152,6 +153,7 @@ var kindLabels = [NumDialKinds]string{
 	KindTLS:           "tls",
 	KindCanceled:      "canceled",
 	KindNoDescriptors: "no_descriptors",
+	KindNoStream:      "no_stream",
 }
 
 // String returns the metric label: lower case, words joined by underscores. For a value

@@ -38,6 +38,18 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 			return c, nil
 		}
 	}
+	for {
+		c, err := g.getWithin(ctx, o)
+		var dial *DialError
+		if err == nil || ctx.Err() != nil || !errors.As(err, &dial) || dial.Kind != KindNoStream {
+			return c, err
+		}
+	}
+}
+
+// getWithin is Get for GetOptions.DialTimeout at most. A request for which no endpoint has a free stream has waited
+// for one as long.
+func (g *Group) getWithin(ctx context.Context, o GetOptions) (*Conn, error) {
 	own, _ := ctx.Deadline()
 	ctx, cancel := context.WithTimeout(ctx, o.dialTimeout())
 	defer cancel()
@@ -55,7 +67,7 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 // reportDialError passes on a failed connection, unless it was canceled.
 func (g *Group) reportDialError(err error) {
 	var dial *DialError
-	if g.options.OnDialError != nil && errors.As(err, &dial) && dial.Kind != KindCanceled {
+	if g.options.OnDialError != nil && errors.As(err, &dial) && dial.Kind != KindCanceled && dial.Kind != KindNoStream {
 		g.options.OnDialError(dial)
 	}
 }
@@ -71,6 +83,7 @@ func (g *Group) dialAny(d *groupDial, o *GetOptions) (*Conn, error) {
 	}
 	order := picker.dialOrder(first, o.Avoid, g.random)
 	for i, m := range order {
+		o.dontQueue = i < len(order)-1
 		c, err := d.dialOne(m, o, len(order)-i)
 		if err == nil {
 			return c, nil
@@ -105,7 +118,7 @@ func (g *groupDial) dialOne(m *Endpoint, o *GetOptions, left int) (*Conn, *DialE
 	switch {
 	case dial.Kind == KindTimeout && shortShare:
 		m.ReportDoubtful()
-	case dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors: // no evidence about the address
+	case dial.Kind == KindCanceled, dial.Kind == KindNoDescriptors, dial.Kind == KindNoStream: // no evidence about the address
 	default:
 		m.ReportLost()
 	}

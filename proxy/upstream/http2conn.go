@@ -37,7 +37,7 @@ func newHTTP2Conn(s *http2Pool, addr string, nc, below net.Conn) *http2Conn {
 	o := http2.UpstreamOptions{
 		Window: s.ahead.Window, Backlog: s.ahead.Backlog, HeaderBytes: maxHTTP2HeaderBytes, HeaderTimeout: headerTime,
 		IdleTimeout: s.pool.idleAge, PingAfter: pingInterval, WriteTimeout: writeTime, Secure: s.pool.target.TLS != nil,
-		Settled: c.settle, Leaving: c.leaves, WentAway: c.wentAway,
+		Settled: c.settle, Leaving: c.leaves, WentAway: c.wentAway, Freed: s.freed,
 		Silent: func() bool { return rawsocket.Silent(c.wire) },
 	}
 	if raw, ok := nc.(*rawsocket.Conn); ok {

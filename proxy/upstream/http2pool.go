@@ -55,18 +55,22 @@ type http2Pool struct {
 	pool  *Pool
 	ahead http2.ReadAhead // of each response
 
+	mostConns int // that take requests
+
 	// conns is read without mu and replaced under it.
 	conns  atomic.Pointer[[]*http2Conn]
 	active atomic.Int64  // Conns that are streams
 	reuses atomic.Uint64 // streams on a connection that had an earlier one
 	ending atomic.Int64  // streams with a complete response that the upstream has not ended yet
 
+	queued    atomic.Int64 // length of queue
 	usesLimit atomic.Int64 // requests that a connection takes before the upstream ends it; 0: not known
 
 	mu      sync.Mutex    // guards the fields below
 	seen    bool          // the upstream has spoken HTTP/2
 	streams int           // at once that the last connection allowed
 	dialing []*sharedDial // the dials that other requests wait for
+	queue   []*streamWait // for a free stream, in order
 	closed  bool
 }
 
@@ -79,7 +83,7 @@ type sharedDial struct {
 }
 
 func newHTTP2Pool(p *Pool, ahead http2.ReadAhead) *http2Pool {
-	s := &http2Pool{pool: p, ahead: ahead, streams: http2.UnsaidStreams}
+	s := &http2Pool{pool: p, ahead: ahead, mostConns: mostHTTP2Conns, streams: http2.UnsaidStreams}
 	s.conns.Store(new([]*http2Conn))
 	return s
 }
@@ -99,6 +103,9 @@ func (s *http2Pool) requestLookup() { s.pool.endpoint.requestLookup() }
 // openStream returns a stream on a connection with capacity, or nil. A connection on which the
 // upstream does not read a request's body has none: its window may be used up.
 func (s *http2Pool) openStream(o *GetOptions) *Conn {
+	if s.queued.Load() > 0 && !o.isFirst {
+		return nil // others came before
+	}
 	for _, c := range *s.conns.Load() {
 		if o.Fresh && time.Since(c.createdAt) > freshFor {
 			continue
@@ -143,7 +150,20 @@ func (s *http2Pool) release(c *Conn) {
 // get is Pool.Get for HTTP/2. Once the upstream is known to use it, one dial serves as many
 // waiting requests as a connection takes. A dial that times out is no error for a request with more time for its
 // own: that dials again.
+//
+// If no more connections may be made, the request waits for a stream of another one as long as ctx.
 func (s *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
+	if s.queued.Load() == 0 {
+		if c, err := s.openOrDial(ctx, o); err != errFull {
+			return c, err
+		}
+	}
+	return s.awaitStream(ctx, o)
+}
+
+// openOrDial is get without waiting for a stream of another request. It returns errFull if no more connections may
+// be made.
+func (s *http2Pool) openOrDial(ctx context.Context, o GetOptions) (*Conn, error) {
 	total := o.dialTimeout()
 	if at, bounded := ctx.Deadline(); bounded {
 		total = min(total, time.Until(at))
@@ -156,6 +176,9 @@ func (s *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
 			return c, nil
 		}
 		d, mine := s.joinDial()
+		if d == nil {
+			return nil, errFull
+		}
 		if mine {
 			return s.performDial(ctx, d, left)
 		}
@@ -172,8 +195,15 @@ func (s *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
 	}
 }
 
-// joinDial returns the dial to wait for. If mine is true, the caller must perform it.
+// joinDial returns the dial to wait for. If mine is true, the caller must perform it. It returns nil if there are as
+// many connections as there may be.
 func (s *http2Pool) joinDial() (d *sharedDial, mine bool) {
+	taking := 0 // connections that take requests, now or later
+	for _, c := range *s.conns.Load() {
+		if !c.IsLeaving() {
+			taking++
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.dialing {
@@ -181,6 +211,9 @@ func (s *http2Pool) joinDial() (d *sharedDial, mine bool) {
 			d.waiting++
 			return d, false
 		}
+	}
+	if taking+len(s.dialing) >= s.mostConns {
+		return nil, false
 	}
 	d = &sharedDial{done: make(chan struct{}), waiting: 1} // whoever dials takes the first stream
 	if s.seen || s.pool.target.Protocol == HTTP2 {
@@ -220,6 +253,7 @@ func (s *http2Pool) performDial(ctx context.Context, d *sharedDial, left time.Du
 func (s *http2Pool) finishDial(d *sharedDial, err error) {
 	s.mu.Lock()
 	s.dialing = slices.DeleteFunc(s.dialing, func(o *sharedDial) bool { return o == d })
+	s.wakeFirst()
 	s.mu.Unlock()
 	var dial *DialError
 	if errors.As(err, &dial) && dial.Kind != KindCanceled {
@@ -268,6 +302,7 @@ func (s *http2Pool) run(c *http2Conn) {
 	defer s.mu.Unlock()
 	rest := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(o *http2Conn) bool { return o == c })
 	s.conns.Store(&rest)
+	s.wakeFirst()
 }
 
 // close closes the idle connections; the others end with their last stream.

@@ -90,6 +90,9 @@ type GetOptions struct {
 	// BoundUnsent keeps the upstream's system from buffering much of a response that is not read. It applies
 	// to a dialed HTTP/1.1 connection, unless ALPN chose that; the streams of an HTTP/2 connection have windows.
 	BoundUnsent bool
+
+	dontQueue bool // fail at once if no stream is free; another endpoint may have one
+	isFirst   bool // the first of those that wait for a stream
 }
 
 func (o *GetOptions) dialTimeout() time.Duration {

@@ -1,0 +1,107 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// mostHTTP2Conns is how many HTTP/2 connections an endpoint has that take requests. An upstream that allows few
+// streams on each, or reads none of the bodies, gets as many, and no more: half of the common limit of 1024
+// descriptors, as for idle connections (DefaultIdleConns). Further requests wait for a stream.
+const mostHTTP2Conns = 512
+
+// recheck is how often the first request that waits for a stream looks for one without being woken: a connection
+// may have room again for other reasons than the end of a stream.
+const recheck = 100 * time.Millisecond
+
+// errFull means that there are as many connections as there may be, without a free stream.
+var errFull = errors.New("no stream is free on as many connections as there may be")
+
+// streamWait is a request that waits for a stream.
+type streamWait struct {
+	turn chan struct{} // has a value when it is worth looking for a stream
+}
+
+// awaitStream waits for a stream, or for leave to dial, in the order of arrival. It ends with ctx.
+func (s *http2Pool) awaitStream(ctx context.Context, o GetOptions) (*Conn, error) {
+	if o.dontQueue {
+		return nil, s.noStream(errFull)
+	}
+	w := s.enqueue()
+	defer s.leave(w)
+	o.Fresh = false // an older connection is better than none
+	for {
+		var again <-chan time.Time
+		if s.isFirst(w) {
+			o.isFirst = true
+			if c, err := s.openOrDial(ctx, o); err != errFull {
+				return c, err
+			}
+			again = time.After(recheck)
+		}
+		select {
+		case <-w.turn:
+		case <-again:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return nil, &DialError{Kind: KindCanceled, Addr: s.pool.target.Address, Err: ctx.Err()}
+			}
+			return nil, s.noStream(ctx.Err())
+		}
+	}
+}
+
+// noStream counts a request that got no stream, and returns its error.
+func (s *http2Pool) noStream(err error) error {
+	if err != errFull {
+		s.pool.dialErrors[KindNoStream].Add(1)
+	}
+	return &DialError{Kind: KindNoStream, Addr: s.pool.target.Address, Err: err}
+}
+
+func (s *http2Pool) enqueue() *streamWait {
+	w := &streamWait{turn: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = append(s.queue, w)
+	s.queued.Add(1)
+	return w
+}
+
+// leave ends the wait of w. The next one is first then.
+func (s *http2Pool) leave(w *streamWait) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = slices.DeleteFunc(s.queue, func(o *streamWait) bool { return o == w })
+	s.queued.Add(-1)
+	s.wakeFirst()
+}
+
+func (s *http2Pool) isFirst(w *streamWait) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queue[0] == w
+}
+
+// freed is called when a stream has given its place back, possibly with a lock of its connection held.
+func (s *http2Pool) freed() {
+	if s.queued.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wakeFirst()
+}
+
+// wakeFirst lets the first request that waits for a stream look for one. It requires mu.
+func (s *http2Pool) wakeFirst() {
+	if len(s.queue) == 0 {
+		return
+	}
+	select {
+	case s.queue[0].turn <- struct{}{}:
+	default:
+	}
+}

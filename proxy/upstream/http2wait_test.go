@@ -1,0 +1,228 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// narrowUpstream serves HTTP/2 with one stream on each connection, and counts the connections that it has at once.
+func narrowUpstream(t *testing.T, h http.HandlerFunc) (target Target, most *atomic.Int64) {
+	t.Helper()
+	most = new(atomic.Int64)
+	var open atomic.Int64
+	s := httptest.NewUnstartedServer(h)
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 1}
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			most.Store(max(most.Load(), open.Add(1)))
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	return Target{Network: "tcp", Address: s.Listener.Addr().String(), Protocol: HTTP2}, most
+}
+
+// askFor sends a GET and reads its response.
+func askFor(ctx context.Context, p *Pool, o GetOptions, path string) error {
+	c, err := p.Get(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := beginText(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		return err
+	}
+	_, err = readText(c)
+	return err
+}
+
+// Beyond the connections that an endpoint may have, requests wait for a stream, however short the time for a dial
+// is, and whether they ask for a fresh connection or not.
+func TestRequestsWaitForAStreamWhenAllConnectionsAreFull(t *testing.T) {
+	const conns, requests = 2, 12
+	release := make(chan struct{})
+	target, most := narrowUpstream(t, func(http.ResponseWriter, *http.Request) { <-release })
+	p := makePool(t, target, Options{})
+	p.http2.mostConns = conns
+	var all sync.WaitGroup
+	for range requests {
+		all.Go(func() {
+			if err := askFor(t.Context(), p, GetOptions{DialTimeout: time.Second, Fresh: true}, "/"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for p.http2.queued.Load() != requests-conns {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(1200 * time.Millisecond) // longer than a dial may take, and than a connection is fresh
+	close(release)
+	all.Wait()
+	if n := most.Load(); n > conns {
+		t.Errorf("%d connections at once, want %d", n, conns)
+	}
+	if n := p.http2.queued.Load(); n != 0 {
+		t.Errorf("%d wait", n)
+	}
+}
+
+// A stream goes to the request that has waited longest. One that comes later, and finds it free, waits behind.
+func TestStreamsAreGivenInTheOrderOfArrival(t *testing.T) {
+	next := make(chan struct{})
+	order := make(chan string, 10)
+	target, _ := narrowUpstream(t, func(_ http.ResponseWriter, r *http.Request) { order <- r.URL.Path; <-next })
+	p := makePool(t, target, Options{})
+	p.http2.mostConns = 1
+	var all sync.WaitGroup
+	paths := []string{"/a", "/b", "/c", "/d"}
+	for i, path := range paths {
+		all.Go(func() {
+			if err := askFor(t.Context(), p, GetOptions{}, path); err != nil {
+				t.Error(err)
+			}
+		})
+		if i == 0 {
+			if got := <-order; got != path {
+				t.Error(got)
+			}
+		}
+		for p.http2.queued.Load() != int64(i) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for _, path := range paths[1:] {
+		next <- struct{}{}
+		if got := <-order; got != path {
+			t.Errorf("%s came instead of %s", got, path)
+		}
+	}
+	close(next)
+	all.Wait()
+	w := p.http2.enqueue()
+	if c := p.TryPooled(&GetOptions{}); c != nil {
+		t.Error("one that came later got a stream")
+	}
+	p.http2.leave(w)
+	if c := p.TryPooled(&GetOptions{}); c == nil {
+		t.Error("nobody waits, and none got it")
+	}
+}
+
+// A wait that ends with its request's time says nothing about the upstream, and the next one gets the stream.
+func TestAWaitForAStreamEndsWithItsRequest(t *testing.T) {
+	release := make(chan struct{})
+	came := make(chan struct{}, 10)
+	target, _ := narrowUpstream(t, func(http.ResponseWriter, *http.Request) { came <- struct{}{}; <-release })
+	p := makePool(t, target, Options{})
+	p.http2.mostConns = 1
+	var all sync.WaitGroup
+	ask := func() {
+		if err := askFor(t.Context(), p, GetOptions{}, "/"); err != nil {
+			t.Error(err)
+		}
+	}
+	all.Go(ask)
+	<-came
+	for want, end := range map[DialKind]func() (context.Context, context.CancelFunc){
+		KindNoStream: func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), 20*time.Millisecond)
+		},
+		KindCanceled: func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(20*time.Millisecond, cancel)
+			return ctx, cancel
+		},
+	} {
+		ctx, cancel := end()
+		var dial *DialError
+		if err := askFor(ctx, p, GetOptions{}, "/"); !errors.As(err, &dial) || dial.Kind != want {
+			t.Errorf("%v, want %v", err, want)
+		}
+		cancel()
+	}
+	if n := p.Stats().DialErrors[KindNoStream]; n != 1 {
+		t.Errorf("%d were counted", n)
+	}
+	all.Go(ask)
+	for p.http2.queued.Load() != 1 {
+		time.Sleep(time.Millisecond)
+	}
+	close(release)
+	all.Wait()
+}
+
+// An endpoint that has no stream free is left for one that has, without an error and without evidence against it;
+// if none has, the request waits beyond the time for a dial.
+func TestAFullEndpointIsLeftForAnother(t *testing.T) {
+	release := make(chan struct{})
+	came := make(chan struct{}, 10)
+	var most [2]*atomic.Int64
+	real := map[string]string{} // by the endpoint's address
+	for i, addr := range []string{"10.0.0.1:80", "10.0.0.2:80"} {
+		var target Target
+		target, most[i] = narrowUpstream(t, func(http.ResponseWriter, *http.Request) { came <- struct{}{}; <-release })
+		real[addr] = target.Address
+	}
+	w := newFakeNetwork(t, time.Hour, slices.Collect(maps.Keys(real))...)
+	target := Target{Network: "tcp", Address: "app.test:80", Protocol: HTTP2, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, real[addr])
+	}}
+	target.Resolve = resolving(80).Resolve // not asked: find is replaced
+	g := NewGroup(target, Options{})
+	g.resolve = w.resolve
+	t.Cleanup(g.Close)
+	if err := g.ensureResolved(t.Context(), &GetOptions{}, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range g.picker.Load().endpoints {
+		e.pool.http2.mostConns = 1
+	}
+	var all sync.WaitGroup
+	for i := range 6 {
+		o := GetOptions{DialTimeout: 200 * time.Millisecond, Endpoint: g.picker.Load().endpoints[0]}
+		if i < len(most) {
+			o.DialTimeout = time.Hour // half of it would be for a stream of the first one
+		}
+		all.Go(func() {
+			c, err := g.Get(t.Context(), o)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(time.Minute))
+			_, _ = beginText(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if _, err := readText(c); err != nil {
+				t.Error(err)
+			}
+		})
+		if i < len(most) {
+			select {
+			case <-came:
+			case <-time.After(20 * time.Second):
+				t.Fatal("it waits for an endpoint that has no stream")
+			}
+		}
+	}
+	time.Sleep(time.Second)
+	close(release)
+	all.Wait()
+	if most[0].Load() != 1 || most[1].Load() != 1 {
+		t.Errorf("%d and %d connections at once", most[0].Load(), most[1].Load())
+	}
+}
