@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +54,11 @@ http { access_log off; keepalive_requests 1000000000; keepalive_timeout 600s; cl
 `},
 }
 
+// toGRPC makes nginx speak gRPC with the upstream.
+var toGRPC = strings.NewReplacer(
+	`proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection "";`, "grpc_pass grpc://up;",
+	"proxy_set_header", "grpc_set_header", "proxy_next_upstream", "grpc_next_upstream")
+
 // begin starts one of the proxies and does not wait. It does not ask retryproxy's admin listener for
 // readiness, because that would add to its memory.
 func (s *stage) begin(b *rig.Bed, name string, cores []int, env ...string) (*rig.Proxy, error) {
@@ -65,6 +71,9 @@ func (s *stage) begin(b *rig.Bed, name string, cores []int, env ...string) (*rig
 		return b.Start(s.ctx, rig.Spec{Program: s.proxy, Upstream: s.upstreamURL(), Cores: cores, Env: append(env, s.env...), Now: true})
 	}
 	p := peers[name]
+	if s.grpc != "" {
+		p.Config = toGRPC.Replace(p.Config)
+	}
 	up := ""
 	if s.wireUp == h2c {
 		up = " proto h2"
@@ -202,6 +211,32 @@ func count(load rig.Load) measure {
 	return func(s *stage, r *result) error { return s.count(load, r) }
 }
 
+// costOfGRPC measures CPU time per gRPC message of 1 KiB, with grpc-go on both ends. kind is that of the calls.
+func costOfGRPC(kind string) measure {
+	return func(s *stage, r *result) error {
+		var b rig.Bed
+		defer b.End()
+		over := *s
+		over.wire, over.wireUp, over.grpc = h2c, h2c, b.TempDir()+"/grpcload"
+		if out, err := exec.CommandContext(s.ctx, "go", "build", "-C", "bench/interop", "-o", over.grpc, "./grpcload").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		server, err := b.StartPeer(rig.Peer{Program: over.grpc, Args: []string{"serve"}, Config: "{listen}"}, "", s.cores.Load)
+		if err != nil {
+			return err
+		}
+		over.upstream = server.Addr
+		return over.inTurn(r, func(round int, name string, p *rig.Proxy) error {
+			us, sent, err := p.Cost(s.ctx, &rig.Load{GRPC: over.grpc, To: p.Addr, URL: kind, Connections: 8, Streams: 8, For: 2 * slice, Cores: s.cores.Load})
+			if err == nil && round >= 0 {
+				r.add(name, us)
+				r.sent(name, sent)
+			}
+			return err
+		})
+	}
+}
+
 // latency measures what each proxy adds to the median of a single connection.
 func (s *stage) latency(r *result) error {
 	load := rig.Load{URL: "/small", Connections: 1}
@@ -332,6 +367,8 @@ var cases = []testCase{
 	{"h2ch2c", "h2c to h2c, small GET, 64 connections of 8 streams", "us CPU", "<= 1.2 of HAProxy", between(cost(rig.Load{URL: "/small", Connections: 64, Streams: 8})), isNearHAProxy},
 	{"h2ch2cget1m", "h2c to h2c, GET 1 MiB, 16 connections", "us CPU", "<= 1.2 of HAProxy", between(cost(rig.Load{URL: "/bytes/1048576", Connections: 16, Streams: 1})), isNearHAProxy},
 	{"h2ch2cput16m", "h2c to h2c, PUT 16 MiB, 4 connections", "us CPU", "<= 1.2 of HAProxy", between(cost(rig.Load{URL: "/sink", Connections: 4, Streams: 1, Method: "PUT", BodyBytes: 16 * mib})), isNearHAProxy},
+	{"grpc", "gRPC calls of 1 KiB, 8 connections of 8 calls, HTTP/2 on both sides", "us CPU", "<= 1.2 of HAProxy", costOfGRPC("unary"), isNearHAProxy},
+	{"grpcstream", "gRPC messages of 1 KiB on 8 connections of 8 streams, HTTP/2 on both sides", "us CPU", "<= 1.2 of HAProxy", costOfGRPC("stream"), isNearHAProxy},
 	// 512 connections, so that the proxy stays as busy as HAProxy while some of them wait: HAProxy
 	// retries at once, and wakeups of an idle processor are expensive.
 	{"fail10", "10 % of answers 503, 512 connections", "us CPU", "<= 1.1 of HAProxy; failed at most 3 x 0.1^4", cost(rig.Load{URL: "/fail/10", Connections: 512}),

@@ -52,6 +52,7 @@ type stage struct {
 	waiting int // requests
 
 	env      []string // settings of retryproxy besides the defaults
+	grpc     string   // bench/interop/grpcload as a program, if it makes the load
 	wire     wire     // that clients speak
 	wireUp   wire     // that the upstream speaks: http11 or h2c
 	cores    rig.Division

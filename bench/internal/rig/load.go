@@ -24,6 +24,8 @@ type Load struct {
 	Distinct    bool // no two requests have the same query and X-Trace-Id
 	Streams     int  // at once on each connection, over HTTP/2; 0: HTTP/1.1
 	Cores       []int
+	GRPC        string // bench/interop/grpcload as a program, which then sends gRPC calls; URL is only their kind, unary or stream
+	To          string // host:port, for GRPC
 }
 
 // Result is what wrk or h2load reports.
@@ -54,6 +56,9 @@ end
 
 // Send sends the load.
 func (l *Load) Send(ctx context.Context) (*Result, error) {
+	if l.GRPC != "" {
+		return l.call(ctx)
+	}
 	method := l.Method
 	if method == "" {
 		method = "GET"
@@ -93,6 +98,21 @@ func (l *Load) sendHTTP2(ctx context.Context, method, dir string) (*Result, erro
 		return nil, fmt.Errorf("h2load: %w: %s", err, out)
 	}
 	return parseH2load(out)
+}
+
+// call sends gRPC calls.
+func (l *Load) call(ctx context.Context) (*Result, error) {
+	cmd := exec.CommandContext(ctx, l.GRPC, l.URL, strconv.Itoa(l.Connections), strconv.Itoa(l.Streams), l.For.String(), l.To)
+	var out []byte
+	if err := pinned(l.Cores, func() (err error) { out, err = cmd.CombinedOutput(); return err }); err != nil {
+		return nil, fmt.Errorf("grpcload: %w: %s", err, out)
+	}
+	_, line, _ := strings.Cut("\n"+string(out), "\nresult")
+	r := &Result{}
+	if _, err := fmt.Sscan(line, &r.Requests, &r.Failed); err != nil {
+		return nil, fmt.Errorf("grpcload printed no result: %s", out)
+	}
+	return r, nil
 }
 
 var (
