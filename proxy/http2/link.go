@@ -35,8 +35,9 @@ type link struct {
 	writeBy time.Time // write deadline; used by the goroutine that writes
 	readBy  time.Time // read deadline now set
 
-	headersSince time.Time          // when headers began that are not complete; zero: none
-	idleCame     floodguard.Traffic // since pace last took it
+	headersSince time.Time // when headers began that are not complete; zero: none
+	idleFrames   int       // that carried nothing, since pace last took them
+	resetFrames  int       // of these: RST_STREAM of a client
 	pace         floodguard.Pace
 	quiet        bool // nothing but the answer to a PING came since that was sent
 

@@ -9,23 +9,20 @@ import (
 // count counts a frame that carries nothing.
 func (c *link) count(f *frame) {
 	if f.isIdle() {
-		c.idleCame.Frames++
+		c.idleFrames++
 	}
 	if f.kind == FrameRSTStream && !c.isUpstream { // one of an upstream ends a request of ours: there are no more than those
-		c.idleCame.Resets++
+		c.resetFrames++
 	}
 }
 
 // keepPace waits until the peer may send more. flood is whether it does not stop.
 func (c *link) keepPace() (flood bool) {
-	came := c.idleCame
-	c.idleCame = floodguard.Traffic{}
 	c.mu.Lock()
-	came.Earned, c.earned = c.earned, 0
-	came.Frames += c.provoked
-	came.Resets += c.provoked
-	c.provoked = 0
+	came := floodguard.Traffic{Frames: c.idleFrames + c.provoked, Resets: c.resetFrames + c.provoked, Earned: c.earned}
+	c.provoked, c.earned = 0, 0
 	c.mu.Unlock()
+	c.idleFrames, c.resetFrames = 0, 0
 	pause, flood := c.pace.Due(came)
 	if pause > 0 {
 		if c.slowed != nil {
