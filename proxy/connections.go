@@ -86,6 +86,7 @@ type conn struct {
 	evicted  atomic.Bool   // it must end because others need its slot
 	slot     *slots.Slot   // its client slot; a stream has none
 	parent   *conn         // the connection of this stream; nil: it is no stream
+	place    int           // of this stream among those of http2Conn, guarded by its mu
 
 	http2 atomic.Pointer[http2Conn] // set when the client turned out to speak HTTP/2
 }

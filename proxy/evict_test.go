@@ -224,7 +224,7 @@ func TestAStreamsShareIsWhatIsLeft(t *testing.T) {
 	if l.victim(&http2Conn{}) != nil {
 		t.Error("a stream was ended that had just begun")
 	}
-	for h := range l.holders {
+	for _, h := range l.holders {
 		h.share.slots[0].since = time.Now().Add(-preemptAfter)
 	}
 	if got := l.victim(&http2Conn{}); got == nil || len(got.h.share.slots) != 7 {

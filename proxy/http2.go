@@ -36,7 +36,7 @@ type http2Conn struct {
 	share     streamShare
 
 	mu      sync.Mutex // guards wire and streams
-	streams map[*conn]struct{}
+	streams []*conn    // each knows its place
 }
 
 // agreedOnHTTP2 reports whether the handshake chose HTTP/2.
@@ -55,7 +55,7 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 	if !set.HTTP2 {
 		return false
 	}
-	h := &http2Conn{c: c, streams: map[*conn]struct{}{}, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
+	h := &http2Conn{c: c, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
 	h.emptyFrom.Store(int64(c.server.now()))
 	c.client.Enter(downstream.PhaseBusy) // its preface is complete
 	if t := &c.server.clients; !t.makeRoom(c.slot, t.costs.servingHTTP2(c.isSecure, false), slots.Connection, http2RoomWithin) {
@@ -151,7 +151,7 @@ func (h *http2Conn) each(f func(*conn)) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for c := range h.streams {
+	for _, c := range h.streams {
 		f(c)
 	}
 }
@@ -245,7 +245,8 @@ func (h *http2Conn) begin(c *conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.evicted.Store(false) // with mu, so that what evicts a stream does not reach the next request
-	h.streams[c] = struct{}{}
+	c.place = len(h.streams)
+	h.streams = append(h.streams, c)
 }
 
 // end ends the conn's request. After a fault, or a tunnel, nothing of it is used again.
@@ -255,7 +256,11 @@ func (h *http2Conn) end(c *conn, stream *http2.Stream) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.streams, c)
+	last := len(h.streams) - 1
+	h.streams[c.place] = h.streams[last]
+	h.streams[c.place].place = c.place
+	h.streams[last] = nil
+	h.streams = h.streams[:last]
 }
 
 // refuseStream responds with 503. A client that does not read it would hold its memory, so it is written

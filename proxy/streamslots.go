@@ -36,13 +36,14 @@ type streamSlots struct {
 	used     int
 	handlers int // streams that hold a slot, wait for one, or are being rejected
 	waiting  []*slotWaiter
-	holders  map[*http2Conn]struct{} // connections with slots
+	holders  []*http2Conn // connections with slots; each knows its place
 }
 
 // streamShare is an HTTP/2 connection's share of the server's slots, guarded by their lock.
 type streamShare struct {
 	handlers int
 	slots    []*streamSlot // oldest first
+	place    int           // in holders, if there are slots
 }
 
 // streamSlot is a slot that a stream holds. It belongs to a conn, whose requests hold it one after
@@ -75,7 +76,7 @@ type slotWaiter struct {
 func (w *slotWaiter) share() *streamShare { return &w.slot.h.share }
 
 func newStreamSlots(most int) *streamSlots {
-	return &streamSlots{most: most, holders: map[*http2Conn]struct{}{}}
+	return &streamSlots{most: most}
 }
 
 // ofOne returns how many streams a client may begin on one connection, of the n that are allowed: as
@@ -186,7 +187,7 @@ func (l *streamSlots) victim(h *http2Conn) *streamSlot {
 	}
 	var greedy *http2Conn
 	now := time.Now()
-	for o := range l.holders {
+	for _, o := range l.holders {
 		if now.Sub(o.share.slots[0].since) < preemptAfter {
 			continue // it finishes quickly
 		}
@@ -216,8 +217,11 @@ func (l *streamSlots) free(h *http2Conn) bool {
 func (l *streamSlots) occupy(slot *streamSlot) {
 	l.used++
 	slot.since, slot.taken = time.Now(), false
-	slot.h.share.slots = append(slot.h.share.slots, slot)
-	l.holders[slot.h] = struct{}{}
+	share := &slot.h.share
+	if share.slots = append(share.slots, slot); len(share.slots) == 1 {
+		share.place = len(l.holders)
+		l.holders = append(l.holders, slot.h)
+	}
 }
 
 // give returns a slot, and passes it to a waiting stream of the connection that has the fewest.
@@ -228,7 +232,11 @@ func (l *streamSlots) give(slot *streamSlot) {
 	share := &slot.h.share
 	share.slots = slices.DeleteFunc(share.slots, func(s *streamSlot) bool { return s == slot })
 	if len(share.slots) == 0 {
-		delete(l.holders, slot.h)
+		last := len(l.holders) - 1
+		l.holders[share.place] = l.holders[last]
+		l.holders[share.place].share.place = share.place
+		l.holders[last] = nil
+		l.holders = l.holders[:last]
 	}
 	var next *slotWaiter
 	for _, w := range l.waiting {

@@ -35,6 +35,12 @@ func (c *Conn) FillBody() error {
 // FillIdle waits for the first bytes of a request. A connection with a descriptor waits without a
 // buffer, which is most of the cost of an idle client.
 func (c *Conn) FillIdle() error {
+	if c.Stream != nil && c.in == nil {
+		if head := c.Stream.TakeHead(); head != nil {
+			c.in, c.r, c.w = head[:cap(head)], 0, len(head)
+			return nil
+		}
+	}
 	if c.Raw == nil || c.TLS != nil {
 		c.Buffers.Release()
 		if c.in == nil {

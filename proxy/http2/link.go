@@ -203,6 +203,9 @@ func (c *link) fill() error {
 		c.r, c.w = 0, 0
 		buffer.Put(c.in)
 		c.in = nil
+	case len(c.in) == smallRead: // it was not to be read in pieces
+		b := buffer.Get(buffer.Medium)
+		c.r, c.w, c.in = 0, copy(b, c.in[c.r:c.w]), b
 	case c.r > 0:
 		c.w = copy(c.in, c.in[c.r:c.w])
 		c.r = 0
@@ -224,9 +227,13 @@ func (c *link) readMore() error {
 	if c.in == nil {
 		n, err := c.nc.Read(c.first[:])
 		if n > 0 {
-			c.busy = n == smallRead
+			c.w = n
+			if c.busy = n == smallRead; !c.busy {
+				c.in = c.first[:]
+				return nil
+			}
 			c.in = buffer.Get(buffer.Medium)
-			c.w = copy(c.in, c.first[:n])
+			copy(c.in, c.first[:n])
 			return nil
 		}
 		return noProgress(err)

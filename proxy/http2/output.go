@@ -51,20 +51,22 @@ func (c *link) beginWriting() bool {
 	return true
 }
 
-// flush writes what waits, unless another goroutine does. It yields once, so that what other streams have
-// to say goes with the same write. For an upstream it never waits, since what it writes may be of others.
+// flush writes what waits, unless another goroutine does. It yields once if there are other streams, so that what
+// they have to say goes with the same write. For an upstream it never waits, since what it writes may be of others.
 func (c *link) flush() {
 	if c.isUpstream && c.tryWrite == nil {
 		c.flushElsewhere()
 		return
 	}
 	c.mu.Lock()
-	ok := c.beginWriting()
+	ok, others := c.beginWriting(), len(c.streams) > 1
 	c.mu.Unlock()
 	if !ok {
 		return
 	}
-	runtime.Gosched()
+	if others {
+		runtime.Gosched()
+	}
 	if c.writeOut(rounds, c.tryWrite) {
 		go c.writeAll()
 	}

@@ -185,6 +185,19 @@ func (s *Stream) Kept() any {
 	return s.kept
 }
 
+// TakeHead returns the record of the request's headers in a pooled buffer, which is the caller's from then on, if
+// nothing of it was read. It returns nil if there is none: Read then tells why. It does not wait.
+func (s *Stream) TakeHead() []byte {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	head := s.head
+	if len(head) == 0 || expired(s.readBy) {
+		return nil
+	}
+	s.head = nil
+	return head
+}
+
 // ID returns the stream's number.
 func (s *Stream) ID() uint32 { return s.id }
 

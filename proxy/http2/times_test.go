@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
 // A response may pause for longer than any write may take, and a client that answers pings stays.
@@ -131,4 +133,31 @@ func TestGoAwayLosesNothing(t *testing.T) {
 		p.want("end")
 		o.Workers.Close()
 	})
+}
+
+// Headers are handed over once, whole, and not of a stream that has ended.
+func TestHeadersAreHandedOver(t *testing.T) {
+	heads, again := make(chan []byte), make(chan struct{})
+	p := dialFrames(t, options(func(s *textStream) {
+		<-again
+		heads <- s.TakeHead()
+		heads <- s.TakeHead()
+	}))
+	p.begin(true, getFields...)
+	again <- struct{}{}
+	var q http1.Request
+	if n, err := q.Compose(<-heads, http1.Limits{HeaderBytes: 1 << 10, Headers: 10}); n == 0 || err != nil || string(q.Path) != "/a" {
+		t.Errorf("%d %v %s", n, err, q.Path)
+	}
+	if rest := <-heads; rest != nil {
+		t.Errorf("twice: %q", rest)
+	}
+	p.begin(true, getFields...)
+	_ = p.WriteRSTStream(3, http2.ErrCodeCancel)
+	p.sync()
+	again <- struct{}{}
+	if head := <-heads; head != nil {
+		t.Errorf("of a stream that was reset: %q", head)
+	}
+	<-heads
 }
