@@ -229,11 +229,13 @@ func (b *Body) lacksOnlyItsEnd() bool {
 
 // useLargeBuffer switches to a large buffer if more than a first read is to come.
 func (b *Body) useLargeBuffer() {
-	c := &b.a.conn
-	if b.keepBelow > 0 || len(c.buf) >= buffer.Large || c.env.Host.UnderPressure() || b.framing.Kind == http1.BodyLength && b.left <= buffer.Medium {
-		return
+	c, size := &b.a.conn, buffer.Large
+	if c.env.Host.UnderPressure() || b.framing.Kind == http1.BodyLength && b.left <= buffer.Medium {
+		size = buffer.Medium
 	}
-	c.enlargeBuffer()
+	if b.keepBelow == 0 && len(c.buf) < size {
+		c.enlargeBuffer(size)
+	}
 }
 
 // Trailers returns the trailer fields after the end of the body.

@@ -110,8 +110,11 @@ func (c *conn) setRead(until clock.Instant) {
 	c.up.SetReadBy(time.Duration(until))
 }
 
-// read reads once into the read buffer, which must have room.
+// read reads once into the read buffer, which must have room. A stream has none before its first bytes come.
 func (c *conn) read() error {
+	if c.buf == nil {
+		return c.readHead()
+	}
 	n, err := c.up.Read(c.buf[c.w:])
 	c.w += n
 	switch {
@@ -121,6 +124,19 @@ func (c *conn) read() error {
 		return io.ErrNoProgress
 	}
 	return err
+}
+
+// readHead makes the first bytes of a stream's response the read buffer.
+func (c *conn) readHead() error {
+	head, err := c.up.ReadHead()
+	if len(head) == 0 {
+		return err
+	}
+	c.buf, c.w = head[:cap(head)], len(head)
+	if len(c.buf)-c.w < minBodyRoom {
+		c.growBuffer()
+	}
+	return nil
 }
 
 // parseHeaders parses the headers of one response, if they are in the buffer. It makes room for more of
@@ -147,9 +163,9 @@ func (c *conn) takeEarlyErr() error {
 	return err
 }
 
-// needBuffer gives the connection a read buffer, if it has none.
+// needBuffer gives the connection a read buffer, if it has none. A stream brings one with its headers.
 func (c *conn) needBuffer() {
-	if c.buf == nil {
+	if c.buf == nil && !c.up.Stream() {
 		c.buf = c.buffers.Get(buffer.Medium)
 	}
 }
@@ -157,7 +173,7 @@ func (c *conn) needBuffer() {
 // makeRoom makes room for more headers in the read buffer.
 func (c *conn) makeRoom() {
 	switch {
-	case c.w < len(c.buf):
+	case c.w < len(c.buf), c.buf == nil:
 	case c.r == 0:
 		c.growBuffer()
 	default:
@@ -186,9 +202,9 @@ func (c *conn) growBuffer() {
 	c.buf = b[:cap(b)]
 }
 
-// enlargeBuffer switches to a large read buffer when the response headers are not needed any more.
-func (c *conn) enlargeBuffer() {
-	wide, used := buffer.Get(buffer.Large), c.buf
+// enlargeBuffer switches to a read buffer of that size when the response headers are not needed any more.
+func (c *conn) enlargeBuffer(size int) {
+	wide, used := buffer.Get(size), c.buf
 	n := copy(wide, c.unread())
 	c.resp.Detach()
 	c.buf = wide

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
@@ -118,6 +119,25 @@ func (s *UpstreamStream) peerEnded() {
 func (s *UpstreamStream) completed() {
 	if s.remoteEnded {
 		s.end(nil)
+	}
+}
+
+// ReadHead waits for what comes first, and hands it over in a pooled buffer, which is the caller's from then on: the
+// records of headers, and maybe the beginning of the body. Errors are those of ReadBody.
+func (s *UpstreamStream) ReadHead() (head []byte, err error) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for {
+		switch {
+		case expired(s.readBy):
+			return nil, os.ErrDeadlineExceeded
+		case len(s.head) > 0:
+			head, s.head = s.head, nil
+			return head, s.endOf(true)
+		case s.inEnd != nil:
+			return nil, s.inEnd
+		}
+		s.wait(s.readBy)
 	}
 }
 

@@ -1,12 +1,16 @@
 package http2
 
 import (
+	"errors"
 	"io"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
 // relayed sends one request and reads its response whole, whose stream does not end.
@@ -209,4 +213,32 @@ func TestAStuckConnectionTakesNoMoreStreams(t *testing.T) {
 			t.Error("it takes no more")
 		}
 	})
+}
+
+// The beginning of a response is handed over, with a body that came meanwhile; so are the errors of reading.
+func TestAResponseBeginsInABufferOfItsOwn(t *testing.T) {
+	p, c := toUpstream(t, upstreamOptions())
+	p.sync()
+	s := ask(t, c, getRequest)
+	p.want("1: ")
+	p.headers(1, false, ":status", "200", "content-length", "2")
+	_ = p.WriteData(1, true, []byte("ok"))
+	p.sync()
+	head, err := s.UpstreamStream.ReadHead()
+	var r http1.Response
+	n, parseErr := r.Compose(head, http1.Limits{HeaderBytes: 1 << 10, Headers: 10}, []byte("GET"))
+	if err != io.EOF || parseErr != nil || r.Status != 200 || string(head[n:]) != "ok" {
+		t.Errorf("%v %v %d %q", err, parseErr, r.Status, head[n:])
+	}
+	s = ask(t, c, getRequest)
+	p.want("3: ")
+	_ = s.SetReadDeadline(past)
+	if _, err := s.UpstreamStream.ReadHead(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+	_ = p.WriteRSTStream(3, http2.ErrCodeInternal)
+	_ = s.SetReadDeadline(time.Time{})
+	if head, err := s.UpstreamStream.ReadHead(); err != errReset || head != nil {
+		t.Errorf("%q %v", head, err)
+	}
 }

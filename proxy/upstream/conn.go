@@ -169,6 +169,13 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// ReadHead is Read for the beginning of a stream's response, which it returns in a pooled buffer.
+func (c *Conn) ReadHead() ([]byte, error) {
+	head, err := c.stream.ReadHead()
+	c.atEnd = err == io.EOF
+	return head, err
+}
+
 // AtEnd reports whether Read has returned the end of a body that ends with its stream.
 func (c *Conn) AtEnd() bool { return c.atEnd }
 
