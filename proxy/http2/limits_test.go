@@ -142,22 +142,29 @@ func TestMoreStreamsThanAllowedAreRefused(t *testing.T) {
 
 // A client that asks and does not read is not kept.
 func TestAClientThatSendsAndDoesNotReadIsEnded(t *testing.T) {
-	near, far := net.Pipe()
-	ended := make(chan struct{})
-	go func() { NewConn(far, options(echo)).Run(); _ = far.Close(); close(ended) }()
-	f := http2.NewFramer(near, near)
-	_, _ = io.WriteString(near, Preface)
-	_ = f.WriteSettings()
-	for range 200_000 {
-		if f.WritePing(false, [8]byte{}) != nil {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		o := options(echo)
+		o.WriteTimeout, o.PingAfter = 0, 0
+		var fault error
+		o.Fault = func(err error) { fault = err }
+		ended := make(chan struct{})
+		go func() { NewConn(far, o).Run(); _ = far.Close(); close(ended) }()
+		f := http2.NewFramer(near, near)
+		_, _ = io.WriteString(near, Preface)
+		_ = f.WriteSettings()
+		for range 2 * mostUnwritten / 17 { // bytes of an answer
+			if f.WritePing(false, [8]byte{}) != nil {
+				break
+			}
 		}
-	}
-	_ = near.Close()
-	<-ended
+		_ = near.Close()
+		<-ended
+		if fault == nil || !strings.Contains(fault.Error(), "does not read") {
+			t.Error(fault)
+		}
+	})
 }
-
-// errNotRead is the error of a body that was given up.
 
 // A body whose reader is behind is counted, and can be given up; its reader gets the error.
 func TestABodyThatNobodyReadsCanBeGivenUp(t *testing.T) {
