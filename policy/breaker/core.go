@@ -65,6 +65,7 @@ func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
 	}
 	if e.Kind == Responded {
 		g.learner.counted++
+		g.silence.update(g.counters.mark(now), true)
 		g.answered(p.at, now)
 	}
 	if g.window.phase != shut && g.isProbe(p) {
@@ -120,7 +121,7 @@ func (g *core) succeeded(p Permit, now time.Duration, e AttemptEnd) {
 	g.evidence.goodSent(p.at)
 	g.counters.fresh.Add(now - p.at)
 	if g.window.recovering && g.learner.recovered(p.at, now, &g.baseline) {
-		g.becameSlower(&g.learner.recovery, now)
+		g.becameSlower(&g.learner.recovery, p.at < g.learner.since, now)
 	}
 	if p.kind == permitAbandoned {
 		return
@@ -301,7 +302,7 @@ func (g *core) start(now time.Duration, proven bool) {
 	g.learner.begin(now)
 	g.urls.begin()
 	g.silence.movedAt = 0
-	g.silence.reset(now, g.counters.sent(), g.counters.responses())
+	g.silence.reset(g.counters.mark(now))
 }
 
 // endShut records the end of an attempt while the window is shut. What shut it is what opens
@@ -375,7 +376,7 @@ func (g *core) lost() {
 
 // takeCheck returns the permit of the check that is due.
 func (g *core) takeCheck(now time.Duration) Permit {
-	g.connections.check, g.connections.checkSent = checking, g.counters.sent()
+	g.connections.check, g.connections.checkBegan = checking, g.counters.mark(now)
 	return Permit{at: now, kind: permitCheck}
 }
 
@@ -393,8 +394,7 @@ func (g *core) checked(p Permit, now time.Duration, e AttemptEnd) {
 func (g *core) contradicted(sent, now time.Duration, e AttemptEnd) bool {
 	if e.Kind == Dropped {
 		g.refresh(now)
-		older := g.counters.awaiting() - (g.counters.sent() - g.connections.checkSent)
-		return g.silence.lastAt > sent || older > 0
+		return g.silence.lastAt > sent || g.counters.older(g.connections.checkBegan) > 0
 	}
 	if g.connections.contradicted(sent) {
 		return true
@@ -420,20 +420,24 @@ func (g *core) refreshIfDue(now time.Duration) bool {
 
 // refresh processes what the fast paths counted.
 func (g *core) refresh(now time.Duration) {
-	if good := g.learner.observe(g.counters); good > 0 {
+	l := &g.learner
+	good := g.counters.responses() - l.counted
+	if l.counted += good; good > 0 {
 		g.evidence.good(now, good)
 	}
-	if dt := now - g.baseline.FoldedAt; dt >= latency.FoldEvery {
+	l.peak = max(l.peak, g.counters.awaiting())
+	if dt := now - l.folded.at; dt >= latency.FoldEvery {
 		g.learn(now, dt)
 	}
 	if n := g.counters.abandoned.expire(now, g.abandonedPeriod()); n > 0 {
 		g.counters.free(n)
 		g.window.expire(n)
 	}
-	if now >= g.learner.markedAt+overdue(&g.baseline) {
-		g.judgeOverdue(g.learner.mark(now, g.counters), now)
+	if now >= l.aged.at+overdue(&g.baseline) {
+		g.judgeOverdue(g.counters.older(l.aged), now)
+		l.aged = g.counters.mark(now)
 	}
-	g.silence.update(now, g.counters.sent(), g.counters.responses())
+	g.silence.update(g.counters.mark(now), good > 0)
 	g.judgeSilence(now)
 }
 

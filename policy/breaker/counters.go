@@ -55,6 +55,18 @@ func (c *counters) sentWhole(p Permit, at time.Duration) Permit {
 	return p
 }
 
+// mark is the number of requests sent until a time.
+type mark struct {
+	at   time.Duration
+	sent int64
+}
+
+// mark returns the mark of now.
+func (c *counters) mark(now time.Duration) mark { return mark{now, c.sent()} }
+
+// older returns how many attempts in flight were sent before m, at least.
+func (c *counters) older(m mark) int64 { return c.awaiting() - (c.sent() - m.sent) }
+
 // release counts the end of an attempt. The permit of an abandoned one is freed by its age.
 func (c *counters) release(p Permit, kind EndKind) {
 	switch {

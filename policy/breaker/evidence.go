@@ -232,7 +232,7 @@ type connections struct {
 	acceptedAt atomic.Int64  // when the upstream last accepted a connection
 	servedAt   time.Duration // when the latest request with a good response was sent
 	check      checkState    // of the connection after a lost one
-	checkSent  int64         // requests sent when the check began
+	checkBegan mark
 }
 
 type checkState uint8

@@ -36,6 +36,6 @@ func about(t *testing.T, what string, got, want time.Duration) {
 // learn adds n windows like w to u.
 func learn(u *latency.Baseline, n int, w *latency.Sums, easy bool) {
 	for range n {
-		u.Fold(w, u.FoldedAt+time.Second, time.Second, float64(w.Sum)/float64(time.Second), easy)
+		u.Fold(w, time.Second, float64(w.Sum)/float64(time.Second), easy)
 	}
 }

@@ -9,12 +9,10 @@ import (
 
 // learner collects one window of counters and latencies after another.
 type learner struct {
-	counted int64 // responses that evidence has counted
-	sent    int64 // requests sent until the end of the last window
+	counted int64 // responses that evidence and silence know of
+	folded  mark  // the end of the last window
 	peak    int64 // most requests awaiting a response at any observation since then
-
-	marked   int64 // requests sent until markedAt
-	markedAt time.Duration
+	aged    mark  // of requests that are overdue when it is set anew
 
 	// An upstream that gets more requests than it answers differs from one that only became
 	// slower: its attempts in flight grow from window to window. They also grow for the time
@@ -26,8 +24,6 @@ type learner struct {
 	since    time.Duration // 0: nothing is watched
 	lateSent time.Duration // when the request of the first response was sent that came since, if it was sent before
 	lateAt   time.Duration // when that response came; 0: none did
-
-	merelySlow bool // such responses came as far apart as their requests
 }
 
 // recoverySlowdown is the minimum ratio of each of the first latencies after an outage to the
@@ -35,29 +31,12 @@ type learner struct {
 // return at once to a small upstream would mistake each other's load for slowness.
 const recoverySlowdown = 4
 
-// observe observes the attempts in flight, and returns how many were answered on the fast path.
-func (l *learner) observe(c *counters) (good int64) {
-	if n := c.responses(); n > l.counted {
-		good, l.counted = n-l.counted, n
-	}
-	l.peak = max(l.peak, c.awaiting())
-	return good
-}
-
-// mark returns how many attempts in flight were sent before the last mark, at least, and sets another.
-func (l *learner) mark(now time.Duration, c *counters) (older int64) {
-	sent := c.sent()
-	older = c.awaiting() - (sent - l.marked)
-	l.marked, l.markedAt = sent, now
-	return older
-}
-
 // begin starts the watch on the first responses after an outage, unless it already runs. It
 // keeps running if the breaker opens again during slow start: that is the same outage, or the
 // slowness to be detected.
 func (l *learner) begin(now time.Duration) {
 	if l.since == 0 {
-		l.since, l.lateAt, l.merelySlow = now, 0, false
+		l.since, l.lateAt = now, 0
 	}
 }
 
@@ -90,7 +69,7 @@ func (l *learner) respondsLate(sent, now time.Duration, u *latency.Baseline) boo
 	if apart < overdue(u) || now-l.lateAt < apart/2 || now-l.lateAt > apart+apart/8 || now-sent <= recoverySlowdown*u.P90 {
 		return false
 	}
-	l.recovery, l.merelySlow = latency.Sums{}, true
+	l.recovery = latency.Sums{}
 	for range latency.KnownSamples {
 		l.recovery.Add(now - sent)
 	}
@@ -106,13 +85,11 @@ func (g *core) learn(now, dt time.Duration) {
 	// The mean concurrency is Little's law, capped at the peak: a long poll that ends counts for
 	// more than its window.
 	mean := min(float64(w.Sum)/float64(dt), float64(l.peak))
-	pending := inFlight - (c.sent() - l.sent) // sent before, at least, and not answered
-	l.peak, l.sent = inFlight, c.sent()
+	pending := c.older(l.folded)
+	l.peak, l.folded = inFlight, c.mark(now)
 	switch {
 	case g.window.binds():
-		u.FoldedAt = now
 	case overloaded(u, &w, mean), l.base > 0 && inFlight >= several && w.Total < many:
-		u.FoldedAt = now
 		switch {
 		case l.base == 0:
 			l.base = max(inFlight, 1)
@@ -125,7 +102,7 @@ func (g *core) learn(now, dt time.Duration) {
 		if w.Total > 0 {
 			u.SawPending(pending)
 		}
-		u.Fold(&w, now, dt, mean, !u.Known() || !slower(u, &w, 0.5, minGain))
+		u.Fold(&w, dt, mean, !u.Known() || !slower(u, &w, 0.5, minGain))
 	}
 }
 
@@ -148,15 +125,15 @@ func overloaded(u *latency.Baseline, w *latency.Sums, mean float64) bool {
 // concurrency that sustains the same goodput grows with the latencies (Little's law). If more than that is
 // in flight, it may be the reason, and nothing is learnt. If the upstream was merely slow all the time, load
 // is not the reason, and the window begins there.
-func (g *core) becameSlower(seen *latency.Sums, now time.Duration) {
+func (g *core) becameSlower(seen *latency.Sums, merely bool, now time.Duration) {
 	u := &g.baseline
 	size, needed := startFactor*u.Concurrency, u.Concurrency*float64(seen.Mean())/float64(max(u.Mean, 1))
 	if float64(g.counters.awaiting()) > needed {
 		return
 	}
-	if g.learner.merelySlow {
+	if merely {
 		size = max(size, needed)
 	}
-	u.Relearn(seen, now)
+	u.Relearn(seen)
 	g.window.regrow(now, size, g.counters)
 }

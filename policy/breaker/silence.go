@@ -19,17 +19,10 @@ import (
 // heartbeats. Without an established baseline it counts less until a client left late. After a lost
 // connection, only clients that left late show it: who responded may be gone, and who takes over may be slow at first.
 type silence struct {
-	responses int64         // the number of responses at the last update
-	lastAt    time.Duration // the update that saw the last of them
-	marks     []mark        // at least one, at most silenceMarks
-	leftLate  int           // clients that left late since then
-	movedAt   time.Duration // see core.moved; 0: what is usual holds
-}
-
-// mark is the number of requests sent until a time.
-type mark struct {
-	at   time.Duration
-	sent int64
+	lastAt   time.Duration // the update that saw the last response
+	marks    []mark        // at least one, at most silenceMarks
+	leftLate int           // clients that left late since then
+	movedAt  time.Duration // see core.moved; 0: what is usual holds
 }
 
 const (
@@ -81,22 +74,22 @@ func refreshInterval(u *latency.Baseline) time.Duration {
 }
 
 // reset forgets all requests sent so far.
-func (s *silence) reset(now time.Duration, sent, answered int64) {
-	s.responses, s.leftLate = answered, 0
-	s.marks = append(s.marks[:0], mark{now, sent})
+func (s *silence) reset(m mark) {
+	s.leftLate = 0
+	s.marks = append(s.marks[:0], m)
 }
 
-// update records how many requests were sent and answered by now.
-func (s *silence) update(now time.Duration, sent, answered int64) {
-	if answered != s.responses {
-		s.reset(now, sent, answered)
-		s.lastAt = now
+// update records how many requests were sent by now, and whether a response came since the last update.
+func (s *silence) update(m mark, answered bool) {
+	if answered {
+		s.reset(m)
+		s.lastAt = m.at
 		return
 	}
-	if last := &s.marks[len(s.marks)-1]; sent <= last.sent {
-		last.at = now // nothing was sent since: later requests are younger
+	if last := &s.marks[len(s.marks)-1]; m.sent <= last.sent {
+		last.at = m.at // nothing was sent since: later requests are younger
 	} else if len(s.marks) < silenceMarks {
-		s.marks = append(s.marks, mark{now, sent})
+		s.marks = append(s.marks, m)
 	}
 }
 

@@ -13,12 +13,12 @@ import (
 func hush(u *latency.Baseline, sent []time.Duration, until time.Duration) (time.Duration, bool) {
 	s := silence{marks: make([]mark, 1)}
 	n := int64(0)
-	s.update(0, 0, 1)
+	s.update(mark{}, true)
 	for now := time.Duration(0); now <= until; now += 10 * time.Millisecond {
 		for int(n) < len(sent) && sent[n] < now {
 			n++
 		}
-		s.update(now, n, 1)
+		s.update(mark{now, n}, false)
 		if s.suspicion(now, u, n) >= suspicionThreshold {
 			return now, true
 		}
@@ -72,8 +72,8 @@ func TestSilenceOfAnUnknownUpstream(t *testing.T) {
 		t.Errorf("noticed after %v, though it may be slow", at)
 	}
 	s := silence{marks: make([]mark, 1)}
-	s.update(0, 0, 0)
-	s.update(time.Second, 9, 0)
+	s.update(mark{}, false)
+	s.update(mark{time.Second, 9}, false)
 	s.leftLate = 3
 	if s.suspicion(3*time.Second, &u, 9) < suspicionThreshold {
 		t.Error("three clients left and nobody was answered: not noticed")
@@ -91,7 +91,7 @@ func TestAResponseEndsTheStall(t *testing.T) {
 	for now, n := time.Duration(0), int64(0); now < time.Minute; now += 10 * time.Millisecond {
 		n++
 		answered := int64(now / (200 * time.Millisecond)) // one in twenty
-		s.update(now, n, answered)
+		s.update(mark{now, n}, now%(200*time.Millisecond) == 0)
 		if s.suspicion(now, &u, n-answered) >= suspicionThreshold {
 			t.Fatalf("noticed after %v, though something was answered lately", now)
 		}
@@ -102,9 +102,9 @@ func TestWhatEndedIsNotMissed(t *testing.T) {
 	var u latency.Baseline
 	learn(&u, 15, latencyWindow(repeat(100, 100*time.Millisecond)...), true)
 	s := silence{marks: make([]mark, 1)}
-	s.update(0, 0, 1)
+	s.update(mark{}, true)
 	for now := time.Duration(0); now < time.Minute; now += 10 * time.Millisecond {
-		s.update(now, int64(now/(100*time.Millisecond)), 1)
+		s.update(mark{now, int64(now / (100 * time.Millisecond))}, false)
 		if s.suspicion(now, &u, 1) >= suspicionThreshold {
 			t.Fatalf("%v: a single request in flight is missed", now)
 		}

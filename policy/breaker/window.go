@@ -318,7 +318,7 @@ func (w *window) grow(now, took time.Duration, good bool, c *counters, u *latenc
 	e, is := elasticity(&w.last, r)
 	switch {
 	case w.size >= w.top && u.Known() && slower(u, &r.good, 0.5, recoverySlowdown):
-		u.Relearn(&r.good, now)
+		u.Relearn(&r.good)
 		w.regrow(now, w.size, c)
 		return
 	case w.size >= w.top:
@@ -350,7 +350,7 @@ func (w *window) step(now time.Duration, c *counters, u *latency.Baseline) {
 	}
 	size, shifted := w.next(u)
 	if shifted && r.good.Total >= latency.KnownSamples {
-		u.Relearn(&r.good, now)
+		u.Relearn(&r.good)
 		w.regrow(now, size, c)
 		return
 	}

@@ -25,7 +25,7 @@ func TestHowSeekMoves(t *testing.T) {
 	for range 100 {
 		usual.Add(100 * ms)
 	}
-	u.Fold(&usual, time.Second, time.Second, 10, true)
+	u.Fold(&usual, time.Second, 10, true)
 	for name, tc := range map[string]struct {
 		last, round round
 		slow        int // rounds before
@@ -63,7 +63,7 @@ func TestSeekRelearnsFromEnoughResponses(t *testing.T) {
 		for range 100 {
 			usual.Add(100 * ms)
 		}
-		u.Fold(&usual, time.Second, time.Second, 10, true)
+		u.Fold(&usual, time.Second, 10, true)
 		w := window{phase: seek, size: 10, round: seekRound(10, n, time.Second, 0, 5), slow: maxSlow - 1}
 		w.step(maxRoundTime, &counters{}, &u)
 		if relearnt := u.Mean > 500*ms; relearnt != (n == latency.KnownSamples) || relearnt != (w.phase == start) {

@@ -134,7 +134,6 @@ type Baseline struct {
 	Median, P90, Mean time.Duration
 	Concurrency       float64 // highest mean over a window, decayed
 	Rate              float64 // most responses per second over a window, decayed
-	FoldedAt          time.Duration
 
 	// Slow requests are not in sums while they are in flight. So Pending is how many were
 	// overdue while others were answered, decayed. recent is how many were answered in
@@ -172,11 +171,10 @@ func (u *Baseline) Established() bool { return u.sums.Total >= EstablishedSample
 // Confidence returns how much is known of the distribution: 1 if it is established.
 func (u *Baseline) Confidence() float64 { return min(1, u.sums.Total/EstablishedSamples) }
 
-// Fold adds a window of length dt that ends at now, with a mean of atOnce requests in
+// Fold adds a window of length dt, with a mean of atOnce requests in
 // flight. easy means that the upstream was not slower than usual, so it sustains this
 // concurrency.
-func (u *Baseline) Fold(w *Sums, now, dt time.Duration, atOnce float64, easy bool) {
-	u.FoldedAt = now
+func (u *Baseline) Fold(w *Sums, dt time.Duration, atOnce float64, easy bool) {
 	keep := decay(dt, baselineHalfLife)
 	u.Concurrency *= keep
 	u.Rate *= keep
@@ -207,15 +205,9 @@ func decay(dt, half time.Duration) float64 { return math.Exp2(-float64(dt) / flo
 // SawPending records that at least n requests were overdue while others were answered.
 func (u *Baseline) SawPending(n int64) { u.Pending = max(u.Pending, float64(n)) }
 
-// Forget drops the latencies, after a permanent change.
-func (u *Baseline) Forget(now time.Duration) {
-	*u = Baseline{Concurrency: u.Concurrency, Rate: u.Rate, FoldedAt: now}
-}
-
-// Relearn replaces all learned latencies with those of w.
-func (u *Baseline) Relearn(w *Sums, now time.Duration) {
-	u.Forget(now)
-	u.sums = *w
+// Relearn replaces all learned latencies with those of w, after a permanent change.
+func (u *Baseline) Relearn(w *Sums) {
+	*u = Baseline{sums: *w, Concurrency: u.Concurrency, Rate: u.Rate}
 	u.derive()
 }
 

@@ -93,7 +93,7 @@ func TestDrainLeavesNothing(t *testing.T) {
 // learn folds the same window n times, once per second.
 func learn(u *Baseline, n int, w *Sums, easy bool) {
 	for range n {
-		u.Fold(w, u.FoldedAt+time.Second, time.Second, float64(w.Sum)/float64(time.Second), easy)
+		u.Fold(w, time.Second, float64(w.Sum)/float64(time.Second), easy)
 	}
 }
 
