@@ -162,7 +162,7 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 		g.moved(now)
 		g.lost()
 	}
-	if g.options.After > 0 && g.evidence.row == 0 {
+	if g.options.After > 0 && g.evidence.row.n == 0 {
 		g.refresh(now) // counts the good responses before it
 	}
 	if !dial || g.options.After > 0 || g.contradicted(p.at, now, e) {
@@ -173,7 +173,7 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 	}
 	switch hash, one := g.evidence.oneURL(); {
 	case g.options.After > 0 && !g.unproven(p, e):
-		if g.evidence.row < g.options.After {
+		if g.evidence.row.n < g.options.After {
 			return
 		}
 	case dial && !g.contradicted(p.at, now, e), g.unproven(p, e):
@@ -264,7 +264,7 @@ func (g *core) shut(now time.Duration, why OpenedBy) {
 		g.connections.check = noCheck
 	}
 	if g.window.unproven { // it never came back
-		g.pace.failed++
+		g.pace.failed.add(now)
 	} else {
 		g.pace.opened[why]++
 	}
@@ -274,7 +274,7 @@ func (g *core) shut(now time.Duration, why OpenedBy) {
 	g.pace.shut(now, why, g.options)
 	g.pace.impatient = g.silence.leftLate >= manyClients
 	g.window.enter(shut, now, g.counters)
-	g.evidence.burst, g.evidence.row = burst{}, 0
+	g.evidence.burst, g.evidence.row = run{}, run{}
 }
 
 // bind makes the window bind at a size.

@@ -33,17 +33,24 @@ type evidence struct {
 	unanswered int           // failures without a response in time, less other ones
 	until      time.Duration // when these are forgotten; 0: there are none
 
-	row      int           // failures since the last good response
-	rowBegan time.Duration // when the first of them ended
-	burst    burst
+	row   run // failures since the last good response
+	burst run // attempts that were lost at once
 }
 
 type evidenceSlot struct{ good, bad int64 }
 
-// burst counts attempts that were lost at once.
-type burst struct {
-	lost  int
-	first time.Duration
+// run is a number of events of one kind without another kind between them.
+type run struct {
+	n     int
+	began time.Duration // with the first of them
+}
+
+// add counts an event.
+func (r *run) add(now time.Duration) {
+	if r.n == 0 {
+		r.began = now
+	}
+	r.n++
 }
 
 const (
@@ -85,14 +92,14 @@ func (e *evidence) expectFailures(now time.Duration) {
 func (e *evidence) good(now time.Duration, n int64) {
 	e.advance(now)
 	e.slots[e.slot%evidenceSlots].good += n
-	e.row = 0
+	e.row = run{}
 }
 
 // goodSent records when the request of a good response was sent. Of a loss, those sent
 // before it are the survivors.
 func (e *evidence) goodSent(sent time.Duration) {
-	if sent < e.burst.first {
-		e.burst.lost -= int(1 / (1 - evidenceShare))
+	if sent < e.burst.began {
+		e.burst.n -= int(1 / (1 - evidenceShare))
 	}
 }
 
@@ -100,15 +107,12 @@ func (e *evidence) goodSent(sent time.Duration) {
 // nothing else comes.
 func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
 	e.expectFailures(now)
-	if e.row == 0 {
-		e.rowBegan = now
-	}
 	if end.Key != 0 {
 		n := &e.byURL[urlHash(end.Key)]
 		*n = min(*n, 1<<15) + 1
 	}
 	e.clients |= 1 << (end.Client % 64)
-	e.row++
+	e.row.add(now)
 	if soft {
 		return
 	}
@@ -125,24 +129,24 @@ func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
 // lose counts a lost connection.
 func (e *evidence) lose(sent, now time.Duration) {
 	b := &e.burst
-	if b.lost == 0 || now-b.first > overdueMin {
-		*b = burst{first: now}
+	if b.n == 0 || now-b.began > overdueMin {
+		*b = run{began: now}
 	}
-	if sent < b.first {
-		b.lost++
+	if sent < b.began {
+		b.n++
 	}
 }
 
 // lostAll reports whether nearly all attempts in flight were lost at once; others is the
 // number of those that were not.
 func (e *evidence) lostAll(others int64) bool {
-	return e.burst.lost >= max(several, min(many, e.burst.lost+int(others)))
+	return e.burst.n >= max(several, min(many, e.burst.n+int(others)))
 }
 
 // losing reports whether the upstream may be losing everything, in flight or in a row, which turns
 // out within overdueMin.
 func (e *evidence) losing(now time.Duration) bool {
-	return e.burst.lost > 0 && now < e.burst.first+overdueMin || e.row >= several && now < e.until-evidenceWindow+overdueMin
+	return e.burst.n > 0 && now < e.burst.began+overdueMin || e.row.n >= several && now < e.until-evidenceWindow+overdueMin
 }
 
 // shows reports whether the upstream as a whole fails, after bad, by share or in a row.
@@ -164,13 +168,13 @@ func (e *evidence) shows(now time.Duration) bool {
 
 // inRow reports whether enough failures came in a row.
 func (e *evidence) inRow(now time.Duration) bool {
-	return e.row >= several && e.missing(now) >= many
+	return e.row.n >= several && e.missing(now) >= many
 }
 
 // missing returns how many good responses are missing in a row of failures, at the rate of the
 // second before it.
 func (e *evidence) missing(now time.Duration) float64 {
-	lasts := now - e.rowBegan
+	lasts := now - e.row.began
 	good := int64(0)
 	for i := range min(int64((lasts+time.Second)/evidenceSlotTime), evidenceSlots) {
 		good += e.slots[(e.slot-i+evidenceSlots)%evidenceSlots].good
@@ -180,7 +184,7 @@ func (e *evidence) missing(now time.Duration) float64 {
 
 // only500 reports whether nothing but 500 came for long enough.
 func (e *evidence) only500(now time.Duration) bool {
-	return e.row >= several && now-e.rowBegan >= latency.FoldEvery && e.urls() >= few && bits.OnesCount64(e.clients) >= manyClients
+	return e.row.n >= several && now-e.row.began >= latency.FoldEvery && e.urls() >= few && bits.OnesCount64(e.clients) >= manyClients
 }
 
 // urls returns the number of URLs that fail, as far as their hashes differ.
