@@ -210,7 +210,7 @@ func (g *core) nextEvent(now time.Duration) time.Duration {
 	switch w.phase {
 	case doubt:
 		at = min(at, max(g.silence.since()+downAfter(&g.baseline), now+refreshInterval(&g.baseline)))
-	case start:
+	case blind:
 		at = min(at, w.blindAt(g.counters, &g.baseline))
 	}
 	return at

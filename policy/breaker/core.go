@@ -126,7 +126,7 @@ func (g *core) succeeded(p Permit, now time.Duration, e AttemptEnd) {
 	if p.kind == permitAbandoned {
 		return
 	}
-	if g.window.unproven && p.at >= g.window.began {
+	if g.window.phase == blind && p.at >= g.window.began {
 		g.pace.proved()
 		g.window.prove(now, g.counters, &g.baseline)
 	}
@@ -232,7 +232,7 @@ func (g *core) crowded(n int64) bool {
 // unproven reports whether a failure ends the trickle after an accepted connection. A timeout
 // does not: the response may take long.
 func (g *core) unproven(p Permit, e AttemptEnd) bool {
-	return g.window.unproven && p.at >= g.window.began && e.Kind != TimedOut && e.Kind != Abandoned
+	return g.window.phase == blind && p.at >= g.window.began && e.Kind != TimedOut && e.Kind != Abandoned
 }
 
 // reason returns the evidence for a failure. It determines what proves that the upstream works
@@ -263,7 +263,7 @@ func (g *core) shut(now time.Duration, why OpenedBy) {
 	if g.connections.check == checkDue {
 		g.connections.check = noCheck
 	}
-	if g.window.unproven { // it never came back
+	if g.window.phase == blind { // it never came back
 		g.pace.failed.add(now)
 	} else {
 		g.pace.opened[why]++
@@ -479,7 +479,7 @@ func (g *core) onlySilent() bool {
 	case w.phase == shut:
 		return g.pace.why == OpenedByStall && !g.pace.impatient
 	}
-	return g.window.phase == start && (g.pace.why != OpenedByStall || !g.pace.impatient)
+	return (g.window.phase == blind || g.window.phase == start) && (g.pace.why != OpenedByStall || !g.pace.impatient)
 }
 
 // confirmed reports whether a silence judges the upstream, and not one URL: two URLs are

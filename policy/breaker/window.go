@@ -15,6 +15,7 @@ import (
 //	doubt  it is 0, since no response comes; an attempt passes now and then, and the next
 //	       response opens it again
 //	shut   it is 0, since the upstream fails; one probe at a time passes, see pace
+//	blind  connections to the upstream work again: it doubles by time until the first good response
 //	start  the upstream works again: it doubles in the time of one response, until latency
 //	       grows with it
 //	seek   it moves by steps towards the most goodput
@@ -25,11 +26,10 @@ import (
 // two generations of attempts instead of a list.
 type window struct {
 	phase      phase
-	size       float64       // >= 1 in start and seek; its integer part applies
+	size       float64       // >= 1 from blind on; its integer part applies
 	top        float64       // the end of start
 	began      time.Duration // when the phase began, or its start for seek
 	recovering bool          // start, and seek for a while after it: the state is slow start
-	unproven   bool          // start after connections that failed: there was no response yet
 
 	mark, oldMark  time.Duration // attempts sent until then are of an earlier generation
 	before, passed int64         // the number of those in flight
@@ -50,6 +50,7 @@ const (
 	open phase = iota
 	doubt
 	shut
+	blind
 	start
 	seek
 )
@@ -116,7 +117,7 @@ const (
 
 // binds reports whether the window matters, limits whether its size does.
 func (w *window) binds() bool  { return w.phase != open }
-func (w *window) limits() bool { return w.phase >= start }
+func (w *window) limits() bool { return w.phase >= blind }
 
 // places returns the number of attempts that hold a place.
 func (w *window) places(c *counters) int64 { return max(0, c.awaiting()-w.passed) }
@@ -147,9 +148,9 @@ func (w *window) enter(p phase, now time.Duration, c *counters) {
 
 // begin starts the growth of the window. Until it is proven by a response it grows from 1.
 func (w *window) begin(now time.Duration, c *counters, u *latency.Baseline, proven bool) {
-	w.enter(start, now, c)
+	w.enter(blind, now, c)
 	w.extraAt = now + overdue(u)
-	w.recovering, w.unproven, w.size, w.top = true, !proven, 1, maxFixed
+	w.recovering, w.size, w.top = true, 1, maxFixed
 	if u.Known() {
 		w.top = max(minWindow, startFactor*u.Concurrency, w.good)
 	}
@@ -160,7 +161,7 @@ func (w *window) begin(now time.Duration, c *counters, u *latency.Baseline, prov
 
 // prove lets the window grow from the concurrency before the outage.
 func (w *window) prove(now time.Duration, c *counters, u *latency.Baseline) {
-	w.unproven = false
+	w.phase = start
 	w.size = max(w.size, u.Concurrency)
 	w.newRound(now, c)
 }
@@ -177,7 +178,10 @@ func (w *window) bind(now time.Duration, size int64, c *counters, u *latency.Bas
 
 // regrow continues or begins start without a top from at least size.
 func (w *window) regrow(now time.Duration, size float64, c *counters) {
-	w.phase, w.top, w.slow = start, maxFixed, 0
+	if w.phase != blind {
+		w.phase = start
+	}
+	w.top, w.slow = maxFixed, 0
 	w.size = min(max(w.size, size, minWindow), maxFixed)
 	w.last = round{}
 	w.newRound(now, c)
@@ -227,7 +231,7 @@ func (w *window) pass(sent, now time.Duration, c *counters, u *latency.Baseline)
 // blindAt returns when the window grows next without a response, or Forever.
 func (w *window) blindAt(c *counters, u *latency.Baseline) time.Duration {
 	switch {
-	case w.phase != start || !w.unproven || w.size >= maxFixed:
+	case w.phase != blind || w.size >= maxFixed:
 		return backoff.Forever
 	case !w.overTop(u):
 		return w.round.began + blindEvery
@@ -280,7 +284,7 @@ func (w *window) ended(sent, now time.Duration, good bool, c *counters, u *laten
 		r.bad++
 	}
 	r.add(now - sent)
-	if w.phase == start {
+	if w.phase < seek {
 		w.grow(now, now-sent, good, c, u)
 	} else {
 		w.step(now, c, u)
