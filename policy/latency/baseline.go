@@ -133,7 +133,6 @@ type Baseline struct {
 
 	Median, P90, Mean time.Duration
 	Concurrency       float64 // highest mean over a window, decayed
-	Rate              float64 // most responses per second over a window, decayed
 
 	// Slow requests are not in sums while they are in flight. So Pending is how many were
 	// overdue while others were answered, decayed. recent is how many were answered in
@@ -177,12 +176,10 @@ func (u *Baseline) Confidence() float64 { return min(1, u.sums.Total/Established
 func (u *Baseline) Fold(w *Sums, dt time.Duration, atOnce float64, easy bool) {
 	keep := decay(dt, baselineHalfLife)
 	u.Concurrency *= keep
-	u.Rate *= keep
 	u.Pending *= decay(dt, recentFor)
 	u.recent = u.recent*decay(dt, recentFor) + w.Total
 	if easy {
 		u.Concurrency = max(u.Concurrency, atOnce)
-		u.Rate = max(u.Rate, w.Total/dt.Seconds())
 	}
 	keep = max(keep, min(1, EstablishedSamples/u.sums.Total))
 	weight := min(1, maxWeightPerSecond*dt.Seconds()/max(w.Total, 1))
@@ -199,6 +196,9 @@ func (u *Baseline) Fold(w *Sums, dt time.Duration, atOnce float64, easy bool) {
 	u.derive()
 }
 
+// Rate returns how many responses a second came lately.
+func (u *Baseline) Rate() float64 { return u.recent * math.Ln2 / recentFor.Seconds() }
+
 // decay returns the share that is left after dt, with half-life half.
 func decay(dt, half time.Duration) float64 { return math.Exp2(-float64(dt) / float64(half)) }
 
@@ -207,7 +207,7 @@ func (u *Baseline) SawPending(n int64) { u.Pending = max(u.Pending, float64(n)) 
 
 // Relearn replaces all learned latencies with those of w, after a permanent change.
 func (u *Baseline) Relearn(w *Sums) {
-	*u = Baseline{sums: *w, Concurrency: u.Concurrency, Rate: u.Rate}
+	*u = Baseline{sums: *w, Concurrency: u.Concurrency, recent: u.recent}
 	u.derive()
 }
 
