@@ -8,9 +8,8 @@ package queue
 // for concurrent use: the caller holds a lock around it and around Guard.Acquire and
 // Guard.Next. Make one with New. It allocates only while it grows.
 type Queue[T any] struct {
-	nodes       []queueNode[T]
-	free        int32 // first unused node, linked by next
-	first, last int32
+	nodes       []queueNode[T] // the first one holds no value: the oldest is next to it, and the newest before it
+	free        int32          // first unused node, linked by next; 0: none
 	n, capacity int
 }
 
@@ -20,8 +19,6 @@ type queueNode[T any] struct {
 	generation uint32 // odd while in use; distinguishes tickets of successive values
 }
 
-const noNode = -1
-
 // Ticket identifies a value in a Queue. The zero Ticket is none.
 type Ticket struct {
 	node       int32
@@ -30,8 +27,12 @@ type Ticket struct {
 
 // New returns an empty queue for at most n values, at least 1.
 func New[T any](n int) *Queue[T] {
-	return &Queue[T]{free: noNode, first: noNode, last: noNode, capacity: max(n, 1)}
+	return &Queue[T]{nodes: make([]queueNode[T], 1), capacity: max(n, 1)}
 }
+
+// oldest and newest return the ends of the queue; 0: it is empty.
+func (l *Queue[T]) oldest() int32 { return l.nodes[0].next }
+func (l *Queue[T]) newest() int32 { return l.nodes[0].prev }
 
 // Full reports whether Push would drop the oldest.
 func (l *Queue[T]) Full() bool { return l.n >= l.capacity }
@@ -45,7 +46,7 @@ func (l *Queue[T]) Push(v T) (t Ticket, out T, dropped bool) {
 	if l.Full() {
 		out, dropped = l.Oldest()
 	}
-	return l.insert(v, l.last), out, dropped
+	return l.insert(v, l.newest()), out, dropped
 }
 
 // Insert adds v behind the values for which after returns true, which must be the first ones of
@@ -53,13 +54,13 @@ func (l *Queue[T]) Push(v T) (t Ticket, out T, dropped bool) {
 // the queue was full, dropped is true and out is the oldest value, v included, as with Push.
 func (l *Queue[T]) Insert(v T, after func(T) bool) (t Ticket, out T, dropped bool) {
 	if l.Full() {
-		if !after(l.nodes[l.first].value) {
+		if !after(l.nodes[l.oldest()].value) {
 			return Ticket{}, v, true
 		}
 		out, dropped = l.Oldest()
 	}
-	front, back := l.first, l.last
-	for back != noNode && !after(l.nodes[back].value) {
+	front, back := l.oldest(), l.newest()
+	for back != 0 && !after(l.nodes[back].value) {
 		if !after(l.nodes[front].value) {
 			back = l.nodes[front].prev
 			break
@@ -69,54 +70,41 @@ func (l *Queue[T]) Insert(v T, after func(T) bool) (t Ticket, out T, dropped boo
 	return l.insert(v, back), out, dropped
 }
 
-// insert adds v behind the node prev; noNode: at the beginning.
+// insert adds v behind the node prev; 0: at the beginning.
 func (l *Queue[T]) insert(v T, prev int32) Ticket {
 	i := l.free
-	if i == noNode {
+	if i == 0 {
 		l.nodes = append(l.nodes, queueNode[T]{})
 		i = int32(len(l.nodes) - 1)
 	} else {
 		l.free = l.nodes[i].next
 	}
-	next := l.first
-	if prev != noNode {
-		next = l.nodes[prev].next
-		l.nodes[prev].next = i
-	} else {
-		l.first = i
-	}
-	if next != noNode {
-		l.nodes[next].prev = i
-	} else {
-		l.last = i
-	}
-	s := &l.nodes[i]
-	s.value, s.prev, s.next = v, prev, next
+	s, before := &l.nodes[i], &l.nodes[prev]
+	s.value, s.prev, s.next = v, prev, before.next
+	l.nodes[s.next].prev, before.next = i, i
 	s.generation++
 	l.n++
 	return Ticket{node: i, generation: s.generation}
 }
 
 // Oldest removes and returns the oldest value.
-func (l *Queue[T]) Oldest() (v T, ok bool) { return l.take(l.first) }
+func (l *Queue[T]) Oldest() (v T, ok bool) { return l.take(l.oldest()) }
 
 // Newest removes and returns the newest value. After an outage this is the better end. The
 // oldest clients have left or are about to, and a response to a client that has left wastes
 // work and delays the next one.
-func (l *Queue[T]) Newest() (v T, ok bool) { return l.take(l.last) }
+func (l *Queue[T]) Newest() (v T, ok bool) { return l.take(l.newest()) }
 
 // Last returns the newest value, which stays in the queue.
 func (l *Queue[T]) Last() (v T, ok bool) {
-	if l.last == noNode {
-		return v, false
-	}
-	return l.nodes[l.last].value, true
+	i := l.newest()
+	return l.nodes[i].value, i != 0
 }
 
 // NewestThat removes and returns the newest value for which fits returns true. It takes linear
 // time where few values fit.
 func (l *Queue[T]) NewestThat(fits func(T) bool) (v T, ok bool) {
-	for i := l.last; i != noNode; i = l.nodes[i].prev {
+	for i := l.newest(); i != 0; i = l.nodes[i].prev {
 		if fits(l.nodes[i].value) {
 			return l.take(i)
 		}
@@ -127,7 +115,7 @@ func (l *Queue[T]) NewestThat(fits func(T) bool) (v T, ok bool) {
 // OldestThat removes and returns the oldest value for which fits returns true. It takes linear
 // time where few values fit.
 func (l *Queue[T]) OldestThat(fits func(T) bool) (v T, ok bool) {
-	for i := l.first; i != noNode; i = l.nodes[i].next {
+	for i := l.oldest(); i != 0; i = l.nodes[i].next {
 		if fits(l.nodes[i].value) {
 			return l.take(i)
 		}
@@ -137,10 +125,8 @@ func (l *Queue[T]) OldestThat(fits func(T) bool) (v T, ok bool) {
 
 // First returns the oldest value, which stays in the queue.
 func (l *Queue[T]) First() (v T, ok bool) {
-	if l.first == noNode {
-		return v, false
-	}
-	return l.nodes[l.first].value, true
+	i := l.oldest()
+	return l.nodes[i].value, i != 0
 }
 
 // Remove removes the value with ticket t and reports whether it was still in the queue.
@@ -153,20 +139,11 @@ func (l *Queue[T]) Remove(t Ticket) bool {
 }
 
 func (l *Queue[T]) take(i int32) (v T, ok bool) {
-	if i == noNode {
+	if i == 0 {
 		return v, false
 	}
 	s := &l.nodes[i]
-	if s.prev == noNode {
-		l.first = s.next
-	} else {
-		l.nodes[s.prev].next = s.next
-	}
-	if s.next == noNode {
-		l.last = s.prev
-	} else {
-		l.nodes[s.next].prev = s.prev
-	}
+	l.nodes[s.prev].next, l.nodes[s.next].prev = s.next, s.prev
 	var none T
 	v, s.value = s.value, none
 	s.generation++
