@@ -34,31 +34,30 @@ const (
 	suspicionThreshold = 9.2
 	// Requests younger than 250 ms are never overdue, which covers a long garbage collection
 	// and one TCP retransmission (200 ms). Nor are those younger than three times the 90th
-	// percentile of latencies (or six times the median, if one in ten requests goes to a slow
+	// percentile of latencies (or twice the median, if one in ten requests goes to a slow
 	// endpoint). That is still far below a client's patience.
-	overdueMin     = 250 * time.Millisecond
-	overdueP90s    = 3
-	overdueMedians = 6
+	overdueMin  = 250 * time.Millisecond
+	overdueP90s = 3
 	// overdueUnknown applies to an upstream of which nothing is known, and less the more is known:
 	// few services take longer, and few clients wait less. So what passes beside the window at an
 	// unknown rate passes that seldom.
-	overdueUnknown = time.Second
+	overdueUnknown = latency.FoldEvery
 	// A silence shows that the upstream is down when it has lasted for downFrom and for
 	// downMedians usual latencies, but no longer than downMax: what took 100 ms may take ten
 	// times as long. Clients with 2 s of patience are still there then.
 	downFrom    = 1150 * time.Millisecond
 	downMedians = 11
-	downMax     = 10 * time.Second
+	downMax     = 2 * evidenceWindow
 	// manyClients that left late show that responses take longer than clients wait: they know
-	// what they wait for.
-	manyClients = 3
+	// what they wait for. As many latencies are enough to know them.
+	manyClients = latency.KnownSamples
 	// refreshesPerOverdue is the precision of ages.
 	refreshesPerOverdue = 8
 )
 
 // overdue returns the age from which an unanswered request counts.
 func overdue(u *latency.Baseline) time.Duration {
-	usual := max(overdueMin, min(overdueP90s*u.P90, overdueMedians*u.Median))
+	usual := max(overdueMin, overdueP90s*min(u.P90, 2*u.Median))
 	known := u.Confidence()
 	return time.Duration(known*float64(usual) + (1-known)*float64(max(usual, overdueUnknown)))
 }

@@ -191,7 +191,7 @@ func drainProbe(up *upstream.Conn) {
 
 // LateResponseTimeout is how long to wait for the response to a probe that hangs or whose client
 // has left. It is longer than most outages; after it, another probe follows.
-const LateResponseTimeout = time.Minute
+const LateResponseTimeout = breaker.ProbeCounts
 
 // AwaitLateResponse waits for the response to an abandoned probe and reports it to the Guard. It
 // takes over the connection.
