@@ -17,9 +17,9 @@ import (
 //	 |   and it is overdue, or clients leave                   is learnt anew   |
 //	 +-- more comes than is answered, slowly ---------------------------------->+
 //
-// What the metrics call the state of the breaker is read off it: closed (open, doubt, and start and
-// seek after overload), open or half open (shut), slow start (start after an outage, and seek for a
-// while after it).
+// Where connections had failed, start begins blind. What the metrics call the state of the breaker is
+// read off the window: closed (open, doubt, and start and seek after overload), open or half open
+// (shut), slow start (blind, start after an outage, and seek for a while after it).
 type core struct {
 	counters *counters // of the Guard
 	options  *Options
