@@ -115,3 +115,32 @@ func TestHTTP2TrailersAboutTheFramingAreNotForwarded(t *testing.T) {
 		}
 	}
 }
+
+// The last piece of a body with a length ends the stream: no frame without content comes behind it.
+func TestHTTP2BodiesEndWithTheirLastPiece(t *testing.T) {
+	const length = 100_000
+	p := startProxy(t, startUpstream(t, script("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", length))), speakHTTP2)
+	c := p.dial()
+	f := http2.NewFramer(c.Conn, c.r)
+	var headers bytes.Buffer
+	enc := hpack.NewEncoder(&headers)
+	for _, field := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "a"}, {":path", "/"}} {
+		_ = enc.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
+	}
+	c.send(http2.ClientPreface)
+	_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: length})
+	_ = f.WriteWindowUpdate(0, length)
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndHeaders: true, EndStream: true})
+	for got, ended := 0, false; !ended; {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, is := frame.(*http2.DataFrame); is {
+			got, ended = got+len(d.Data()), d.StreamEnded()
+			if len(d.Data()) == 0 || ended != (got == length) {
+				t.Fatalf("a frame of %d bytes, %d in all; ended %v", len(d.Data()), got, ended)
+			}
+		}
+	}
+}

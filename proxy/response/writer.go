@@ -139,7 +139,7 @@ func (w *Writer) WritePiece(f http1.Framing, piece []byte) error {
 		return w.writeChunks(piece)
 	}
 	if len(piece) > cap(w.buf)-len(w.buf) {
-		err := w.flushWith(piece)
+		err := w.flushWith(piece, f.Kind == http1.BodyLength && w.sent == f.Length)
 		w.r.Time.Tick() // the write may have waited for the client
 		return err
 	}
@@ -183,13 +183,14 @@ func (w *Writer) Flush() error {
 	if len(w.buf) == 0 && !w.headersWait {
 		return nil
 	}
-	return w.flushWith(nil)
+	return w.flushWith(nil, false)
 }
 
-// flushWith writes w.buf and then p, without copying p.
-func (w *Writer) flushWith(p []byte) (err error) {
+// flushWith writes w.buf and then p, without copying p. If p is the last of a body, the end of its stream goes with
+// it.
+func (w *Writer) flushWith(p []byte, last bool) (err error) {
 	if w.isStream() {
-		err = w.writeStream(p, false)
+		err = w.writeStream(p, last)
 	} else {
 		err = w.r.Conn.WriteBoth(w.buf, p, w.r.Time.Clock)
 	}
