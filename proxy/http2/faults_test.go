@@ -43,12 +43,7 @@ func TestFaultsOfAConnection(t *testing.T) {
 		"WINDOW_UPDATE of 0":             {func(p *peer) { _ = p.WriteWindowUpdate(0, 0) }, "PROTOCOL_ERROR"},
 		"WINDOW_UPDATE of no stream":     {func(p *peer) { _ = p.WriteWindowUpdate(9, 1) }, "PROTOCOL_ERROR"},
 		"a window beyond all":            {func(p *peer) { _ = p.WriteWindowUpdate(0, maxWindow) }, "FLOW_CONTROL_ERROR"},
-		"a window that SETTINGS overflow": {func(p *peer) {
-			p.begin(false, getFields...)
-			_ = p.WriteWindowUpdate(1, maxWindow-defaultWindow)
-			_ = p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: defaultWindow + 1})
-		}, "FLOW_CONTROL_ERROR"},
-		"RST_STREAM of no stream": {func(p *peer) { _ = p.WriteRSTStream(9, 0) }, "PROTOCOL_ERROR"},
+		"RST_STREAM of no stream":        {func(p *peer) { _ = p.WriteRSTStream(9, 0) }, "PROTOCOL_ERROR"},
 		"a stream that depends on itself": {func(p *peer) {
 			_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, Priority: http2.PriorityParam{StreamDep: 1}})
 		}, "PROTOCOL_ERROR"},
@@ -74,6 +69,15 @@ func TestFaultsOfAConnection(t *testing.T) {
 			}
 		})
 	}
+}
+
+// SETTINGS cannot make the window of an open stream larger than windows may be.
+func TestSettingsThatOverflowAWindowEndTheConnection(t *testing.T) {
+	p := dialFrames(t, options(func(s *textStream) { <-s.Done() }))
+	p.begin(false, getFields...)
+	_ = p.WriteWindowUpdate(1, maxWindow-defaultWindow)
+	_ = p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: defaultWindow + 1})
+	p.want("away 1 FLOW_CONTROL_ERROR")
 }
 
 // Faults that concern a stream end it alone.
