@@ -48,6 +48,7 @@ func inMemory(t *testing.T, handle func(c *upConn), change func(c *Config), test
 		m := &memory{testProxy: &testProxy{Server: s, seen: seen, t: t}, up: u, t: t}
 		test(t, m)
 		s.kill()
+		time.Sleep(time.Second) // until every request has noticed; one that has not would dial again when its connection is closed
 		for _, up := range s.settings.Load().Upstreams() {
 			up.Close()
 		}
