@@ -79,7 +79,7 @@ func TestAKeyOfAnotherTypeIsNotALostEngine(t *testing.T) {
 		a.RateLimitPauseBegan(n, time.Minute)
 		eventually(t, "a call fails", func() bool { return a.Stats().Errors > had })
 	}
-	wrong := a.lines("a key at the shared engine has a value of another type; what is kept under it is not shared")
+	wrong := a.lines("a key of the shared engine has a value of another type; what this key should hold is not shared")
 	if st := a.Stats(); !st.Up || st.Lost != 0 || a.lines(lineLost) != 0 || wrong != 1 {
 		t.Errorf("up %v, lost %d times, said %d times that it was lost and %d times that a key is wrong", st.Up, st.Lost, a.lines(lineLost), wrong)
 	}

@@ -189,7 +189,7 @@ func isWrongType(err error) bool {
 // logWrongType logs the first key of another type.
 func (l *link) logWrongType(keys []string, err error) {
 	l.wrongType.Do(func() {
-		l.log.Warn("a key at the shared engine has a value of another type; what is kept under it is not shared",
+		l.log.Warn("a key of the shared engine has a value of another type; what this key should hold is not shared",
 			zap.String("engine", l.name), zap.Strings("keys", keys), zap.Error(err))
 	})
 }
@@ -205,7 +205,7 @@ func (l *link) number(ctx context.Context, s *redis.Script, keys []string, args 
 	return n, err
 }
 
-var errReply = errors.New("the engine's reply has another form than the script gives it")
+var errReply = errors.New("unexpected reply of the shared engine to a script of retryproxy")
 
 // up reports whether the engine responds.
 func (l *link) up() bool { return l.responding.Load() }

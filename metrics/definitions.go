@@ -70,7 +70,7 @@ func Reference() []Row {
 // Requests and their results, by route.
 var (
 	requestsTotal = define(Counter, "requests_total", labels("route", "method", "code"),
-		"Requests by method and by the status that the client got. code is other if it got none.",
+		"Requests by method and by the status that the client got. code is other if the client got no status.",
 		"How much traffic is there, and what do clients see?")
 	outcomesTotal = define(Counter, "outcomes_total", labels("route", "outcome"),
 		"Requests by outcome. Each request has exactly one outcome, so the sum equals requests_total.",
@@ -82,28 +82,28 @@ var (
 		"Retries by the failure that caused them.",
 		"Which failures cause the retries?")
 	dryRunRetriesTotal = define(Counter, "dry_run_retries_total", labels("route", "reason"),
-		"Retries that a route with RETRYPROXY_DRY_RUN=true would have made, by reason. At most one per request.",
+		"Retries that a route with RETRYPROXY_DRY_RUN=true would have made, by reason. At most one retry per request is counted.",
 		"What would this route retry?")
 	hedgesTotal = define(Counter, "hedges_total", labels("route"),
-		"Hedges: attempts sent beside a slow one (RETRYPROXY_HEDGE_AFTER). They count as attempts, but not in retries_total.",
+		"Hedges: second attempts sent beside a slow attempt (RETRYPROXY_HEDGE_AFTER). They count as attempts, but not in retries_total.",
 		"How much load does hedging add?")
 	hedgesWonTotal = define(Counter, "hedges_won_total", labels("route"),
 		"Hedges whose response was used, because it came first or the other attempt failed.",
 		"How many requests does hedging make faster?")
 	fallbackFailuresTotal = define(Counter, "fallback_failures_total", labels("route"),
-		"Requests for which the fallback upstream (RETRYPROXY_FALLBACK) failed too. If it succeeds, the outcome is fallback.",
+		"Requests for which the fallback upstream (RETRYPROXY_FALLBACK) failed too. If the fallback succeeds, the outcome is fallback.",
 		"Does the fallback work when it is needed?")
 	idleCloseRetriesTotal = define(Counter, "idle_close_retries_total", labels("route"),
-		"Immediate retries because the upstream had closed a pooled connection. They are part of retries_total, but do not count against the retry limit and the budget.",
-		"Does the upstream close idle connections sooner than the pool?")
+		"Immediate retries because the upstream had closed a pooled connection. They are part of retries_total, but do not count against RETRYPROXY_MAX_RETRIES and the retry budget.",
+		"Does the upstream close idle connections before retryproxy does?")
 	requestSeconds = define(Histogram, "request_duration_seconds", labels("route", "code_class"),
-		"Time from the headers of a request to the end of its response, including all attempts and waits, by hundred of the status that the client got, 1xx to 5xx or none.",
-		"How long do clients wait in all?")
+		"Time from the headers of a request to the end of its response, including all attempts and waits, by the class of the client's status: 1xx to 5xx, or none.",
+		"How long do clients wait in total?")
 	attemptSeconds = define(Histogram, "attempt_duration_seconds", labels("route", "code_class"),
-		"Time of one attempt, by hundred of its status, or none.",
+		"Time of one attempt, by the class of its status: 1xx to 5xx, or none.",
 		"How fast is the upstream itself?")
 	backoffSeconds = define(Histogram, "backoff_seconds", labels("route"),
-		"Actual wait before a retry, 0 included. It is shorter than planned if the client left or the proxy drained. The free retry after an idle close has none.",
+		"Actual wait before a retry, 0 included. The wait is shorter than planned if the client left or the proxy drained. The free retry after an idle connection was closed has no wait.",
 		"How long are the waits between attempts?")
 	queueSeconds = define(Histogram, "queue_seconds", labels("route"),
 		"Time that requests were queued for the circuit breaker, a permit or the end of a shared rate-limit pause. Requests that did not wait are not counted.",
@@ -126,7 +126,7 @@ var (
 var (
 	clientConnections = define(Gauge, "connections", nil,
 		"Open client connections.",
-		"How near is the connection limit?")
+		"How close is the number of connections to its limit?")
 	acceptPausesTotal = define(Counter, "accept_pauses_total", nil,
 		"Times that accepting paused at the limit of connections or descriptors.",
 		"Is the connection limit too low?")
@@ -134,7 +134,7 @@ var (
 		"Lines of the log that were dropped because standard error was not read, or could not be written.",
 		"Does the log miss lines?")
 	clientsEvictedTotal = define(Counter, "clients_evicted_total", labels("state"),
-		"Client connections or HTTP/2 streams that were ended because slots were short, by state: idle, slow (headers, a TLS handshake or a body came slowly), stalled (the client read nothing), or queued (no slot, or no memory for the request, within a second).",
+		"Client connections or HTTP/2 streams that were ended because slots were short, by state: idle, slow (headers, a TLS handshake or a body came slowly), stalled (the client read nothing), or queued (there was no slot, or no memory for the request, within a second).",
 		"Is the limit of connections or memory too low, or do clients hold unused connections?")
 	faultsTotal = define(Counter, "faults_total", nil,
 		"Requests that failed because of a bug in the proxy itself.",
@@ -179,8 +179,8 @@ var (
 		"Requests that wait for a rate limit.",
 		"Does the rate limit slow clients down?")
 	rateLimitKeys = define(Gauge, "rate_limit_keys", labels("upstream", "rate_limit"),
-		"Values of RETRYPROXY_RATE_LIMIT_KEY that have a rate limit of their own. At most 4096 have one; the rest share one.",
-		"Are there more keys than can have a rate limit of their own?")
+		"Values of RETRYPROXY_RATE_LIMIT_KEY that have a rate limit of their own. At most 4096 values have one; all others share one.",
+		"Are there too many values for a rate limit each?")
 	sharedUp = define(Gauge, "shared_up", nil,
 		"1 while the shared engine (RETRYPROXY_SHARED) responds, 0 while the process continues on its own. shared_* is absent without an engine.",
 		"Does sharing work?")
@@ -197,7 +197,7 @@ var (
 		"Failed calls of the shared engine, and messages from it that could not be parsed.",
 		"Is the shared engine slow, full, misconfigured or gone?")
 	sharedRateLimitPausesTotal = define(Counter, "shared_rate_limit_pauses_total", labels("way"),
-		"Rate-limit pauses: told to other processes, learnt from them, or dropped. A pause is dropped if the shared engine does not respond or too many begin at once.",
+		"Rate-limit pauses: sent to other processes, received from other processes, or dropped. A pause is dropped if the shared engine does not respond or too many begin at once.",
 		"Does a 429 of one process prevent 429s of the others?")
 	budgetTokens = define(Gauge, "budget_tokens", labels("upstream"),
 		"Retries that the upstream's budget allows now.",
@@ -212,20 +212,20 @@ var (
 		"Probes of an upstream whose circuit breaker is not closed.",
 		"How often is a failed upstream probed?")
 	breakerResetsTotal = define(Counter, "breaker_resets_total", labels("upstream"),
-		"Times that a success reset the time between probes, which each failed probe makes longer (RETRYPROXY_BREAKER_BACKOFF).",
+		"Times that a success reset the time between probes. Each failed probe makes this time longer (RETRYPROXY_BREAKER_BACKOFF).",
 		"How often did a failed upstream come back?")
 	pathProbesTotal = define(Counter, "path_probes_total", labels("upstream", "result"),
-		"GETs of RETRYPROXY_HEALTH_PATH while the breaker is not closed, by result. They are part of breaker_probes_total, but not of requests_total.",
+		"GETs of RETRYPROXY_HEALTH_PATH while the breaker is not closed, by result. These checks are part of breaker_probes_total, but not of requests_total.",
 		"What does the probe path respond while the breaker is not closed?")
 	concurrencyLimit = define(Gauge, "concurrency_limit", labels("upstream"),
 		"Maximum number of requests in flight to the upstream. +Inf while no limit binds.",
-		"Is the upstream overloaded, and how many requests does it bear?")
+		"Is the upstream overloaded, and how many requests at once can it process?")
 	concurrencyLimitBoundTotal = define(Counter, "concurrency_limit_bound_total", labels("upstream"),
 		"Times that overload made the concurrency limit bind.",
 		"How often is the upstream overloaded?")
 	permitsInUse = define(Gauge, "permits_in_use", labels("upstream", "by"),
-		"Attempts that the upstream works on: awaited, or abandoned because the client left or the attempt timed out.",
-		"How many attempts does the upstream work on, and how many in vain?")
+		"Attempts that the upstream works on, by state: awaited, or abandoned because the client left or the attempt timed out.",
+		"How many attempts does the upstream work on, and how many of these does nobody wait for?")
 	queuedRequests = define(Gauge, "queued_requests", labels("upstream"),
 		"Requests that wait for the circuit breaker or a permit.",
 		"How many clients wait for an upstream that is down or full?")
@@ -267,7 +267,7 @@ var (
 // The configuration and the program.
 var (
 	reloadSuccessful = define(Gauge, "config_last_reload_successful", nil,
-		"1 if the configuration loaded last is in use, 0 if it was refused.",
+		"1 if the last configuration that was loaded is in use, 0 if it was refused.",
 		"Does the proxy run with the latest configuration?")
 	reloadSeconds = define(Gauge, "config_last_reload_success_timestamp_seconds", nil,
 		"Time when the configuration in use was loaded, in seconds since 1970.",
@@ -286,9 +286,9 @@ var (
 // Tokens of language models, by route.
 var (
 	tokensTotal = define(Counter, "tokens_total", labels("route", "kind", "fate"),
-		"Tokens that responses said they used. kind is input (without cached), output or cached. fate is delivered, wasted if the client did not get the whole response, or retried if another attempt took its place. Shown once there are some.",
-		"What do the language models cost, and how much of it is for nothing?")
+		"Tokens that responses said they used. kind is input (without cached tokens), output or cached. fate is delivered, wasted if the client did not get the whole response, or retried if another attempt replaced the response. The metric appears with the first tokens.",
+		"What do the language models cost, and how much of that is wasted?")
 	tokenLimit = define(Gauge, "token_limit", labels("upstream", "rate_limit"),
-		"Tokens per minute that rate limits allow, those of all keys together. Shown if a limit is known.",
-		"How close is the use to the limit?")
+		"Tokens per minute that the rate limits of all keys together allow. The metric appears when a limit is known.",
+		"How close is the use of tokens to their limit?")
 )

@@ -23,8 +23,8 @@ var classTexts = [numClasses]labels.Text{
 	ClassNone: {Label: "ok", Explain: "The attempt brought a response below 500 that the retry-on setting does not count as a failure."},
 	NotSent:   {Label: "not_sent", Explain: "The upstream cannot have seen the request, because there was no connection or it took no byte. A retry is safe for every method."},
 	Rejected:  {Label: "rejected", Explain: "The status means that the upstream did not do the work (RETRYPROXY_RETRY_REJECTED, 429 by default). A retry is safe for every method."},
-	Unknown:   {Label: "unknown", Explain: "The upstream may have done the work: reset or timeout after bytes were sent, a malformed response, or a status that is an error. If RETRYPROXY_RETRY_ON lists it, there is a retry if the method is idempotent or the request has an Idempotency-Key."},
-	Overtaken: {Label: "overtaken", Explain: "Not a failure: the other attempt of a hedged request (RETRYPROXY_HEDGE_AFTER) got its response first, and this one was given up."},
+	Unknown:   {Label: "unknown", Explain: "The upstream may have done the work: reset or timeout after bytes were sent, a malformed response, or a status that is an error. If RETRYPROXY_RETRY_ON lists the failure, there is a retry if the method is idempotent or the request has an Idempotency-Key."},
+	Overtaken: {Label: "overtaken", Explain: "Not a failure: the other attempt of a hedged request (RETRYPROXY_HEDGE_AFTER) got its response first, and this attempt was abandoned."},
 }
 
 // String returns the metric label, or "invalid" for a value outside the set.
@@ -63,7 +63,7 @@ const NumCauses = int(numCauses)
 
 var causeTexts = [numCauses]labels.Text{
 	CauseStatus:          {Label: "status", Explain: "The upstream answered."},
-	CauseDial:            {Label: "dial", Explain: "No connection to the upstream could be made that took a byte of the request."},
+	CauseDial:            {Label: "dial", Explain: "No connection to the upstream could be made, or the connection took no byte of the request."},
 	CauseTLS:             {Label: "tls", Explain: "The TLS handshake with the upstream failed."},
 	CauseUntrusted:       {Label: "untrusted_certificate", Explain: "The certificate of the upstream could not be verified."},
 	CauseIdleClose:       {Label: "idle_close", Explain: "The upstream closed the pooled connection without processing the request."},

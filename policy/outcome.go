@@ -69,13 +69,13 @@ var outcomeTexts = fillGaveUp([numOutcomes]labels.Text{
 	OutcomeRefused:        {Label: "refused", Words: "refused: malformed or over a limit", Explain: "The request broke the protocol or a limit and was refused; nothing was sent to the upstream."},
 	OutcomeUpgraded:       {Label: "upgraded", Words: "upgraded, such as to WebSocket", Explain: "The connection was upgraded and became a byte tunnel."},
 
-	OutcomeFailFast:       {Label: "fail_fast", Words: "not sent: circuit breaker open", Explain: "The circuit breaker was open, and the request was answered with 503 at once."},
-	OutcomeQueueDropped:   {Label: "queue_dropped", Words: "not sent: dropped from the full queue", Explain: "The request was queued while the circuit breaker was open and was dropped for newer ones."},
+	OutcomeFailFast:       {Label: "fail_fast", Words: "not sent: the circuit breaker was open", Explain: "The circuit breaker was open, and the request was answered with 503 at once."},
+	OutcomeQueueDropped:   {Label: "queue_dropped", Words: "not sent: dropped from the full queue", Explain: "The request was queued while the circuit breaker was open, and was dropped from the full queue in favour of newer requests."},
 	OutcomeQueueTimeout:   {Label: "queue_timeout", Words: "not sent: queued for too long", Explain: "The request was queued while the circuit breaker was open, until its time in the queue ended."},
 	OutcomeOverloaded:     {Label: "overloaded", Words: "not sent: over the concurrency limit", Explain: "The upstream had as many requests in flight as the concurrency limit allows, and the request was answered with 503."},
 	OutcomeFallback:       {Label: "fallback", Words: "answered by the fallback", Explain: "All attempts failed, and the configured fallback answered."},
-	OutcomeRateLimitPause: {Label: "rate_limit_pause", Words: "not sent: rate-limit pause", Explain: "A rate-limit pause (429) was in force for this key, and it was longer than the time left for the request. It was answered with 429 without being sent."},
-	OutcomeRateLimited:    {Label: "rate_limited", Words: "not sent: over the rate limit", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for the request within the time that it may wait. It was answered with 429 without being sent."},
+	OutcomeRateLimitPause: {Label: "rate_limit_pause", Words: "not sent: a rate-limit pause was in force", Explain: "A rate-limit pause (429) was in force for this key, and was longer than the time left for the request. The request was not sent and was answered with 429."},
+	OutcomeRateLimited:    {Label: "rate_limited", Words: "not sent: over the rate limit", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for the request within RETRYPROXY_RATE_LIMIT_WAIT. The request was not sent and was answered with 429."},
 })
 
 // fillGaveUp derives the texts of the gave_up outcomes from the reasons.
@@ -118,7 +118,7 @@ func (o Outcome) Words() string { return labels.Lookup(outcomeTexts[:], int(o)).
 // WordsFor is Words for a request with this method.
 func (o Outcome) WordsFor(method string) string {
 	if o == OutcomeGaveUpNotIdempotent {
-		return "not retried: " + method + " without an Idempotency-Key"
+		return "not retried: " + ReasonNotIdempotent.WordsFor(method)
 	}
 	return o.Words()
 }

@@ -62,9 +62,9 @@ const firstWhyNot = ReasonNotIdempotent
 const NumReasons = int(numReasons)
 
 var reasonTexts = [numReasons]labels.Text{
-	ReasonNone: {Label: "none", Words: "no failure", Explain: "The response was no failure."},
+	ReasonNone: {Label: "none", Words: "no failure", Explain: "The response was not a failure."},
 
-	ReasonConnectFailure:          {Label: "connect_failure", Words: "no connection", Explain: "No connection to the upstream could be made that took a byte of the request."},
+	ReasonConnectFailure:          {Label: "connect_failure", Words: "no connection", Explain: "No connection to the upstream could be made, or the connection took no byte of the request."},
 	ReasonTLSFailure:              {Label: "tls_failure", Words: "TLS handshake failed", Explain: "The TLS handshake with the upstream failed."},
 	ReasonIdleClose:               {Label: "idle_close", Words: "idle connection closed", Explain: "The upstream closed a pooled connection without processing the request: while it was idle, with a 408, or with a GOAWAY."},
 	ReasonRefusedStream:           {Label: "refused_stream", Words: "HTTP/2 stream refused", Explain: "The upstream refused the HTTP/2 stream without processing it: with REFUSED_STREAM, or with a GOAWAY on a new connection."},
@@ -82,29 +82,29 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonGRPC:                    {Label: "grpc_status", Words: "gRPC status", Explain: "The gRPC call ended before any message with a status that RETRYPROXY_RETRY_ON lists."},
 	ReasonAskedToRetry:            {Label: "asked_to_retry", Words: "the upstream asked for a retry", Explain: "The upstream answered with a status that RETRYPROXY_RETRY_ON does not list and asked for a retry (X-Should-Retry: true)."},
 
-	ReasonNotIdempotent:        {Label: "not_idempotent", Words: "the method is not idempotent and has no Idempotency-Key", Explain: "A retry might do the work twice: the method is not idempotent, there is no Idempotency-Key, and the route does not allow unsafe retries."},
+	ReasonNotIdempotent:        {Label: "not_idempotent", Words: "the method is not idempotent and there is no Idempotency-Key", Explain: "A retry might do the work twice: the method is not idempotent, there is no Idempotency-Key, and the route does not allow unsafe retries."},
 	ReasonRetriesExhausted:     {Label: "retries_exhausted", Words: "all retries were used", Explain: "The request had used all its retries."},
-	ReasonRetriesOff:           {Label: "retries_off", Words: "the route has no retries", Explain: "The route allows no retries."},
-	ReasonBudgetExhausted:      {Label: "budget_exhausted", Words: "the retry budget was empty", Explain: "The retry budget of the upstream was empty. Outbound: it would not have had a token within the time left for the request."},
-	ReasonDeadline:             {Label: "deadline", Words: "no time was left", Explain: "The time for the request was over, or the wait did not fit into what was left of it."},
-	ReasonRetryAfterTooLong:    {Label: "retry_after_too_long", Words: "the wait that the upstream asked for was too long", Explain: "The upstream asked for a longer wait (Retry-After or an exhausted rate limit) than the request had time left, or than a rate-limit pause may last."},
+	ReasonRetriesOff:           {Label: "retries_off", Words: "the route allows no retries", Explain: "The route allows no retries."},
+	ReasonBudgetExhausted:      {Label: "budget_exhausted", Words: "the retry budget was empty", Explain: "The retry budget of the upstream was empty. If retryproxy is outbound, the budget would have had no token within the time left for the request."},
+	ReasonDeadline:             {Label: "deadline", Words: "no time was left", Explain: "The time limit of the request had passed, or the wait did not fit into the time left."},
+	ReasonRetryAfterTooLong:    {Label: "retry_after_too_long", Words: "the wait that the upstream asked for was too long", Explain: "The upstream asked for a wait (Retry-After or an exhausted rate limit) that was longer than the time left for the request, or longer than RETRYPROXY_RATE_LIMIT_PAUSE_MAX."},
 	ReasonBodyTooLarge:         {Label: "body_too_large", Words: "the request body was too large to keep", Explain: "The request body was larger than the retry buffer of a request."},
 	ReasonRetryBufferFull:      {Label: "retry_buffer_full", Words: "the retry buffer was full", Explain: "The retry buffer of the process was full."},
 	ReasonBodyUnfinished:       {Label: "body_unfinished", Words: "the upload was incomplete", Explain: "The upload was incomplete when the attempt failed, and could not be completed."},
 	ReasonResponseTooLarge:     {Label: "response_too_large", Words: "the response was too large to keep", Explain: "The failed response was too large to keep during a retry, so it was relayed."},
 	ReasonDraining:             {Label: "draining", Words: "retryproxy was shutting down", Explain: "The proxy was shutting down and began no new retries."},
 	ReasonUpstreamGaveUp:       {Label: "upstream_gave_up", Words: "another retryproxy had given up", Explain: "The response came from another retryproxy that had given up already."},
-	ReasonLayered:              {Label: "layered", Words: "it was a retry of another proxy", Explain: "The request was itself a retry of another proxy, and RETRYPROXY_LAYERED_RETRIES left it no retries."},
+	ReasonLayered:              {Label: "layered", Words: "the request was itself a retry of another proxy", Explain: "The request was itself a retry of another proxy, and RETRYPROXY_LAYERED_RETRIES left it no retries."},
 	ReasonNotInRetryOn:         {Label: "not_in_retry_on", Words: "RETRY_ON does not list the failure", Explain: "RETRYPROXY_RETRY_ON does not list this kind of failure, such as a 501."},
 	ReasonRateLimitPause:       {Label: "rate_limit_pause", Words: "the rate-limit pause was too long", Explain: "A rate-limit pause (429) was in force for this key, and it was longer than the time left for the request."},
-	ReasonRateLimited:          {Label: "rate_limited", Words: "the rate limit had no slot in time", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for a retry within the time that it may wait."},
-	ReasonSwitchedOff:          {Label: "switched_off", Words: "retries are switched off", Explain: "Retries are switched off, all or a share of them, by POST /retry-percent of the admin listener."},
+	ReasonRateLimited:          {Label: "rate_limited", Words: "the rate limit had no slot in time", Explain: "The rate limit (RETRYPROXY_RATE_LIMIT) had no slot for a retry within RETRYPROXY_RATE_LIMIT_WAIT."},
+	ReasonSwitchedOff:          {Label: "switched_off", Words: "retries are switched off", Explain: "POST /retry-percent of the admin listener has switched off all retries or a share of them."},
 	ReasonDryRun:               {Label: "dry_run", Words: "dry run", Explain: "The route makes no retries (RETRYPROXY_DRY_RUN=true); otherwise the request would have been retried."},
 	ReasonNoDescriptors:        {Label: "no_descriptors", Words: "no file descriptor was left", Explain: "The process or the machine had no file descriptor for a connection to the upstream for as long as the request could wait. This does not count against the upstream."},
 	ReasonAskedNotToRetry:      {Label: "asked_not_to_retry", Words: "the upstream asked for no retry", Explain: "The upstream asked for no retry: X-Should-Retry: false, or a grpc-retry-pushback-ms that is negative or no number."},
 	ReasonQuotaExhausted:       {Label: "quota_exhausted", Words: "the quota of the account is used up", Explain: "The error body says that a budget, a spending limit or a prepaid credit is used up (docs/reference/retry-after.md lists the codes). No retry would help."},
-	ReasonRequestTooLarge:      {Label: "request_too_large", Words: "the request exceeds a limit of the API", Explain: "The error body says that the request exceeds a limit by itself, such as more tokens than a minute allows (docs/reference/retry-after.md lists the texts). No retry would help."},
-	ReasonUntrustedCertificate: {Label: "untrusted_certificate", Words: "the certificate is not trusted", Explain: "The certificate of the upstream could not be verified: its CA is unknown, it is for another name, or it is not valid now. The log says what to do. This does not open the circuit breaker."},
+	ReasonRequestTooLarge:      {Label: "request_too_large", Words: "the request exceeds a limit of the API", Explain: "The error body says that this request alone exceeds a limit, such as the tokens of a whole minute (docs/reference/retry-after.md lists the texts). No retry would help."},
+	ReasonUntrustedCertificate: {Label: "untrusted_certificate", Words: "the certificate is not trusted", Explain: "The certificate of the upstream could not be verified: its CA is unknown, its name is another one, or its time of validity is not now. The log says what to do. This does not open the circuit breaker."},
 }
 
 // String returns the metric label, or "invalid" for a value outside the set.
@@ -112,6 +112,14 @@ func (r Reason) String() string { return labels.Lookup(reasonTexts[:], int(r)).L
 
 // Words returns a phrase for people, in place of the label.
 func (r Reason) Words() string { return labels.Lookup(reasonTexts[:], int(r)).Words }
+
+// WordsFor is Words for a request with this method.
+func (r Reason) WordsFor(method string) string {
+	if r == ReasonNotIdempotent {
+		return method + " without an Idempotency-Key"
+	}
+	return r.Words()
+}
 
 // Explain returns one sentence for a reader of metrics or of `explain`.
 func (r Reason) Explain() string { return labels.Lookup(reasonTexts[:], int(r)).Explain }

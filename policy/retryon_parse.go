@@ -208,7 +208,7 @@ func isFieldValue(s string) bool {
 	return s != ""
 }
 
-var errNotInRetryOn = errors.New("is not one of these")
+var errNotInRetryOn = errors.New("is not a failure in this list")
 
 // parseRun parses "503" or "500-504".
 func parseRun(s string) (status.Run, error) {
@@ -219,13 +219,13 @@ func parseRun(s string) (status.Run, error) {
 	run := status.Run{First: status.ParseCode(first), Last: status.ParseCode(last)}
 	switch {
 	case s == "4xx":
-		return status.Run{}, errors.New("would mostly fail the same way again; list the statuses, such as 408,425,429")
+		return status.Run{}, errors.New("would mostly fail the same way again; list single statuses")
 	case run.First < 0 || run.Last < 0:
 		return status.Run{}, errNotInRetryOn
 	case run.First < status.MinCode || run.Last > status.MaxCode:
 		return status.Run{}, fmt.Errorf("is not within %d to %d", status.MinCode, status.MaxCode)
 	case run.First > run.Last:
-		return status.Run{}, errors.New("runs backwards")
+		return status.Run{}, errors.New("is a range whose end comes first")
 	}
 	return run, nil
 }

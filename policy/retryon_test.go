@@ -213,11 +213,11 @@ func TestParseRetryOnRefuses(t *testing.T) {
 		{"none with others", "none,5xx", "stand alone"},
 		{"unknown word", "5xx,connect", `"connect"`},
 		{"wrong case", "5XX", `"5XX"`},
-		{"4xx", "4xx", "list the statuses"},
+		{"4xx", "4xx", "list single statuses"},
 		{"1xx status", "101", "200 to 599"},
 		{"too high", "600", "200 to 599"},
 		{"range too high", "500-600", "200 to 599"},
-		{"backwards", "504-500", "backwards"},
+		{"backwards", "504-500", "whose end comes first"},
 		{"two digits", "50", `"50"`},
 		{"four digits", "5000", `"5000"`},
 		{"open range", "500-", `"500-"`},
@@ -255,7 +255,7 @@ func manyHeaders(n int) string {
 
 func TestParseRetryOnNamesAllErrorsAtOnce(t *testing.T) {
 	_, err := ParseRetryOn("5xx,foo,504-500,502,!502,retriable-header:=1")
-	for _, want := range []string{`"foo"`, "backwards", "502 is both", "not a header name"} {
+	for _, want := range []string{`"foo"`, "whose end comes first", "502 is both", "not a header name"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}

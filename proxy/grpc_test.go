@@ -516,7 +516,7 @@ func TestGRPCTrailersMayBeAsLargeAsHeaders(t *testing.T) {
 	for _, messages := range []string{"", string(message("hello"))} {
 		for size, want := range map[int]grpcResult{
 			20 << 10: {status: "3", message: "told late"},
-			70 << 10: {status: "8", message: "retryproxy: trailers_too_large: the trailers of the call are larger than headers may be"},
+			70 << 10: {status: "8", message: "retryproxy: trailers_too_large: the trailers of the call are larger than the limit for headers"},
 		} {
 			addr, allHeaders := grpcServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
 				_, _ = io.WriteString(w, messages)

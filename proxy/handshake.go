@@ -100,7 +100,7 @@ func (c *conn) announced() bool {
 	_ = c.client.Wire.Close()
 	if c.client.Buffered() > 0 || why == proxyproto.TimedOut && !c.server.drain.closingIdle() {
 		c.server.headerFailures[why].Add(1)
-		c.server.clientFault("a connection does not begin with the PROXY protocol header", zap.Stringer("peer", c.client.Wire.RemoteAddr()), zap.Error(why))
+		c.server.clientFault("a connection did not begin with a PROXY protocol header and was closed", zap.Stringer("peer", c.client.Wire.RemoteAddr()), zap.Error(why))
 	}
 	return false
 }

@@ -106,7 +106,7 @@ func (ls *listenerSet) acceptFrom(l listener, admit func(net.Conn, string), log 
 			return
 		default:
 			ls.pauses.Add(1)
-			log().Warn("accept paused", zap.Error(err))
+			log().Warn("accepting connections is paused", zap.Error(err))
 			time.Sleep(acceptPause)
 		}
 	}

@@ -222,11 +222,11 @@ func TestWarningsAboutClientsAreLimitedAndCounted(t *testing.T) {
 		_, _ = io.ReadAll(c)
 	}
 	p.stop()
-	warned := strings.Count(lines.String(), `"a connection does not begin with the PROXY protocol header"`)
+	warned := strings.Count(lines.String(), `"a connection did not begin with a PROXY protocol header and was closed"`)
 	if warned < faultLinesPerMinute || warned > 2*faultLinesPerMinute { // twice, if a minute ended meanwhile
 		t.Errorf("%d warnings about %d clients, want %d a minute", warned, clients, faultLinesPerMinute)
 	}
-	if want := fmt.Sprintf(`"more faults of clients, lines suppressed","count":%d}`, clients-warned); warned == faultLinesPerMinute && !strings.Contains(lines.String(), want) {
+	if want := fmt.Sprintf(`"more failures of clients' connections, lines suppressed","count":%d}`, clients-warned); warned == faultLinesPerMinute && !strings.Contains(lines.String(), want) {
 		t.Errorf("at the end there is no line %s in %s", want, lines.String())
 	}
 }

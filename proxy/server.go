@@ -236,7 +236,7 @@ func (s *Server) contain(c *conn, fault any) {
 // report counts and logs a fault.
 func (s *Server) report(fault any) {
 	s.faults.Add(1)
-	s.log().Error("a request ended in a fault of the proxy, please report it",
+	s.log().Error("a request failed because of a bug in retryproxy; please report it",
 		zap.Any("fault", fault), zap.ByteString("stack", debug.Stack()))
 }
 
@@ -263,10 +263,10 @@ func (s *Server) clientFault(msg string, fields ...zap.Field) {
 
 // moreFaults logs how many more faults of clients there were.
 func (s *Server) moreFaults(suppressed int) {
-	s.log().Warn("more faults of clients, lines suppressed", zap.Int("count", suppressed))
+	s.log().Warn("more failures of clients' connections, lines suppressed", zap.Int("count", suppressed))
 }
 
 // http2Fault logs a client's fault that ended its HTTP/2 connection.
 func (s *Server) http2Fault(peer net.Addr, err error) {
-	s.clientFault("HTTP/2 with a client failed", zap.Stringer("peer", peer), zap.Error(err))
+	s.clientFault("an HTTP/2 connection of a client failed", zap.Stringer("peer", peer), zap.Error(err))
 }

@@ -114,11 +114,11 @@ func (c *conn) refuseHTTP2() {
 // noteTurnedAway logs, once a minute, that clients have to leave for others.
 func (s *Server) noteTurnedAway() {
 	if s.turnedAway.Allow() {
-		s.log().Warn("client slots are short, clients are turned away", zap.Int("connections", int(s.connected.count.Load())))
+		s.log().Warn("no client slot is free; connections of idle and slow clients are closed", zap.Int("connections", int(s.connected.count.Load())))
 	}
 }
 
 // moreTurnedAway logs how many more clients had to leave.
 func (s *Server) moreTurnedAway(more int) {
-	s.log().Warn("more clients were turned away", zap.Int("count", more))
+	s.log().Warn("more connections of clients were closed because no slot was free", zap.Int("count", more))
 }

@@ -82,7 +82,7 @@ func figure(runs []*runResult) *plot.Figure {
 	}
 	return draw.Seconds("An outage, second by second", all, marks,
 		draw.Panel{Title: "Good responses", Label: "a second", Value: func(s rig.Counts) int { return s[rig.Good] }},
-		draw.Panel{Title: "Errors and tries given up", Label: "a second", Value: func(s rig.Counts) int { return s.Kinds(rig.Bad) + s[rig.Late] }},
+		draw.Panel{Title: "Errors and requests given up", Label: "a second", Value: func(s rig.Counts) int { return s.Kinds(rig.Bad) + s[rig.Late] }},
 		draw.Panel{Title: "Requests at the server (it cannot tell while it is stopped)", Label: "at once", Log: true, Value: func(s rig.Counts) int { return s[atServer] }})
 }
 

@@ -31,7 +31,7 @@ func runDemo(ctx context.Context, c *call) error {
 	}
 	switch {
 	case o.Length < 0:
-		return c.usage(f, errors.New("--for is below 0"))
+		return c.usage(f, errors.New("--for: expected 0 or more"))
 	case o.Rate < 1 || o.Rate > demo.MaxRate:
 		return c.usage(f, fmt.Errorf("--rate: expected 1 to %d", demo.MaxRate))
 	}

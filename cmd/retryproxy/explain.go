@@ -16,8 +16,8 @@ var explainCommand = command{
 	summary: "show which route a request takes, and whether and why it would be retried",
 	details: `Takes a request as a client would send it, reads the settings like a start would,
 and opens nothing. URL may be a path such as /search/x; the Host is then localhost,
-or that of -H 'Host: ...'. --model is the model that its JSON body names, which
-RETRYPROXY_ROUTE_<NAME>_MODEL matches.
+unless -H 'Host: ...' names another. --model NAME stands for a JSON body that names that
+model, for routes with RETRYPROXY_ROUTE_<NAME>_MODEL.
 
 Prints the route. For every kind of failure, prints whether the request would be
 retried and why, provided that there is time, retry budget and memory.`,

@@ -37,7 +37,7 @@ func manPage(ctx context.Context, w io.Writer, commands []command) {
 		fmt.Fprintf(w, "%s\n.EE\n", roff.Escape(strings.TrimSpace(helpText(ctx, &c))))
 	}
 	manSettings(w)
-	fmt.Fprint(w, ".SH SIGNALS\nSIGTERM, SIGINT: end in order; a second one ends at once. SIGHUP: read the settings file and certificates again.\n"+
+	fmt.Fprint(w, ".SH SIGNALS\nSIGTERM, SIGINT: shut down gracefully; a second signal ends the process at once. SIGHUP: read the configuration file and the certificates again.\n"+
 		".SH EXIT STATUS\n0 done, 1 failed or not healthy, 2 wrong arguments or settings.\n")
 }
 

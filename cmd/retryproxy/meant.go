@@ -35,7 +35,7 @@ func (o *outside) unknown(name string) error {
 	}
 	hint := "see retryproxy help"
 	if slices.Contains(atADesk, name) {
-		hint = "it is a command of retryproxyctl"
+		hint = "this is a command of retryproxyctl: retryproxyctl " + name
 	} else if meant := cmp.Or(otherNames[name], config.Nearest(name, slices.Values(names))); meant != "" {
 		hint = "did you mean " + meant + "?"
 	} else if meant := meantByArgument(name, "serve"); meant != "" {
@@ -50,11 +50,11 @@ func (o *outside) unknown(name string) error {
 func meantByArgument(arg, command string) string {
 	switch upstream := config.Suggest("UPSTREAM", arg); {
 	case strings.HasPrefix(arg, config.Prefix) && strings.Contains(arg, "="):
-		return "a variable comes before the command: " + asVariable(arg, command)
+		return "put the variable before the command: " + asVariable(arg, command)
 	case isConfigFile(arg):
-		return "the configuration file is a variable: " + asVariable(config.Prefix+"CONFIG_FILE="+arg, command)
+		return "a variable names the configuration file: " + asVariable(config.Prefix+"CONFIG_FILE="+arg, command)
 	case upstream != "" && strings.ContainsAny(arg, ":/.0123456789"):
-		return "the upstream is a variable: " + asVariable(config.Prefix+"UPSTREAM="+upstream, command)
+		return "a variable names the upstream: " + asVariable(config.Prefix+"UPSTREAM="+upstream, command)
 	}
 	return ""
 }
@@ -81,17 +81,17 @@ func meantByFlag(args []string, flag, command string) string {
 	}
 	if key == "LISTEN" || key == "PORT" {
 		if address := config.Suggest("LISTEN", value); address != "" {
-			return "settings are variables: " + asVariable(config.Prefix+"LISTEN="+address, command)
+			return "settings are environment variables: " + asVariable(config.Prefix+"LISTEN="+address, command)
 		}
 	}
 	assignment, hint := config.AsVariable(key, value)
 	switch {
 	case assignment != "":
-		return "settings are variables: " + asVariable(assignment, command)
+		return "settings are environment variables: " + asVariable(assignment, command)
 	case hint != "":
-		return "settings are variables; " + hint
+		return "settings are environment variables; " + hint
 	}
-	return "settings are variables: docs/reference/settings.md"
+	return "settings are environment variables: docs/reference/settings.md"
 }
 
 // valueOf returns the value that follows a flag, or "".

@@ -178,7 +178,7 @@ func (c *call) parse(f *flag.FlagSet, max int) (rest []string, err error) {
 	args := c.args
 	for {
 		if err := f.Parse(args); err != nil {
-			return nil, c.usage(f, c.explained(args, twoDashes(withUnit(f, err))))
+			return nil, c.usage(f, c.explained(f, args, twoDashes(withUnit(f, err))))
 		}
 		if f.NArg() == 0 {
 			break
@@ -196,12 +196,18 @@ func (c *call) parse(f *flag.FlagSet, max int) (rest []string, err error) {
 }
 
 // explained adds to an error about a flag that the command does not have what may have been meant.
-func (c *call) explained(args []string, err error) error {
-	_, flag, unknown := strings.Cut(err.Error(), "not defined: ")
+func (c *call) explained(f *flag.FlagSet, args []string, err error) error {
+	_, name, unknown := strings.Cut(err.Error(), "not defined: ")
 	if !unknown {
 		return err
 	}
-	return fmt.Errorf("%w; %s", err, meantByFlag(args, flag, c.command.name))
+	var names []string
+	f.VisitAll(func(one *flag.Flag) { names = append(names, one.Name) })
+	hint := meantByFlag(args, name, c.command.name)
+	if near := config.Nearest(strings.TrimLeft(name, "-"), slices.Values(names)); near != "" && len(near) > 1 {
+		hint = "did you mean --" + near + "?"
+	}
+	return fmt.Errorf("there is no flag %s; %s", name, hint)
 }
 
 // withUnit adds to an error of a duration, such as 10, what was expected.

@@ -42,7 +42,7 @@ func (c *call) serve(ctx context.Context, log *logwriter.Writer) error {
 		return err
 	}
 	if err := serve.BecomeTracing(c.become, c.outside.args, c.env, config.Getenv(c.env)); err != nil {
-		fmt.Fprintf(c.stderr, "retryproxy: cannot run %s, so there are no spans: %v\n", serve.TracingProgram, err)
+		fmt.Fprintf(c.stderr, "retryproxy: cannot run %s, so no traces are sent: %v\n", serve.TracingProgram, err)
 	}
 	err := serve.Run(ctx, serve.Options{Env: c.env, Getenv: config.Getenv(c.env), Log: log, Build: build(), Signals: c.signals})
 	if wrong := config.ProblemsOf(err); wrong != nil {

@@ -268,7 +268,7 @@ func TestACollectorThatNeverReadsStopsNothing(t *testing.T) {
 		t.Errorf("/readyz: %d", status)
 	}
 	p.end()
-	if log, err := io.ReadAll(p.log); err != nil || !strings.Contains(string(log), "not all spans could be sent") {
+	if log, err := io.ReadAll(p.log); err != nil || !strings.Contains(string(log), "not all traces could be sent") {
 		t.Errorf("the log (%v) does not report the spans that were lost:\n%s", err, log)
 	}
 }

@@ -217,7 +217,7 @@ func TestSocketOfSystemdThatNoSettingNamesStopsTheStart(t *testing.T) {
 	if err := p.ends(); err == nil {
 		t.Error("it ended in order")
 	}
-	if !strings.Contains(p.log.String(), "which no setting names") {
+	if !strings.Contains(p.log.String(), "but no setting has this address") {
 		t.Errorf("it says:\n%s", p.log)
 	}
 }

@@ -32,8 +32,8 @@ func adviseCommand(o *outside) *cobra.Command {
 		Short: "propose timeouts, retry budget and backoff from the traffic of a running retryproxy",
 		Long: `Reads the metrics of the retryproxy at RETRYPROXY_ADMIN_LISTEN or --address. For every
 route, prints what retries gained and what they cost, and which timeouts, retry budget
-and backoff would fit the traffic, each with its reason. It changes nothing. Where there
-was too little traffic, it says so.
+and backoff would fit the traffic, each with its reason. It changes nothing. If there
+was too little traffic for advice, it prints that.
 
 With --window it reads the metrics twice, that far apart, and looks at the time
 between. Otherwise it looks at everything since the process started. For a route

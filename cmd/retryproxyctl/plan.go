@@ -80,7 +80,7 @@ func (p *planFlags) check(f *pflag.FlagSet) error {
 			errs = append(errs, fmt.Errorf("--%s applies to --backoff, but only --route is given", given.Name))
 		}
 		if d, err := time.ParseDuration(given.Value.String()); err == nil && d < 0 && given.Value.Type() == "duration" {
-			errs = append(errs, fmt.Errorf("--%s is below 0", given.Name))
+			errs = append(errs, fmt.Errorf("--%s: expected 0 or more", given.Name))
 		}
 	})
 	if p.wish.Retries < 0 || p.wish.Retries > plan.MaxRetries {

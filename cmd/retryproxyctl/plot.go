@@ -53,7 +53,7 @@ func (j *job) check() error {
 	case j.png == "" && j.svg == "":
 		return errors.New("nothing to draw: expected --png or --svg")
 	case j.png == "-" && j.svg == "-":
-		return errors.New("two pictures for standard output")
+		return errors.New("--png and --svg cannot both be -, standard output")
 	}
 	return j.size.Validate()
 }

@@ -90,13 +90,13 @@ func TestStandardOutput(t *testing.T) {
 
 func TestWrongArguments(t *testing.T) {
 	for want, args := range map[string][]string{
-		"nothing to draw":                   {},
-		"two pictures for standard output":  {"--png", "-", "--svg", "-"},
-		"expected WIDTHxHEIGHT":             {"--png", "-", "--size", "900"},
-		"expected WIDTHxHEIGHT, such":       {"--png", "-", "--size", "900x500x2"},
-		"size 10x540: expected 200 to 4000": {"--png", "-", "--size", "10x540"},
-		"unknown flag: --jp":                {"--jp", "x"},
-		`unexpected argument "a"`:           {"--png", "-", "a"},
+		"nothing to draw": {},
+		"--png and --svg cannot both be -, standard output": {"--png", "-", "--svg", "-"},
+		"expected WIDTHxHEIGHT":                             {"--png", "-", "--size", "900"},
+		"expected WIDTHxHEIGHT, such":                       {"--png", "-", "--size", "900x500x2"},
+		"size 10x540: expected 200 to 4000":                 {"--png", "-", "--size", "10x540"},
+		"unknown flag: --jp":                                {"--jp", "x"},
+		`unexpected argument "a"`:                           {"--png", "-", "a"},
 	} {
 		if code, stdout, stderr := plotted(t, document, args...); code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%q: %d %q %q, expected %q", args, code, stdout, stderr, want)

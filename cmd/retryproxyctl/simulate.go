@@ -41,9 +41,9 @@ retryproxy. --route adds a route of the settings.
 
 --backoff simulates every way that retries once with each of these strategies,
 written as for plan. --client-backoff sets what clients do after a failure: naive
-(again after 100 ms), once (give up), or a strategy. A strategy that grows from the
-wait before (normal, decorrelated) may end with :from=pause: then the first wait
-grows from the client's pause before the request.
+(send again after 100 ms), once (give up), or a strategy. A strategy whose waits grow
+from the previous one (normal, decorrelated) may end with :from=pause: then the first
+wait grows from the client's pause before the request.
 
 The server and the number of proxies grow with --clients unless they are given. The
 same --seed gives the same outage. --json prints the plot's numbers instead, from
@@ -97,7 +97,7 @@ func (s *simulateFlags) worldFlags(f *pflag.FlagSet) {
 	f.DurationVar(&w.Down, "down", w.Down, "length of the outage")
 	f.DurationVar(&w.Length, "length", 0, "virtual time to simulate; default until a minute after the outage")
 	f.DurationVar(&w.Every, "every", w.Every, "mean of the exponential pause of a client after a good response")
-	f.DurationVar(&w.Patience, "patience", w.Patience, "time after which a client gives up a try")
+	f.DurationVar(&w.Patience, "patience", w.Patience, "time after which a client gives up a request")
 	f.DurationVar(&w.Base, "base", w.Base, "server: response time with few requests in progress")
 	f.IntVar(&w.Clients, "clients", w.Clients, "clients, each with one request at a time")
 	f.IntVar(&w.Free, "free", 0, "server: requests in progress that do not slow it down, and connections of haproxy; 0 means 30 per thousand clients")

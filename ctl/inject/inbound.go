@@ -286,8 +286,8 @@ func (p *pod) delayShutdown(app appPort, admin int) {
 	case c == nil:
 		p.note("the application must accept requests until the sidecar has drained (a preStop: %s); its container is unknown, because none declares port %d", hook, app.number)
 	case get(c, "lifecycle", "preStop") != nil:
-		p.note("container %s has a preStop already: it has to last %d s, and %d s if the application ends at once at SIGTERM, as the sidecar still passes on requests; "+
-			"the one that is made here, %s, lasts as long as they do", text(get(c, "name")), appLasts, drainLasts, hook)
+		p.note("container %s already has a preStop: it must last %d s, or %d s if the application ends at once at SIGTERM, because the sidecar forwards requests meanwhile; "+
+			"without a preStop of its own it would get %s, which lasts as long as needed", text(get(c, "name")), appLasts, drainLasts, hook)
 	default:
 		put(within(c, "lifecycle", yaml.MappingNode), "preStop", build(map[string]any{"httpGet": map[string]any{"path": "/drained", "port": admin}}))
 	}

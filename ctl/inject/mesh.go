@@ -33,7 +33,7 @@ var (
 		proxy:      "istio-proxy",
 		ports:      []int{15000, 15001, 15002, 15004, 15006, 15008, 15009, 15020, 15021, 15053, 15090},
 		first:      15000, last: 15090,
-		retries: "Istio retries twice by default: turn that off for what goes through retryproxy (VirtualService, retries.attempts: 0)",
+		retries: "Istio retries twice by default: turn its retries off for requests through retryproxy (VirtualService, retries.attempts: 0)",
 		lists:   []string{"traffic.sidecar.istio.io/includeInboundPorts", "traffic.sidecar.istio.io/excludeInboundPorts"},
 	}
 	linkerd = mesh{
@@ -42,7 +42,7 @@ var (
 		proxy:      "linkerd-proxy",
 		ports:      []int{4140, 4143, 4190, 4191},
 		first:      4140, last: 4191,
-		retries: "Linkerd retries only if a Service or route asks for it (retry.linkerd.io/http, retry.linkerd.io/grpc): do not ask for what goes through retryproxy",
+		retries: "Linkerd retries only if a Service or route has the annotation retry.linkerd.io/http or retry.linkerd.io/grpc: do not set these for requests through retryproxy",
 		lists:   []string{"config.linkerd.io/skip-inbound-ports"},
 	}
 )
@@ -124,7 +124,7 @@ func (p *pod) describeMeshPorts(app, listen int) {
 	for _, key := range p.mesh.lists {
 		ports := fields(text(get(p.metadata, "annotations", key)))
 		if slices.Contains(ports, strconv.Itoa(app)) && !slices.Contains(ports, strconv.Itoa(listen)) {
-			p.note("annotation %s lists port %d: requests now arrive at port %d, so list that too", key, app, listen)
+			p.note("annotation %s lists port %d, but requests now arrive at port %d: add it to the annotation", key, app, listen)
 		}
 	}
 }

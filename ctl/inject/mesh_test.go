@@ -207,7 +207,7 @@ func TestListsOfPortsThatNameOnlyTheApplicationAreNoted(t *testing.T) {
 				t.Fatal(err)
 			}
 			noted := slices.ContainsFunc(r.Notes, func(n Note) bool {
-				return strings.Contains(n.Text, "lists port 3000: requests now arrive at port 18080")
+				return strings.Contains(n.Text, "lists port 3000, but requests now arrive at port 18080")
 			})
 			if noted != c.want {
 				t.Errorf("noted: %v, want %v: %v", noted, c.want, r.Notes)

@@ -110,7 +110,7 @@ func fromYAML(text string) *yaml.Node {
 // have some thousand nodes.
 const maxNodes = 200_000
 
-var errTooLarge = errors.New("its aliases make it too large")
+var errTooLarge = errors.New("too large after its YAML aliases are expanded")
 
 // expand replaces aliases and merge keys with copies in the same place, so that a change in one place
 // does not affect another. Only documents that are changed need it.

@@ -75,7 +75,7 @@ func (o *Options) Check() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if o.Image == "" {
-		wrong("no image")
+		wrong("no image of the sidecar: set --image")
 	}
 	if o.PullPolicy != "" && !slices.Contains([]string{"Always", "IfNotPresent", "Never"}, o.PullPolicy) {
 		wrong("pull policy %q: expected Always, IfNotPresent or Never", o.PullPolicy)

@@ -183,7 +183,7 @@ func (p *pod) pointVariable(name string, listen int) (upstream string, edit func
 	for _, e := range entries {
 		switch {
 		case get(e, "valueFrom") != nil:
-			return "", nil, fmt.Errorf("%s has a valueFrom, which cannot be read here: set it to the URL itself, or use --outbound-host", name)
+			return "", nil, fmt.Errorf("%s has a valueFrom, which cannot be read here: write the URL itself into it, or use --outbound-host", name)
 		case text(get(e, "value")) != value:
 			return "", nil, fmt.Errorf("%s differs between the containers: choose one with --container (annotation retryproxy.io/container)", name)
 		}
@@ -191,7 +191,7 @@ func (p *pod) pointVariable(name string, listen int) (upstream string, edit func
 	at, ok := parseAddress(value)
 	switch {
 	case strings.Contains(value, "$("):
-		return "", nil, fmt.Errorf("%s=%s refers to other variables, which cannot be read here: set it to the URL itself", name, value)
+		return "", nil, fmt.Errorf("%s=%s refers to other variables, which cannot be read here: write the URL itself into it", name, value)
 	case !ok:
 		return "", nil, fmt.Errorf("%s=%s is not an http:// or https:// URL, nor host:port", name, value)
 	case isLoopback(at.host):
@@ -212,7 +212,7 @@ func (p *pod) pointVariable(name string, listen int) (upstream string, edit func
 func (p *pod) noVariable(name string) error {
 	for _, c := range p.applications() {
 		if len(items(get(c, "envFrom"))) > 0 {
-			return fmt.Errorf("no container sets %s; it may come from envFrom, which cannot be read here: set it to the URL itself, or use --outbound-host", name)
+			return fmt.Errorf("no container sets %s; it may come from envFrom, which cannot be read here: write the URL itself into it, or use --outbound-host", name)
 		}
 	}
 	return fmt.Errorf("no container sets %s", name)

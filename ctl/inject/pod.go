@@ -31,10 +31,10 @@ func (p *pod) note(format string, args ...any) {
 // inject makes all requested changes, or reports all that are impossible.
 func (p *pod) inject() error {
 	if text(get(p.spec, "hostNetwork")) == "true" {
-		return errors.New("hostNetwork is not supported: the sidecar's ports would be those of the node")
+		return errors.New("hostNetwork is not supported: the sidecar's ports would be ports of the node")
 	}
 	if len(items(get(p.spec, "containers"))) == 0 {
-		return errors.New("it has no containers")
+		return errors.New("no containers")
 	}
 	p.mesh = meshOf(p)
 	var errs []error

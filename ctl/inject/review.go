@@ -27,7 +27,7 @@ func Pod(object map[string]any, o Options) (injected map[string]any, notes []str
 	}
 	p := &pod{Options: o, template: root, metadata: metadata, spec: get(root, "spec")}
 	if p.spec == nil {
-		return nil, nil, errors.New("it has no spec")
+		return nil, nil, errors.New("no spec")
 	}
 	if err := p.inject(); err != nil {
 		return nil, nil, err

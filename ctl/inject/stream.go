@@ -73,7 +73,7 @@ func Stream(input []byte, o Options) (*Result, error) {
 				services = append(services, s)
 				serviceDocs[s] = d
 			} else if get(object, "spec", "template", "spec", "containers") != nil {
-				r.Notes = append(r.Notes, Note{nameOf(object), "a kind that is not known here, left as it is"})
+				r.Notes = append(r.Notes, Note{nameOf(object), "unknown kind, printed unchanged"})
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func (w *workload) prepare(o Options, services []*service) (bool, error) {
 	template := get(w.object, templatePath[text(get(w.object, "kind"))]...)
 	if template == nil {
 		w.pod = &pod{}
-		return false, errors.New("it has no Pod template")
+		return false, errors.New("no Pod template")
 	}
 	w.pod = &pod{
 		template: template, metadata: get(template, "metadata"), spec: get(template, "spec"),
@@ -163,8 +163,8 @@ func checkTargets(workloads []*workload, services []*service) error {
 		for _, sp := range s.ports {
 			for _, w := range workloads {
 				if sp.to != "" && sp.to != sp.target && s.namespace == w.pod.namespace && selects(s.selector, w.pod.labels()) && !w.pod.hasPort(sp.to) {
-					errs = append(errs, fmt.Errorf("the Service %s: it has to target the port %s, but it also selects %s, where none takes that port: "+
-						"inject there too, and give the ports of the containers one name that the Service targets", s.name, sp.to, nameOf(w.object)))
+					errs = append(errs, fmt.Errorf("the Service %s: it must target the port %s, but it also selects %s, which has no port of that name: "+
+						"inject a sidecar there too, and give the containers' ports one name that the Service targets", s.name, sp.to, nameOf(w.object)))
 				}
 			}
 		}

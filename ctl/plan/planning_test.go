@@ -136,18 +136,18 @@ func TestParseRefuses(t *testing.T) {
 		wish Wish
 		want []string
 	}{
-		"unknown":            {Wish{Backoffs: []string{"bogus,fixed"}}, []string{`unknown backoff "bogus"; there is additive`}},
+		"unknown":            {Wish{Backoffs: []string{"bogus,fixed"}}, []string{`unknown backoff "bogus"; the strategies are additive`}},
 		"empty":              {Wish{Backoffs: []string{""}}, []string{`unknown backoff ""`}},
 		"no value":           {Wish{Backoffs: []string{"fixed:base"}}, []string{"expected NAME:option=value"}},
 		"an option twice":    {Wish{Backoffs: []string{"fixed:base=1s:base=2s"}}, []string{"base is given twice"}},
 		"a strategy twice":   {Wish{Backoffs: []string{"fixed,fixed"}}, []string{"fixed is given twice"}},
-		"unknown option":     {Wish{Backoffs: []string{"fixed:bass=1s"}}, []string{"bass=1s: fixed has no such option"}},
-		"an option not used": {Wish{Backoffs: []string{"fixed:jitter=0.1"}}, []string{"fixed has no such option; it has base, extra"}},
+		"unknown option":     {Wish{Backoffs: []string{"fixed:bass=1s"}}, []string{"bass=1s: the strategy fixed has no such option"}},
+		"an option not used": {Wish{Backoffs: []string{"fixed:jitter=0.1"}}, []string{"the strategy fixed has no such option; its options are base, extra"}},
 		"not a value":        {Wish{Backoffs: []string{"fixed:base=soon"}}, []string{"base=soon: expected a duration"}},
 		"out of range":       {Wish{Backoffs: []string{"normal:jitter=2"}}, []string{"jitter 2 is not within"}},
 		"base above max":     {Wish{Backoffs: []string{"full-jitter:base=2s:max=1s"}}, []string{"base 2s is above max 1s"}},
 		"not a ratio":        {Wish{Ratios: []string{"1,half"}}, []string{"ratio: ratio=half: expected a number"}},
-		"everything at once": {Wish{Backoffs: []string{"bogus,fixed:jitter=0.1"}}, []string{"bogus", "fixed has no such option; it has base, extra"}},
+		"everything at once": {Wish{Backoffs: []string{"bogus,fixed:jitter=0.1"}}, []string{"bogus", "the strategy fixed has no such option; its options are base, extra"}},
 		"too many":           {Wish{Ratios: []string{"1,2,3,4,5,6,7,8,9,10,11,12,13"}}, []string{"13 strategies, expected at most 12"}},
 	} {
 		_, err := Parse(c.wish)
@@ -195,7 +195,7 @@ func TestMadeKnowsTheBudget(t *testing.T) {
 		t.Errorf("with a budget: %s", got)
 	}
 	text := render(t, &Plan{Lines: []Line{l}}, View{Log: true}, terminal.Screen{Width: 80})
-	if want := "made with a token of the retry budget, which all requests share: 3 at first, then 0.05 per request and 0.5 per second\n"; !strings.Contains(text, want) {
+	if want := "a retry is made only with a token of the retry budget, which all requests share: 3 tokens at first, then 0.05 per request and 0.5 per second\n"; !strings.Contains(text, want) {
 		t.Errorf("%q is missing in\n%s", want, text)
 	}
 	c.Budget = nil

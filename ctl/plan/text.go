@@ -45,10 +45,10 @@ func (p *printer) line(l *Line) {
 	}
 	text.Columns(p.w, l.table(), false)
 	if !backoff.Bounded(l.Backoff) {
-		p.printf("the waits have no maximum: 1 in 1000 is longer than the longest shown, and 1 in 1000 shorter than the shortest; likewise for when retries begin\n")
+		p.printf("the waits have no maximum: 1 in 1000 is longer than the longest shown, and 1 in 1000 is shorter than the shortest shown; the same holds for the times when retries begin\n")
 	}
 	if b := l.budget(); b != nil && l.bounded() {
-		p.printf("made with a token of %s, which all requests share: %d at first, then %s per request and %s per second\n",
+		p.printf("a retry is made only with a token of %s, which all requests share: %d tokens at first, then %s per request and %s per second\n",
 			l.budgetName(), b.Burst, decimal(b.Ratio), decimal(b.MinPerSecond))
 	}
 	p.printf("\n")
@@ -159,7 +159,7 @@ func (p *printer) reach(plan *Plan) {
 		p.ratio(&plan.Lines[i], t)
 	}
 	for _, c := range plan.Changes {
-		p.printf("  %s instead of %s: %.3g times the tries in the long run", c.To, c.From, c.LongRun)
+		p.printf("  %s instead of %s: %.3g times as many attempts in the long run", c.To, c.From, c.LongRun)
 		if c.Within > 0 {
 			p.printf(", %.3g times until %s", c.Within, span(t))
 		}
@@ -212,7 +212,7 @@ func (p *printer) ratio(l *Line, t time.Duration) {
 		return
 	}
 	p.printf("  %s in closed form, with a = %s and r = %g:\n", l.Label, span(r.First), r.Growth())
-	p.printf("    wait after %s: a + (r-1)T = %s\n    tries until then: log_r(1 + (r-1)T/a) = %.4g\n", span(t), span(r.After(t)), r.Tries(t))
+	p.printf("    wait after %s: a + (r-1)T = %s\n    attempts until then: log_r(1 + (r-1)T/a) = %.4g\n", span(t), span(r.After(t)), r.Tries(t))
 	if r.After(t) > r.Max {
 		p.printf("    this ignores that no wait is longer than %s\n", span(r.Max))
 	}

@@ -35,7 +35,7 @@ func (s *Simulation) Figure(v View) *plot.Figure {
 		panel("Good responses", "a second", false, func(x sim.Second, seconds float64) float64 { return float64(x.Good) / seconds })
 	}
 	if v.Errors {
-		panel("Errors and tries given up", "a second", false, func(x sim.Second, seconds float64) float64 { return float64(x.Bad+x.Late) / seconds })
+		panel("Errors and requests given up", "a second", false, func(x sim.Second, seconds float64) float64 { return float64(x.Bad+x.Late) / seconds })
 	}
 	if v.Load {
 		panel("Requests at the server", "at once", true, func(x sim.Second, _ float64) float64 { return float64(max(x.AtOnce, 1)) })

@@ -177,7 +177,7 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 		{func(w *Wish) { w.ClientBackoffs = []string{"full-jitter:from=pause"} }, "--client-backoff: full-jitter:from=pause: only normal and decorrelated grow"},
 		{func(w *Wish) { w.ClientBackoffs = []string{"hasty:from=pause"} }, `or a strategy: unknown backoff "hasty"`},
 		{func(w *Wish) { w.Backoffs = []string{"hasty"} }, `unknown backoff "hasty"`},
-		{func(w *Wish) { w.Backoffs, w.Through = []string{"fixed"}, []string{"direct", "haproxy"} }, "nothing here retries"},
+		{func(w *Wish) { w.Backoffs, w.Through = []string{"fixed"}, []string{"direct", "haproxy"} }, "no way of --through retries"},
 		{func(w *Wish) { w.Through = []string{"direct", "direct"} }, "direct is given twice"},
 		{func(w *Wish) { w.ClientBackoffs = []string{"naive,once,fixed,slots,ratio"} }, "15 storms to play, expected at most 12"},
 		{func(w *Wish) { w.Outage = "flood" }, `--outage: "flood" is not one of stop`},

@@ -44,9 +44,9 @@ func (s *Simulation) players() string {
 
 func (s *Simulation) table() [][]string {
 	outage := s.Wish.Outage != "none"
-	head := []string{"", "good/s", "peak at the server", "sent per good"}
+	head := []string{"", "good/s", "peak at the server", "sent per good response"}
 	if outage {
-		head = []string{"", "good/s before", "in it", "at the end", "good again", "errors under 5 %", "peak at the server", "sent per good"}
+		head = []string{"", "good/s before", "during", "at the end", "good again", "errors under 5 %", "peak at the server", "sent per good response"}
 	}
 	rows := [][]string{head}
 	for i := range s.Lines {

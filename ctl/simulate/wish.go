@@ -198,7 +198,7 @@ func (w *Wish) ways() ([]Way, error) {
 		return nil, err
 	}
 	if !slices.ContainsFunc(chosen, func(way Way) bool { return way.retries }) {
-		return nil, errors.New("--backoff: nothing here retries by itself; --client-backoff says what clients do")
+		return nil, errors.New("--backoff has no effect, because no way of --through retries; --client-backoff sets what clients do")
 	}
 	var ways []Way
 	for _, way := range chosen {

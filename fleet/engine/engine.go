@@ -77,7 +77,7 @@ func Parse(text string) (Engine, error) {
 	}
 	scheme, rest, found := strings.Cut(address, "://")
 	if !found || !e.scheme(scheme) {
-		return Engine{}, errors.New("no scheme that is known")
+		return Engine{}, errors.New("unknown scheme")
 	}
 	e.Network = "tcp"
 	authority, path, _ := strings.Cut(rest, "/")
@@ -112,7 +112,7 @@ func (e *Engine) options(query string, secure bool) error {
 		case field == nil && value[0] == "":
 			return errOption
 		case field == nil:
-			return fmt.Errorf("the option %q is unknown; there are scope, password_file, ca and cert", name)
+			return fmt.Errorf("unknown option %q; the options are scope, password_file, ca and cert", name)
 		case len(value) > 1 || value[0] == "":
 			return fmt.Errorf("the option %s needs one value", name)
 		case !secure && (name == "ca" || name == "cert"):
@@ -125,7 +125,7 @@ func (e *Engine) options(query string, secure bool) error {
 }
 
 // errOption does not repeat the name, which may be a password without a name.
-var errOption = errors.New("an option is none of scope, password_file, ca and cert")
+var errOption = errors.New("unknown option; the options are scope, password_file, ca and cert")
 
 var errPassword = errors.New("a password would be visible here; put it into a file and add ?password_file=FILE")
 
@@ -162,7 +162,7 @@ func (e *Engine) hosts(list string) error {
 		return fmt.Errorf("more than %d addresses", maxAddrs)
 	}
 	if e.Kind == Single && len(all) > 1 {
-		return errors.New("several addresses are for +sentinel and +cluster")
+		return errors.New("several addresses need +sentinel or +cluster, as in redis+cluster://a,b")
 	}
 	port := defaultPort
 	if e.Kind == Sentinel {
@@ -198,14 +198,14 @@ func (e *Engine) path(path string) error {
 	if e.Kind == Sentinel {
 		e.Master, path, _ = strings.Cut(path, "/")
 		if e.Master == "" {
-			return errors.New("the name by which the sentinels know the server is missing: redis+sentinel://host/NAME")
+			return errors.New("the server's name at the sentinels is missing: redis+sentinel://host/NAME")
 		}
 	}
 	if path == "" {
 		return nil
 	}
 	if e.Kind == Cluster {
-		return errors.New("a cluster has one database, without a number")
+		return errors.New("a cluster has only one database; leave out what follows the addresses")
 	}
 	db, err := strconv.ParseUint(path, 10, 31)
 	if err != nil || db > maxDB {

@@ -59,9 +59,9 @@ func (a *Access) check(r *http.Request, reads bool) (int, error) {
 		return 0, nil
 	}
 	if a.Token != nil {
-		return http.StatusUnauthorized, errors.New("for this machine, or with the token of RETRYPROXY_ADMIN_TOKEN_FILE: " + err.Error())
+		return http.StatusUnauthorized, errors.New("allowed only from this machine, or with the token of RETRYPROXY_ADMIN_TOKEN_FILE: " + err.Error())
 	}
-	return http.StatusForbidden, errors.New("only for this machine: " + err.Error())
+	return http.StatusForbidden, errors.New("allowed only from this machine: " + err.Error())
 }
 
 // checkToken accepts the token by Bearer (RFC 6750 section 2.1) or, as browsers send it, as the
@@ -101,8 +101,8 @@ func (a *Access) checkAllowed(r *http.Request) error {
 }
 
 var (
-	errElsewhere = errors.New("the connection is from elsewhere (RETRYPROXY_ADMIN_ALLOW lists networks that may read)")
-	errHost      = errors.New("the Host is not a loopback name")
+	errElsewhere = errors.New("the connection is from another machine (RETRYPROXY_ADMIN_ALLOW lists networks that may read)")
+	errHost      = errors.New("the Host header is not localhost or a loopback address")
 )
 
 // Our own data path always adds X-Retryproxy-Attempt; the other headers depend on the client (a
@@ -128,7 +128,7 @@ func checkLocal(r *http.Request) error {
 func checkDirect(r *http.Request) error {
 	for _, name := range proxyFields {
 		if len(r.Header.Values(name)) > 0 {
-			return errors.New("the request came through a proxy")
+			return errors.New("the request came through a proxy, as one of its headers shows")
 		}
 	}
 	return checkSite(r, "http")
@@ -145,7 +145,7 @@ func checkSite(r *http.Request, schemes ...string) error {
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
 		if err != nil || !slices.Contains(schemes, u.Scheme) || !strings.EqualFold(u.Host, r.Host) {
-			return errors.New("the Origin is another site")
+			return errors.New("the Origin header names another site")
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func (e *End) Drained() { close(e.drained) }
 func (e *End) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	from, _, _ := net.SplitHostPort(r.RemoteAddr) // "" for a unix socket
 	if !e.enter(from) {
-		say(w, http.StatusServiceUnavailable, "too many ask")
+		say(w, http.StatusServiceUnavailable, "too many requests already wait for the drain")
 		return
 	}
 	defer e.leave(from)

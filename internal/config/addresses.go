@@ -48,7 +48,7 @@ func ParseAddress(s string) (Address, error) {
 	}
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return "", errors.New("no host:port")
+		return "", errForm
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return "", errors.New("the port must be a number from 0 to 65535")
@@ -90,7 +90,7 @@ func parseHostRule(s string) (forward.HostRule, error) {
 		}
 	}
 	if !isAuthority(s) {
-		return forward.HostRule{}, errors.New("not a host name with or without a port")
+		return forward.HostRule{}, errForm
 	}
 	return forward.HostRule{Name: s}, nil
 }

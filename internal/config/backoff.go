@@ -23,7 +23,7 @@ func parseBackoff(s string) (Backoff, error) {
 		return Backoff{}, err
 	}
 	if _, known := backoff.Describe(spec.Name); !known {
-		return Backoff{}, fmt.Errorf("there is no strategy %q", spec.Name)
+		return Backoff{}, fmt.Errorf("%q is not the name of a strategy", spec.Name)
 	}
 	o, err := spec.Values()
 	if err != nil {
@@ -54,7 +54,7 @@ func parseBreakerBackoff(s string) (BreakerBackoff, error) {
 		return BreakerBackoff{}, err
 	}
 	if b.name == "none" && b.options.Extra == 0 {
-		return BreakerBackoff{}, errors.New("without a pause, probes would follow each other at once")
+		return BreakerBackoff{}, errors.New("none would send probes without a pause")
 	}
 	made, err := backoff.New(b.name, b.options)
 	return BreakerBackoff{made, s}, err

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,7 +30,7 @@ func parseBreakerOn(s string) (BreakerOn, error) {
 		item = strings.TrimSpace(item)
 		first, _, _ := strings.Cut(strings.TrimPrefix(item, "!"), "-")
 		if status.ParseCode(first) < 0 && !slices.Contains(breakerOnWords, item) {
-			return BreakerOn{}, fmt.Errorf("%q is not one of these", item)
+			return BreakerOn{}, fmt.Errorf("%q is not one of these failures", item)
 		}
 	}
 	on, err := policy.ParseRetryOn(s)
@@ -40,7 +39,7 @@ func parseBreakerOn(s string) (BreakerOn, error) {
 	}
 	for code := status.MinCode; code < 400; code++ {
 		if on.Code(code) {
-			return BreakerOn{}, fmt.Errorf("%d is not a failure", code)
+			return BreakerOn{}, fmt.Errorf("the status %d is not a failure; failures begin at 400", code)
 		}
 	}
 	return BreakerOn{list: on}, nil
@@ -97,7 +96,7 @@ func parseBreakerAfter(s string) (BreakerAfter, error) {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || n > maxBreakerAfter {
-		return 0, errors.New("not such a number")
+		return 0, errForm
 	}
 	return BreakerAfter(n), nil
 }

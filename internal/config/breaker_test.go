@@ -71,23 +71,23 @@ func TestARouteHasABreakerOfItsOwn(t *testing.T) {
 }
 
 func TestWrongSettingsOfTheBreakerSayWhatIsExpected(t *testing.T) {
-	const on = "expected statuses from 400 to 599, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), !code to except one, connect-failure, reset and attempt-timeout, separated by commas, or auto: "
-	const backoffs = "expected auto, or one of additive, decorrelated, equal-jitter, fixed, full-jitter, normal, proportional, ratio, slots, and its options, such as slots:base=10ms:slots=10: "
+	const on = "; expected statuses from 400 to 599, ranges such as 500-504, 5xx (without 501, 505, 511), gateway-error (502-504), !code to except one, connect-failure, reset and attempt-timeout, separated by commas, or auto"
+	const backoffs = "; expected auto, or one of additive, decorrelated, equal-jitter, fixed, full-jitter, normal, proportional, ratio, slots, and its options, such as slots:base=10ms:slots=10"
 	for variable, want := range map[string]string{
-		"BREAKER_ON=none":                 on + `"none" is not one of these`,
-		"BREAKER_ON=5xx,":                 on + `"" is not one of these`,
-		"BREAKER_ON=5xx,rate-limited":     on + `"rate-limited" is not one of these`,
-		"BREAKER_ON=grpc-unavailable":     on + `"grpc-unavailable" is not one of these`,
-		"BREAKER_ON=5xx,302":              on + "302 is not a failure",
-		"BREAKER_ON=600":                  on + `"600" is not within 200 to 599`,
-		"BREAKER_ON=503,!503":             on + "503 is both listed and excluded",
+		"BREAKER_ON=none":                 `"none" is not one of these failures` + on,
+		"BREAKER_ON=5xx,":                 `"" is not one of these failures; commas separate the entries; did you mean 5xx?`,
+		"BREAKER_ON=5xx,rate-limited":     `"rate-limited" is not one of these failures; did you mean 5xx,429? Expected statuses`,
+		"BREAKER_ON=grpc-unavailable":     `"grpc-unavailable" is not one of these failures` + on,
+		"BREAKER_ON=5xx,302":              "the status 302 is not a failure; failures begin at 400" + on,
+		"BREAKER_ON=600":                  `"600" is not within 200 to 599` + on,
+		"BREAKER_ON=503,!503":             "503 is both listed and excluded" + on,
 		"BREAKER_AFTER=0":                 "expected a whole number from 1 to 1000000, or auto",
 		"BREAKER_AFTER=many":              "expected a whole number from 1 to 1000000, or auto",
-		"BREAKER_BACKOFF=never":           backoffs + `there is no strategy "never"`,
-		"BREAKER_BACKOFF=slots:base=soon": backoffs + "slots: base=soon: expected a duration",
-		"BREAKER_BACKOFF=slots:base":      backoffs + "slots:base: expected NAME:option=value",
-		"BREAKER_BACKOFF=fixed:slots=3":   backoffs + "slots=3: fixed has no such option; it has base, extra",
-		"BREAKER_BACKOFF=none":            backoffs + "without a pause, probes would follow each other at once",
+		"BREAKER_BACKOFF=never":           `"never" is not the name of a strategy` + backoffs,
+		"BREAKER_BACKOFF=slots:base=soon": "slots: base=soon: expected a duration above 0 with its unit, such as 250ms, 10s or 2m" + backoffs,
+		"BREAKER_BACKOFF=slots:base":      "slots:base: expected NAME:option=value" + backoffs,
+		"BREAKER_BACKOFF=fixed:slots=3":   "slots=3: the strategy fixed has no such option; its options are base, extra" + backoffs,
+		"BREAKER_BACKOFF=none":            "none would send probes without a pause" + backoffs,
 		"QUEUE_ORDER=random":              "expected one of newest, oldest",
 	} {
 		name, value, _ := strings.Cut(variable, "=")

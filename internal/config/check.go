@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -129,8 +130,8 @@ func (c *checker) process() {
 		c.problems.errorf(Prefix+"SHARED", s.SharedEngine.Name(),
 			"sharing needs the same upstream for all processes, but each inbound process has its own (%s); if all have the same one, set %sPOSITION=outbound", s.Default.Upstream, Prefix)
 	}
-	c.trustsAll("TRUSTED_PROXIES", s.TrustedProxies, "trusts every peer to say where a request comes from")
-	c.trustsAll("PROXY_PROTOCOL_FROM", s.ProxyProtocolFrom, "trusts every peer to say where a connection comes from")
+	c.trustsAll("TRUSTED_PROXIES", s.TrustedProxies, "lets every peer claim any client address in X-Forwarded-For")
+	c.trustsAll("PROXY_PROTOCOL_FROM", s.ProxyProtocolFrom, "lets every peer claim any client address in a PROXY protocol header")
 }
 
 // trustsAll warns about a setting that trusts every address.
@@ -178,7 +179,7 @@ func (c *checker) routes() {
 			continue
 		}
 		variable, value := c.s.matcherOf(wrong)
-		message := oneLine(each)
+		message := strings.TrimPrefix(oneLine(wrong.Err), fmt.Sprintf("%s %q: ", strings.ToLower(wrong.Field), value))
 		if key := strings.ToUpper(wrong.Field); routeKeys()[key] != nil {
 			message = routeKeys()[key].advise(value, message)
 		}
@@ -225,10 +226,24 @@ func (r *Route) Match(s *Settings) route.Match {
 func (c *checker) loops() {
 	for _, listen := range c.ours {
 		if c.r.Upstream.reaches(listen) {
-			c.errorf("UPSTREAM", c.r.Upstream.String(), "is retryproxy's own listener %s", listen)
+			c.errorf("UPSTREAM", c.r.Upstream.String(), "%s", c.ownListener(listen))
 			return
 		}
 	}
+}
+
+// ownListener returns what is wrong with an upstream that is one of our own listeners.
+func (c *checker) ownListener(a Address) string {
+	variable := Prefix + "ADMIN_LISTEN"
+	if a != c.s.AdminListen {
+		for _, r := range c.s.All() {
+			if r.Listen == a {
+				variable = r.Blame("LISTEN")
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("is retryproxy's own listener (%s is %s); change one of the two", variable, a)
 }
 
 // scheme warns about the port of https in a URL without TLS, and the other way round.
@@ -241,9 +256,9 @@ func (c *checker) scheme() {
 		switch {
 		case err != nil || t.SRV:
 		case port == "443" && t.TLS == nil:
-			c.warnf("UPSTREAM", c.r.Upstream.String(), "port 443 is that of https; did you mean https://%s?", host)
+			c.warnf("UPSTREAM", c.r.Upstream.String(), "port 443 is the port of https; did you mean https://%s?", host)
 		case port == "80" && t.TLS != nil:
-			c.warnf("UPSTREAM", c.r.Upstream.String(), "port 80 is that of http; did you mean http://%s?", host)
+			c.warnf("UPSTREAM", c.r.Upstream.String(), "port 80 is the port of http; did you mean http://%s?", host)
 		}
 	}
 }
@@ -288,11 +303,16 @@ func differentLoopbacks(a, b string) bool {
 	return errA == nil && errB == nil && ipA.Unmap() != ipB.Unmap()
 }
 
+// hasInvalidMatcher reports whether a variable sets a matcher of the route to a value that was refused.
+func (c *checker) hasInvalidMatcher() bool {
+	return slices.ContainsFunc(matcherSettings, func(s Setting) bool { return s.Key != "STRIP_PREFIX" && c.own(s.Key) })
+}
+
 // matcher checks the matchers of a named route.
 func (c *checker) matcher() {
 	m := &c.r.Matcher
 	prefix := routePrefix(c.r.Name)
-	if !c.r.hasMatcher() && !c.s.fallsBackTo(c.r) {
+	if !c.r.hasMatcher() && !c.hasInvalidMatcher() && !c.s.fallsBackTo(c.r) {
 		c.problems.errorf(prefix+"PATH", "", "route %[2]s has no matcher; set at least one of %[1]sPATH, %[1]sHOST, %[1]sMETHODS, %[1]sHEADER, %[1]sMODEL and %[1]sLISTEN, or make it the FALLBACK of another route", prefix, c.r.Name)
 	}
 	if m.StripPrefix == "" {
@@ -305,7 +325,7 @@ func (c *checker) matcher() {
 		match := c.r.Match(c.s)
 		for _, path := range match.Paths() {
 			if path != m.StripPrefix && !strings.HasPrefix(path, m.StripPrefix+"/") {
-				c.problems.errorf(prefix+"STRIP_PREFIX", m.StripPrefix, "%sPATH=%q does not begin with it", prefix, path)
+				c.problems.errorf(prefix+"STRIP_PREFIX", m.StripPrefix, "%sPATH=%q does not begin with %s", prefix, path, m.StripPrefix)
 			}
 		}
 	}

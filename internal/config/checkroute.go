@@ -39,7 +39,7 @@ var useless = []struct {
 	{"BREAKER_ON BREAKER_AFTER BREAKER_BACKOFF", func(r *Route) bool { return r.Breaker == "off" },
 		"BREAKER", "turns the circuit breaker off"},
 	{"RATE_LIMIT_PAUSE_MAX", func(r *Route) bool { return r.RateLimitPauseKey.None() && !r.RateLimit.Auto },
-		"RATE_LIMIT_PAUSE_KEY", "lets every request pause for itself"},
+		"RATE_LIMIT_PAUSE_KEY", "shares no pause"},
 	{"RATE_LIMIT_WAIT", func(r *Route) bool { return !r.isRateLimited() },
 		"RATE_LIMIT", "limits nothing"},
 	{"RATE_LIMIT_WAIT", func(r *Route) bool { return r.isRateLimited() && isBound(r.RequestTimeout, r.RateLimitWait) },
@@ -49,7 +49,7 @@ var useless = []struct {
 	{"BALANCE", func(r *Route) bool { return r.hasOneAddress() && r.Balance != leastRequests },
 		"UPSTREAM", "is one address"},
 	{"HEALTH_PATH", func(r *Route) bool { return r.hasOneAddress() && r.HealthPath != "" && r.Breaker == "off" },
-		"BREAKER", "sends no probes, and the upstream is one address"},
+		"BREAKER", "needs no health checks of an upstream with one address"},
 }
 
 func (r *Route) retriesNothing() bool { return r.RetryOn.String() == "none" }
@@ -113,10 +113,10 @@ func (c *checker) times() {
 	r := c.r
 	if c.set("ATTEMPT_TIMEOUT") && isBound(r.RequestTimeout, r.AttemptTimeout.Value()) {
 		c.errorf("ATTEMPT_TIMEOUT", DurationText(r.AttemptTimeout.Value()),
-			"must be less than %s=%s, otherwise no attempt can time out and be retried", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
+			"must be less than %s=%s, otherwise no attempt can time out before the request does", c.name("REQUEST_TIMEOUT"), DurationText(r.RequestTimeout))
 	}
 	if r.RequestTimeout == 0 && r.AttemptTimeout.Value() == 0 {
-		c.warnf("REQUEST_TIMEOUT", "0s", "with %s=%s a request never ends if its upstream does not respond", c.name("ATTEMPT_TIMEOUT"), r.AttemptTimeout)
+		c.warnf("REQUEST_TIMEOUT", "0s", "with %s=%s too, a request never ends if its upstream does not respond", c.name("ATTEMPT_TIMEOUT"), r.AttemptTimeout)
 	}
 }
 

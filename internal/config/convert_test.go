@@ -79,7 +79,7 @@ func TestAProblemOfYAMLNamesSettingsAsTheFileDoes(t *testing.T) {
 		file+`:2: upstream_ca: "/none.pem": has no effect on the upstream http://example.com:80, which is not https`,
 		file+`:1: attempt_timeout: "20s": must be less than RETRYPROXY_REQUEST_TIMEOUT=10s,`,
 		file+`:1: attempt_timeout: "20s": must be less than routes[0].request_timeout=5s,`,
-		file+`:6: routes[0].strip_prefix: "/x": routes[0].path="/y" does not begin with it`,
+		file+`:6: routes[0].strip_prefix: "/x": routes[0].path="/y" does not begin with /x`,
 		file+`:9: routes[1].path: route none has no matcher; set at least one of path, host, methods, header, model and listen, or make it the FALLBACK of another route`)
 }
 

@@ -50,7 +50,7 @@ func parseFallback(s string) (f Fallback, err error) {
 		rest = strings.TrimSpace(strings.TrimPrefix(rest[part:], ","))
 	}
 	if len(f.list) > maxFallbacks {
-		return f, fmt.Errorf("more than %d", maxFallbacks)
+		return f, fmt.Errorf("more than %d fallbacks", maxFallbacks)
 	}
 	return f, nil
 }
@@ -60,7 +60,7 @@ func (e *FallbackEntry) parse(s string) (length int, err error) {
 	if name, is := strings.CutPrefix(s, routeEntry); is {
 		name, _, _ = strings.Cut(name, ",")
 		if e.route = strings.TrimSpace(name); e.route == "" {
-			return 0, errors.New("route: without a name")
+			return 0, errors.New("route: needs the name of a route")
 		}
 		return len(routeEntry) + len(name), nil
 	}
@@ -93,13 +93,13 @@ func (e *FallbackEntry) parseAnswer(s string) error {
 	case err != nil:
 		return fmt.Errorf("%q is not a status code", code)
 	case !colon:
-		return fmt.Errorf("no colon and body after %s", code)
+		return fmt.Errorf("a colon and a body are missing after the status %s", code)
 	case n < leastAnswer || n > mostAnswer:
 		return fmt.Errorf("status %s is not within %d to %d", code, leastAnswer, mostAnswer)
 	case (n == 204 || n == 304) && body != "":
-		return fmt.Errorf("a %d has no body", n)
+		return fmt.Errorf("a response with status %d cannot have a body", n)
 	case strings.ContainsRune(body, 0):
-		return errors.New("a zero byte in the body")
+		return errors.New("the body has a zero byte")
 	}
 	e.status, e.body = int(n), body
 	return nil
@@ -160,13 +160,13 @@ func (c *checker) fallbackEntry(e *FallbackEntry) {
 	of := c.s.Find(e.route)
 	switch {
 	case e.route != "" && of == nil:
-		c.errorf("FALLBACK", e.String(), "there is no route %s; %sROUTES lists them", e.route, Prefix)
+		c.errorf("FALLBACK", e.String(), "there is no route %s; %sROUTES lists the routes", e.route, Prefix)
 		return
 	case of == c.r && c.own("FALLBACK"):
-		c.errorf("FALLBACK", e.String(), "is the route itself")
+		c.errorf("FALLBACK", e.String(), "a route cannot be its own fallback")
 		return
 	case e.status != 0 && urlAfterComma.MatchString(e.body):
-		c.warnf("FALLBACK", e.String(), "the body is everything after %d:, so what follows the comma is not another fallback; a response must be the last entry", e.status)
+		c.warnf("FALLBACK", e.String(), "everything after %d: is the body of the response, the text after the comma too; put the fixed response last", e.status)
 	case of == c.r:
 		return // inherited: routes in the list do not fall back to themselves
 	}
@@ -176,12 +176,12 @@ func (c *checker) fallbackEntry(e *FallbackEntry) {
 	}
 	for _, listen := range c.ours {
 		if to.reaches(listen) {
-			c.errorf("FALLBACK", to.String(), "is retryproxy's own listener %s", listen)
+			c.errorf("FALLBACK", to.String(), "%s", c.ownListener(listen))
 			return
 		}
 	}
 	if to.String() == c.r.Upstream.String() && (of == nil || of.RequestHeadersFile == c.r.RequestHeadersFile) {
-		c.warnf("FALLBACK", to.String(), "is the upstream itself, so it fails at the same time")
+		c.warnf("FALLBACK", to.String(), "is the upstream itself, so both fail at the same time")
 	}
 }
 

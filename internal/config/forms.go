@@ -1,13 +1,19 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/retryproxy/retryproxy/internal/strategy"
+	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
 // forms has for units the values in the setting's form that may have been meant by a value in another
@@ -27,7 +33,8 @@ var forms = map[string]func(value string) []string{
 	"address":      addresses,
 	"addressoff":   addresses,
 	"upstream":     upstreams,
-	"fallback":     upstreams,
+	"fallback":     func(v string) []string { return append(fixedResponses(v), upstreams(v)...) },
+	"strategy":     strategies, "breakerbackoff": strategies,
 	"engine":       engines,
 	"host":         hosts,
 	"hostpattern":  hosts,
@@ -62,6 +69,25 @@ var durationUnits = map[string]string{
 	"hr": "h", "hrs": "h", "hour": "h", "hours": "h", "h": "h",
 	"msec": "ms", "msecs": "ms", "milli": "ms", "millis": "ms", "millisecond": "ms", "milliseconds": "ms", "ms": "ms",
 	"usec": "us", "microseconds": "us", "us": "us",
+}
+
+// withUnit returns a duration without a unit as milliseconds or as seconds, whichever is nearer to the
+// default or to the example of the setting; "" for another value.
+func (s *Setting) withUnit(value string) string {
+	n, err := strconv.ParseFloat(value, 64)
+	if s.Unit != "duration" && s.Unit != "autoduration" || err != nil || n <= 0 {
+		return ""
+	}
+	usual := time.Second
+	for _, text := range []string{s.Example, s.Default} {
+		if d, err := time.ParseDuration(text); err == nil && d > 0 {
+			usual = d
+		}
+	}
+	if farFrom := func(unit time.Duration) float64 { return math.Abs(math.Log(n * float64(unit) / float64(usual))) }; farFrom(time.Millisecond) < farFrom(time.Second) {
+		return DurationText(time.Duration(n * float64(time.Millisecond)))
+	}
+	return value + "s"
 }
 
 func durations(v string) []string {
@@ -113,7 +139,62 @@ func ratios(v string) []string {
 	return []string{v, v + "%", strings.TrimRight(v, "percnt ") + "%"}
 }
 
+// statusAndBody matches a status without a body, or with another separator than a colon.
+var statusAndBody = lazily(`^([2-5][0-9]{2})(?:[\s,;=]+(.*))?$`)
+
+func fixedResponses(v string) []string {
+	match := statusAndBody().FindStringSubmatch(v)
+	if match == nil {
+		return nil
+	}
+	status, _ := strconv.Atoi(match[1]) // the pattern matches only numbers
+	return []string{match[1] + ":" + cmp.Or(match[2], http.StatusText(status))}
+}
+
+// strategies separates options by colons, and repairs the names of options and durations without a unit.
+func strategies(v string) []string {
+	parts := strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(":,; ", r) })
+	for i, part := range parts {
+		key, value, is := strings.Cut(part, "=")
+		if !is || i == 0 {
+			continue
+		}
+		if near := Nearest(key, slices.Values(strategy.KeysOf(parts[0]))); near != "" {
+			key = near
+		}
+		if err := strategy.Set(new(backoff.Options), key, value); err != nil {
+			value = durations(value)[0]
+		}
+		parts[i] = key + "=" + value
+	}
+	return []string{strings.Join(parts, ":")}
+}
+
+// fractionalRate matches a rate with a fraction or a unit of thousands or millions.
+var fractionalRate = lazily(`^([0-9]+(?:[.,][0-9]+)?)\s*([kKM]?)/([smh])$`)
+
+// wholeRate returns a rate with a whole number, such as 30/m for 0.5/s; "" for another value.
+func wholeRate(v string) string {
+	match := fractionalRate().FindStringSubmatch(v)
+	if match == nil {
+		return ""
+	}
+	n, _ := strconv.ParseFloat(strings.Replace(match[1], ",", ".", 1), 64) // the pattern matches only numbers
+	n *= map[string]float64{"": 1, "k": 1e3, "K": 1e3, "M": 1e6}[match[2]]
+	periods := "smh"
+	for i := strings.Index(periods, match[3]); i < len(periods); i++ {
+		if n > 0 && n == math.Trunc(n) {
+			return fmt.Sprintf("%.0f/%c", n, periods[i])
+		}
+		n *= 60
+	}
+	return ""
+}
+
 func rates(v string) []string {
+	if whole := wholeRate(v); whole != "" {
+		return []string{whole}
+	}
 	if match := ratePeriod().FindStringSubmatch(v); match != nil {
 		return []string{match[1] + "/" + strings.ToLower(match[2][:1])}
 	}
@@ -152,7 +233,27 @@ func addresses(v string) []string {
 	if published := doubledPort().FindStringSubmatch(host); published != nil {
 		host = published[1]
 	}
+	if with := withBrackets(host); with != host {
+		return []string{with, with + ":8080"}
+	}
 	return []string{":" + strings.TrimPrefix(strings.TrimPrefix(host, "*"), ":"), host, host + ":8080"}
+}
+
+// withBrackets puts brackets around an IPv6 address, with or without a port of at least two digits behind
+// it. Another host is returned unchanged.
+func withBrackets(host string) string {
+	at := strings.LastIndexByte(host, ':')
+	if at < 0 || strings.HasPrefix(host, "[") {
+		return host
+	}
+	port := host[at+1:]
+	if a, err := netip.ParseAddr(host[:at]); err == nil && a.Is6() && len(port) > 1 && strings.Trim(port, "0123456789") == "" {
+		return "[" + host[:at] + "]:" + port
+	}
+	if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
+		return "[" + host + "]"
+	}
+	return host
 }
 
 func upstreams(v string) []string {
@@ -178,9 +279,6 @@ func upstreams(v string) []string {
 	if _, err := strconv.ParseUint(rest, 10, 16); err == nil {
 		rest = ":" + rest
 	}
-	if strings.HasPrefix(rest, ":") {
-		rest = "localhost" + rest
-	}
 	rest, _, _ = strings.Cut(rest, "?")
 	rest, _, _ = strings.Cut(rest, "#")
 	meant := map[string]string{"grpc": "h2c", "grpcs": "h2", "http2": "h2c", "https2": "h2", "wss": "https", "ssl": "https", "tls": "https"}[strings.ToLower(scheme)]
@@ -190,6 +288,12 @@ func upstreams(v string) []string {
 			meant = near
 		}
 	}
+	host, path, _ := strings.Cut(rest, "/")
+	host = withBrackets(host)
+	if strings.HasPrefix(host, ":") {
+		host = "localhost" + host
+	}
+	rest = host + strings.TrimSuffix("/"+strings.TrimSuffix(path, "*"), "/")
 	return []string{scheme + "://" + rest, meant + "://" + rest, meant + "://" + strings.TrimRight(rest, ":/")}
 }
 
@@ -202,8 +306,11 @@ func engines(v string) []string {
 			scheme = "rediss"
 		}
 	}
-	if strings.HasPrefix(rest, "/") {
+	switch {
+	case strings.HasPrefix(rest, "/"):
 		return []string{"unix:" + rest}
+	case strings.Trim(rest, "0123456789") == "": // redis is the host
+		rest = v
 	}
 	return []string{scheme + "://" + rest}
 }
@@ -273,6 +380,14 @@ func statuses(v string) []string {
 	if match := statusRange().FindStringSubmatch(v); match != nil {
 		return []string{match[1] + "-" + match[2]}
 	}
+	if first, last, is := strings.Cut(v, "-"); is && len(first) == 3 {
+		switch {
+		case last == "": // 500-
+			return []string{first + "-" + first[:1] + "99"}
+		case last < first: // 504-500
+			return []string{last + "-" + first}
+		}
+	}
 	if after, is := strings.CutPrefix(v, "-"); is {
 		return []string{"!" + after}
 	}
@@ -283,5 +398,8 @@ func statuses(v string) []string {
 }
 
 func sharingKeys(v string) []string {
+	if strings.HasPrefix(v, "json:") {
+		return []string{modelKey}
+	}
 	return []string{headerKey + strings.TrimPrefix(strings.TrimPrefix(afterColon(v), "$http_"), " "), strings.ToLower(v)}
 }

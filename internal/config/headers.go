@@ -77,9 +77,9 @@ func parseHeaderField(s string) (HeaderField, error) {
 	f := HeaderField{strings.TrimSpace(name), strings.TrimSpace(value)}
 	switch {
 	case !colon || !isToken(f.Name):
-		return f, errors.New("is not a header such as X-Env: prod")
+		return f, errors.New("must be a name, a colon and a value, such as X-Env: prod")
 	case f.Value == "":
-		return f, errors.New("has no value")
+		return f, errors.New("has no value after the colon")
 	case strings.ContainsFunc(f.Value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 		return f, errors.New("has a control character in its value")
 	}
@@ -221,7 +221,7 @@ func (c *checker) headers() {
 	}
 	for i := range r.RequestHeadersSet {
 		if f := &r.RequestHeadersSet[i]; f.isSecret() && c.own("REQUEST_HEADERS_SET") {
-			c.warnf("REQUEST_HEADERS_SET", f.Name, "sounds like a secret; in REQUEST_HEADERS_FILE it would go to the route's own upstream only and not stand in the environment")
+			c.warnf("REQUEST_HEADERS_SET", f.Name, "sounds like a secret; put the header into the file of RETRYPROXY_REQUEST_HEADERS_FILE: then only the route's own upstream gets it, and the environment does not show it")
 		}
 	}
 	if r.RequestHeadersFile != "" && c.own("REQUEST_HEADERS_FILE") && r.Upstream.Set() && !r.Upstream.TLS() && !r.Upstream.Loopback() {

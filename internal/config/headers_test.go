@@ -31,11 +31,11 @@ func TestHeaderFieldsAreSplitAtNames(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"X-Env":                 "is not a header",
-		"X Env: prod":           "is not a header",
-		": prod":                "is not a header",
-		"X-Env:":                "has no value",
-		"X-Env: , X-B: 1":       "has no value",
+		"X-Env":                 "must be a name, a colon and a value",
+		"X Env: prod":           "must be a name, a colon and a value",
+		": prod":                "must be a name, a colon and a value",
+		"X-Env:":                "has no value after the colon",
+		"X-Env: , X-B: 1":       "has no value after the colon",
 		"X-Env: a\r\nX-Evil: 1": "control character",
 		"X-Env: a\x00":          "control character",
 		"A: " + strings.Repeat("x", maxSetHeaders): "more than 8192 bytes",
@@ -55,9 +55,9 @@ func TestAFileOfHeaders(t *testing.T) {
 	}{
 		"": {},
 		"# a key\r\nAuthorization: Bearer hidden, with: more\r\n\n  X-B: 2": {want: []http1.Header{http1.NewHeader("Authorization", "Bearer hidden, with: more"), http1.NewHeader("X-B", "2")}},
-		"X-A: 1\nhidden\n":                       {says: "line 2 is not a header"},
+		"X-A: 1\nhidden\n":                       {says: "line 2 must be a name"},
 		"X-A: 1\n\nX-B: hidden\x01\n":            {says: "line 3 has a control character"},
-		"Host: hidden\n":                         {says: "line 1: Host cannot be set: UPSTREAM_HOST sets it"},
+		"Host: hidden\n":                         {says: "line 1: Host cannot be set: RETRYPROXY_UPSTREAM_HOST sets this header"},
 		strings.Repeat("x", maxSetHeaders) + "x": {says: "the file has more than 8192 bytes"},
 	} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {

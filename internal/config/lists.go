@@ -28,9 +28,9 @@ func parseRouteNames(text string) (RouteNames, error) {
 	for _, name := range splitList(text) {
 		switch upper := configfile.RouteWord(name); {
 		case !isRouteName(name):
-			errs = append(errs, fmt.Errorf("%q is not made of 1 to 63 letters, digits and dashes between them", name))
+			errs = append(errs, fmt.Errorf("the name %q must have 1 to 63 letters, digits and dashes between them", name))
 		case upper == strings.ToUpper(DefaultRoute):
-			errs = append(errs, errors.New("the name default is taken: it is the route of requests that match no other, and its settings have no route in their names"))
+			errs = append(errs, errors.New("the name default is reserved for the route of requests that match no other route; set it by variables without ROUTE_"))
 		case seen[upper]:
 			errs = append(errs, fmt.Errorf("%q is listed twice", name))
 		default:

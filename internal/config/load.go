@@ -125,7 +125,11 @@ func (in *input) addFile() {
 		case both:
 			in.problems.errorf(p.Name, environ[p.Name], "is set in the environment and in %s; remove one of them", placeOf(path, p.Line))
 		case !strings.HasPrefix(p.Name, Prefix):
-			in.problems.add(Problem{Variable: variable, Place: placeOf(path, p.Line), Key: p.Key, Message: "does not name a setting and is ignored", Warning: true})
+			message := "is not the name of a setting and is ignored"
+			if key := strings.ToUpper(p.Name); globalKeys()[key] != nil {
+				message += didYouMean(Prefix, key)
+			}
+			in.problems.add(Problem{Variable: variable, Place: placeOf(path, p.Line), Key: p.Key, Message: message, Warning: true})
 		default:
 			in.add(p, path)
 		}

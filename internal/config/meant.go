@@ -44,12 +44,12 @@ func (s *Setting) allows(value string) bool {
 	}
 	if parse, has := parsers[s.typ]; has {
 		parsed, err := parse(value)
-		return err == nil && s.outside(reflect.ValueOf(parsed), value) == ""
+		return err == nil && !s.isOutside(reflect.ValueOf(parsed), value)
 	}
 	if parses, is := reflect.New(s.typ).Interface().(encoding.TextUnmarshaler); is {
 		return parses.UnmarshalText([]byte(value)) == nil
 	}
-	return s.outside(reflect.ValueOf(value), value) == "" // a string
+	return !s.isOutside(reflect.ValueOf(value), value) // a string
 }
 
 // matches reports whether package route accepts the value of a matcher.
@@ -81,6 +81,7 @@ var cleanups = []struct {
 	{func(_ *Setting, v string) string { return commentAfter().ReplaceAllString(v, "") }, "the comment is part of the value"},
 	{func(_ *Setting, v string) string { return lookalikes.Replace(v) }, "a character only looks like the right one"},
 	{func(_ *Setting, v string) string { return withoutBrackets(v) }, "a list has no brackets"},
+	{(*Setting).withPort, "a colon separates the host from the port"},
 	{(*Setting).withCommas, "commas separate the entries"},
 	{func(_ *Setting, v string) string { return strings.TrimRight(v, " ;,") }, ""},
 	{func(_ *Setting, v string) string { return withDigits(v) }, "a letter stands among the digits"},
@@ -151,6 +152,20 @@ func (s *Setting) isList() bool {
 	return strings.Contains(units[s.Unit], "separated by commas") && s.Unit != "headers" && s.Unit != "fallback"
 }
 
+// portAfter matches a host and a port with another separator than a colon.
+var portAfter = lazily(`^((?:[a-z0-9]+://)?[A-Za-z0-9.-]+)[;.,]([0-9]{2,5})$`)
+
+// withPort puts a colon before the port of an address.
+func (s *Setting) withPort(value string) string {
+	if s.Unit != "upstream" && s.Unit != "address" && s.Unit != "addressoff" {
+		return value
+	}
+	if with := portAfter().ReplaceAllString(value, "$1:$2"); s.allows(with) {
+		return with
+	}
+	return value
+}
+
 // withCommas separates the entries of a list by commas in place of spaces, semicolons and bars.
 func (s *Setting) withCommas(value string) string {
 	if !s.isList() {
@@ -201,6 +216,9 @@ func (s *Setting) candidates(value string) []string {
 	list := s.translations(value)
 	if word := Nearest(strings.ToLower(value), slices.Values(s.words())); word != "" {
 		list = append(list, word)
+	}
+	if with := s.withUnit(value); with != "" {
+		list = append(list, with)
 	}
 	if form := forms[s.Unit]; form != nil {
 		list = append(list, form(value)...)

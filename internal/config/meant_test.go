@@ -152,6 +152,34 @@ func TestWhatPeopleWrite(t *testing.T) {
 	for entry, want := range map[string]string{
 		"UPSTREAM=:3000":                     "did you mean http://localhost:3000?",
 		"UPSTREAM=http://app:300O":           "a letter stands among the digits; did you mean http://app:3000?",
+		"UPSTREAM=http://app;3000":           "a colon separates the host from the port; did you mean http://app:3000?",
+		"UPSTREAM=http://::1:3000":           "did you mean http://[::1]:3000?",
+		"UPSTREAM=::1":                       "did you mean http://[::1]?",
+		"UPSTREAM=http://app:3000/api/*":     "did you mean http://app:3000/api?",
+		"LISTEN=::1:8080":                    "did you mean [::1]:8080?",
+		"LISTEN=:::80":                       "did you mean [::]:80?",
+		"LISTEN=none":                        "clients need this listener",
+		"RETRY_ON=true":                      "did you mean 5xx,429,connect-failure,reset,attempt-timeout?",
+		"RETRY_ON=4xx":                       "did you mean 408,425,429?",
+		"RETRY_ON=504-500":                   "did you mean 500-504?",
+		"RETRY_ON=500-":                      "did you mean 500-599?",
+		"REQUEST_TIMEOUT=30000":              "did you mean 30s?",
+		"BACKOFF_BASE=100":                   "did you mean 100ms?",
+		"BACKOFF_BASE=1":                     "did you mean 1s?",
+		"ATTEMPT_TIMEOUT=off":                "did you mean 0?",
+		"BACKOFF=full-jitter,base=1s":        "did you mean full-jitter:base=1s?",
+		"BACKOFF=fixed:bse=1s":               "did you mean fixed:base=1s?",
+		"BACKOFF=fixed:base=1":               "did you mean fixed:base=1s?",
+		"BREAKER_BACKOFF=exp":                "did you mean full-jitter?",
+		"HEALTH_PATH=true":                   "did you mean /healthz?",
+		"FALLBACK=503":                       "did you mean 503:Service Unavailable?",
+		"FALLBACK=503,busy":                  "did you mean 503:busy?",
+		"SHARED=redis:6379":                  "did you mean redis://redis:6379?",
+		"RATE_LIMIT=0.5/s":                   "did you mean 30/m?",
+		"TOKEN_LIMIT=200k/m":                 "did you mean 200000/m?",
+		"RATE_LIMIT_KEY=ip":                  "the client's address cannot be the key",
+		"RATE_LIMIT_KEY=header":              "name the header, such as header:X-Tenant",
+		"RATE_LIMIT_KEY=none":                "did you mean upstream?",
 		"UPSTREAM=http//app:3000":            "did you mean http://app:3000?",
 		"UPSTREAM=http:/app:3000":            "did you mean http://app:3000?",
 		"UPSTREAM=//app:3000":                "did you mean http://app:3000?",
@@ -241,7 +269,10 @@ func TestNamesThatPeopleTry(t *testing.T) {
 	for name, want := range map[string]string{
 		"TLS_CERT_FILE":        "did you mean RETRYPROXY_TLS_CERT?",
 		"TLS_KEY_PATH":         "did you mean RETRYPROXY_TLS_KEY?",
-		"INSECURE_SKIP_VERIFY": "certificates are always verified; RETRYPROXY_UPSTREAM_CA=FILE",
+		"INSECURE_SKIP_VERIFY": "certificates are always verified; for a private CA set RETRYPROXY_UPSTREAM_CA=FILE",
+		"max_retries":          "names are in upper case with underscores; did you mean RETRYPROXY_MAX_RETRIES?",
+		"Max-Retries":          "did you mean RETRYPROXY_MAX_RETRIES?",
+		"HEADER":               "can only be set for a route: RETRYPROXY_ROUTES=NAME and RETRYPROXY_ROUTE_<NAME>_HEADER",
 		"PROXY_READ_TIMEOUT":   "RETRYPROXY_ATTEMPT_TIMEOUT (one attempt)",
 		"PROXY_PASS":           "RETRYPROXY_UPSTREAM=http://localhost:3000",
 		"NUM_RETRIES":          "RETRYPROXY_MAX_RETRIES",
@@ -263,6 +294,6 @@ func TestUsualWordsGetNoWarning(t *testing.T) {
 }
 
 func TestThePortOfTheOtherSchemeIsNoticed(t *testing.T) {
-	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://api.example.com:443"), "warning: RETRYPROXY_UPSTREAM=\"http://api.example.com:443\": port 443 is that of https; did you mean https://api.example.com?")
-	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=https://api.example.com:80"), "port 80 is that of http; did you mean http://api.example.com?")
+	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://api.example.com:443"), "warning: RETRYPROXY_UPSTREAM=\"http://api.example.com:443\": port 443 is the port of https; did you mean https://api.example.com?")
+	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=https://api.example.com:80"), "port 80 is the port of http; did you mean http://api.example.com?")
 }

@@ -102,9 +102,8 @@ func parseInto(target any, list []Setting, vars variables, variable func(string)
 		if err, failed := byField[s.field]; failed {
 			message = s.wrong(raw, err)
 		} else {
-			message = s.outside(v.FieldByIndex(s.index), raw)
-			if message != "" || isQuoted(raw) {
-				message = s.advise(raw, "expected "+s.Expected())
+			if s.isOutside(v.FieldByIndex(s.index), raw) || isQuoted(raw) {
+				message = s.advise(raw, "")
 			}
 		}
 		if message != "" {
@@ -123,46 +122,58 @@ func (s *Setting) quoted(value string) string {
 	return value
 }
 
+// errForm is the error of a parser that has nothing to add to what is expected.
+var errForm = errors.New("not in the expected form")
+
 // wrong returns the message for a parser's error; those of strconv and time are not shown.
 func (s *Setting) wrong(value string, err error) string {
-	expected := "expected " + s.Expected()
 	var number *strconv.NumError
 	why := oneLine(err)
 	switch {
-	case s.Unit == "duration" || s.Unit == "word" || errors.As(err, &number) || isQuoted(value), s.Unit == "fallback" && strings.HasSuffix(why, "?"):
-		return s.advise(value, expected)
-	case !strings.Contains(why, "did you mean"):
-		return s.advise(value, expected+": "+why)
-	case s.Unit == "upstream": // the suggestion is all that is needed
+	case s.Unit == "duration" || s.Unit == "word" || errors.Is(err, errForm) || errors.As(err, &number) || isQuoted(value):
+		why = ""
+	case strings.HasSuffix(why, "?") && s.Unit == "fallback": // advise suggests more
+		why = ""
+	case strings.Contains(why, "did you mean") && s.Unit == "upstream": // the suggestion is all that is needed
 		return why
+	case strings.Contains(why, "did you mean"):
+		return ended(why, "expected "+s.Expected())
 	}
-	return expected + ": " + why
+	return s.advise(value, why)
 }
 
-// advise adds to a message about a value what may have been meant.
-func (s *Setting) advise(value, message string) string {
-	fixed, why := s.meant(value)
-	if why != "" {
-		message += "; " + why
+// advise returns the message about a value that is not valid: why, if that is known, then what may have
+// been meant, then what is expected, which is often long.
+func (s *Setting) advise(value, why string) string {
+	fixed, cause := s.meant(value)
+	var parts []string
+	for _, part := range []string{why, cause} {
+		if part != "" {
+			parts = append(parts, part)
+		}
 	}
 	if fixed != "" {
-		message += "; did you mean " + fixed + "?"
+		parts = append(parts, "did you mean "+fixed+"?")
 	}
-	return message
+	return ended(strings.Join(parts, "; "), "expected "+s.Expected())
 }
 
-// outside returns what is expected if the value is not an allowed word or is out of range,
-// else "".
-func (s *Setting) outside(v reflect.Value, raw string) string {
-	if raw == "" {
-		return ""
+// ended appends a clause to a message, which may be empty or end with a question.
+func ended(message, clause string) string {
+	switch {
+	case message == "":
+		return clause
+	case strings.HasSuffix(message, "?"):
+		return message + " " + strings.ToUpper(clause[:1]) + clause[1:]
 	}
-	if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, raw) ||
+	return message + "; " + clause
+}
+
+// isOutside reports whether the value is not an allowed word, or is out of range.
+func (s *Setting) isOutside(v reflect.Value, raw string) bool {
+	return raw != "" && (len(s.OneOf) > 0 && !slices.Contains(s.OneOf, raw) ||
 		s.Unit == "address" && raw == "off" ||
-		!s.inside(v) {
-		return "expected " + s.Expected()
-	}
-	return ""
+		!s.inside(v))
 }
 
 // inside reports whether a number is within the tags min and max; a NaN never is.

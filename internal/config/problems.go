@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -56,6 +57,11 @@ func (ps Problems) pick(warning bool) Problems {
 		}
 	}
 	return picked
+}
+
+// hasError reports whether a variable has a problem that stops the start.
+func (ps Problems) hasError(variable string) bool {
+	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Variable == variable && !p.Warning })
 }
 
 // ErrInvalid matches the error of Problems.Err.

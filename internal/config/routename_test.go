@@ -49,7 +49,7 @@ func TestStripPrefixIsOfEveryPath(t *testing.T) {
 		t.Error(got)
 	}
 	got := problemsOf(minimal, "RETRYPROXY_ROUTES=a", "RETRYPROXY_ROUTE_A_PATH=/api/x/*,/apis,/z", strip)
-	if len(got) != 2 || !strings.Contains(got[0], `PATH="/apis" does not begin with it`) || !strings.Contains(got[1], `PATH="/z" does not begin with it`) {
+	if len(got) != 2 || !strings.Contains(got[0], `PATH="/apis" does not begin with /api`) || !strings.Contains(got[1], `PATH="/z" does not begin with /api`) {
 		t.Error(got)
 	}
 }

@@ -51,7 +51,7 @@ func (c *checker) unfamiliarIn(list []Setting, v reflect.Value) {
 	for i := range list {
 		s := &list[i]
 		set, open := openSets[s.Unit]
-		if !open || !c.own(s.Key) {
+		if !open || !c.own(s.Key) || c.problems.hasError(c.r.own[s.Key]) {
 			continue
 		}
 		whole := text(v.FieldByIndex(s.index))

@@ -82,11 +82,11 @@ func parseSize(s string) (Size, error) {
 		}
 	}
 	if strings.HasPrefix(number, "+") {
-		return 0, errors.New("a sign is not allowed")
+		return 0, errForm
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 {
-		return 0, errors.New("not a whole number of bytes")
+		return 0, errForm
 	}
 	if n > math.MaxInt64/factor {
 		return 0, errors.New("too large")
@@ -127,7 +127,7 @@ func parseRatio(s string) (Ratio, error) {
 	number, percent := strings.CutSuffix(s, "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
-		return Ratio{}, errors.New("not a proportion")
+		return Ratio{}, errForm
 	}
 	if percent {
 		v /= 100
@@ -167,7 +167,7 @@ func parseAutoDuration(s string) (AutoDuration, error) {
 	number, hard := strings.CutSuffix(s, " hard")
 	d, err := time.ParseDuration(strings.TrimSpace(number))
 	if err != nil {
-		return AutoDuration{}, errors.New("neither a duration nor auto")
+		return AutoDuration{}, errForm
 	}
 	return AutoDuration{d: d, hard: hard && d > 0}, nil
 }

@@ -40,15 +40,17 @@ var routeKeys = sync.OnceValue(func() map[string]*Setting {
 // explainUnknown returns what is wrong with an unknown name, and which one may have been
 // meant.
 func explainUnknown(name string, routes RouteNames) string {
-	key := strings.TrimPrefix(name, Prefix)
+	key := strings.ReplaceAll(strings.ToUpper(strings.TrimPrefix(name, Prefix)), "-", "_")
 	route, rest, isRoute := meantRouteKey(key, routes)
 	switch {
 	case isRoute:
 		return explainUnknownOfRoute(route, rest, routes)
+	case key != strings.TrimPrefix(name, Prefix) && globalKeys()[key] != nil:
+		return "unknown name; names are in upper case with underscores" + didYouMean(Prefix, key)
 	case key == "HOST":
-		return "can only be set for a route: " + Prefix + "ROUTE_<NAME>_HOST; the Host header sent upstream is " + Prefix + "UPSTREAM_HOST"
+		return "can only be set for a route: " + Prefix + "ROUTES=NAME and " + Prefix + "ROUTE_<NAME>_HOST; the Host header that is sent upstream is set by " + Prefix + "UPSTREAM_HOST"
 	case routeKeys()[key] != nil:
-		return "can only be set for a route: " + Prefix + "ROUTE_<NAME>_" + key
+		return "can only be set for a route: " + Prefix + "ROUTES=NAME and " + Prefix + "ROUTE_<NAME>_" + key
 	case hintFor(key) != "":
 		return "unknown name; " + hintFor(key)
 	}
@@ -59,6 +61,8 @@ func explainUnknownOfRoute(route, key string, routes RouteNames) string {
 	switch {
 	case !hasRoute(routes, route):
 		return unknownRoute(route, key, routes)
+	case routeKeys()[key] != nil:
+		return "unknown name; names are in upper case with underscores" + didYouMean(Prefix+"ROUTE_"+route+"_", key)
 	case globalKeys()[key] != nil:
 		return "cannot be set for one route, only for all: " + Prefix + key
 	case hintFor(key) != "":

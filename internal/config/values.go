@@ -25,7 +25,7 @@ const (
 
 func parseBalance(s string) (Balance, error) {
 	if name, isHash := strings.CutPrefix(s, hashOf); s != leastRequests && s != roundRobin && !(isHash && isToken(name)) {
-		return "", errors.New("neither one of these words nor hash: with a header name")
+		return "", errForm
 	}
 	return Balance(s), nil
 }
@@ -134,7 +134,7 @@ func parseConcurrencyLimit(s string) (ConcurrencyLimit, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil {
-		return ConcurrencyLimit{}, errors.New("not a limit")
+		return ConcurrencyLimit{}, errForm
 	}
 	l := ConcurrencyLimit{Mode: breaker.ConcurrencyLimitFixed, Fixed: int(n)}
 	return l, breaker.Options{ConcurrencyLimit: l.Mode, FixedLimit: l.Fixed}.Validate()
@@ -220,7 +220,7 @@ func parseSharing(s, word string) (by admission.Sharing, err error) {
 	default:
 		by.Header, by.Model = strings.CutSuffix(name, ","+modelKey)
 		if !isHeader || !isToken(by.Header) {
-			return admission.Sharing{}, errors.New("not one of these words and not a header name")
+			return admission.Sharing{}, errForm
 		}
 	}
 	return by, nil

@@ -77,8 +77,9 @@ var foreign = map[string][]translation{
 		{"empty-response junk-response invalid-header connection-reset econnreset conn-reset reset-after-headers read-error closed eof", "reset", ""},
 		{"error", "connect-failure,reset", ""}, // nginx
 		{"response-timeout timeout timeouts per-try-timeout read-timeout", "attempt-timeout", ""},
-		{"all-retryable-errors all-retriable-errors all retry-all-errors all-errors default *", "5xx,429,connect-failure,reset,attempt-timeout", ""},
+		{"all-retryable-errors all-retriable-errors all retry-all-errors all-errors default * true on yes enabled auto", "5xx,429,connect-failure,reset,attempt-timeout", ""},
 		{"server-error server-errors 5** 5.. >=500 50x http-5xx", "5xx", ""},
+		{"4xx 4** 4..", "408,425,429", ""},
 		{"bad-gateway", "502", ""}, {"service-unavailable", "503", ""}, {"gateway-timeout", "504", ""}, {"internal-server-error", "500", ""},
 		{"too-many-requests ratelimited throttled", "429", ""},
 		{"gateway-errors", "gateway-error", ""},
@@ -97,7 +98,7 @@ var foreign = map[string][]translation{
 	},
 	"methods": {{allWords, "", "without METHODS the route matches every method; leave it out"}},
 	"strategy": {
-		{"exponential expo exponential-backoff exponential-jitter jitter random exponential-full-jitter backoff", "full-jitter", ""},
+		{"exponential expo exp exponential-backoff exponential-jitter jitter random exponential-full-jitter backoff", "full-jitter", ""},
 		{"exponential-equal-jitter half-jitter", "equal-jitter", ""},
 		{"exponential-decorrelated-jitter decorrelated-jitter", "decorrelated", ""},
 		{"constant static flat regular simple", "fixed", ""},
@@ -124,6 +125,14 @@ var foreign = map[string][]translation{
 		{"docker", "172.16.0.0/12", ""},
 		{"* any all everyone 0.0.0.0", "0.0.0.0/0,::/0", ""},
 	},
+	"address":   {{nothingWords, "", "clients need this listener"}},
+	"probepath": {{"true on yes enabled enable auto default", "/healthz", ""}},
+	"ratelimitkey": {
+		{nothingWords, "upstream", ""},
+		{"ip client-ip clientip remote-addr client $remote-addr $binary-remote-addr address source", "", "the client's address cannot be the key; use a header that names the client, such as header:X-Tenant"},
+		{"header headers", "", "name the header, such as header:X-Tenant"},
+	},
+	"pausekey":     {{"header headers", "", "name the header, such as header:X-Tenant"}},
 	"limit":        {{"auto automatic dynamic on true learned gradient", "adaptive", ""}},
 	"breakerafter": {{usualWords, autoWord, ""}},
 	"hostpattern":  {{"* any all _", "", "without HOST the route matches every host; leave it out"}},
@@ -166,7 +175,7 @@ func (s *Setting) translations(value string) (list []string) {
 			}
 		}
 	}
-	if isOneOf(word, nothingWords) && len(words) == 0 {
+	if isOneOf(word, nothingWords) && (len(words) == 0 || s.Unit == "autoduration") {
 		list = append(list, "0", "0s")
 	}
 	for _, ours := range words {

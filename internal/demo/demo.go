@@ -118,7 +118,7 @@ func startProxy(ctx context.Context, o *Options, upstream string) (*proxyProcess
 // awaitReady returns nil as soon as the proxy is ready. If ctx ends before, it returns why the proxy was
 // not ready.
 func (p *proxyProcess) awaitReady(ctx context.Context) error {
-	last := errors.New("not asked")
+	last := errors.New("no response yet")
 	for ctx.Err() == nil {
 		status, body, err := p.ask(ctx, http.MethodGet, "/readyz")
 		switch {

@@ -55,6 +55,7 @@ type caseView struct {
 	MaxWait    float64 `json:"max_wait_seconds"`
 
 	answer Answer
+	words  string // the reason, in words
 }
 
 // RequestHead returns the request line and headers as a client would send them, for the real
@@ -212,10 +213,10 @@ func (v *View) judge(r *config.Route, q *http1.Request) error {
 	v.Retryable = p.Retryable(q.Method, asked.HasKey)
 	v.Why = whyRetryable(r, q, carries)
 	if asked.IsRetry {
-		v.Why += fmt.Sprintf("; a proxy before us has sent it before, so %s of %d", text.Plural(v.MaxRetries, "retry"), p.MaxRetries)
+		v.Why += fmt.Sprintf("; the request is itself a retry of another proxy, so it gets %s of %d", text.Plural(v.MaxRetries, "retry"), p.MaxRetries)
 	}
 	for _, a := range Ask(&p, asked) {
-		v.Failures = append(v.Failures, viewCase(a))
+		v.Failures = append(v.Failures, viewCase(a, string(q.Method)))
 	}
 	return nil
 }
@@ -225,22 +226,22 @@ func whyRetryable(r *config.Route, q *http1.Request, carries bool) string {
 	case r.RetryMethods.Has(q.Method):
 		return fmt.Sprintf("%s is one of RETRYPROXY_RETRY_METHODS", q.Method)
 	case carries:
-		return "it carries an Idempotency-Key"
+		return "the request has an Idempotency-Key"
 	case r.RetryMethods.AddKey():
-		return "it is given an Idempotency-Key (RETRYPROXY_RETRY_METHODS=any-with-key)"
+		return "retryproxy adds an Idempotency-Key (RETRYPROXY_RETRY_METHODS=any-with-key)"
 	case r.RetryMethods.Any():
 		return "RETRYPROXY_RETRY_METHODS=any"
 	}
-	return fmt.Sprintf("a second %s may do the work twice. It is retried only if the first was not sent, or was rejected before the work began (%s)", q.Method, r.RetryRejected)
+	return fmt.Sprintf("a second %s may do the work twice, so the request is retried only if it was not sent, or was rejected before the work began (%s)", q.Method, r.RetryRejected)
 }
 
-func viewCase(a Answer) caseView {
+func viewCase(a Answer, method string) caseView {
 	d := a.Decision
 	v := caseView{
 		Failure: a.Name, Text: a.Text, Retried: d.Retry, Class: d.Class.String(), MinWait: a.MinWait.Seconds(), MaxWait: a.MaxWait.Seconds(), answer: a,
 	}
 	if d.Why.ForRetry() || d.Why.WhyNot() {
-		v.Reason, v.ReasonText = d.Why.String(), d.Why.Explain()
+		v.Reason, v.ReasonText, v.words = d.Why.String(), d.Why.Explain(), d.Why.WordsFor(method)
 	}
 	return v
 }

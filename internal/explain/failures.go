@@ -46,7 +46,7 @@ func Failures() []Failure {
 		{"malformed", "a response that is not valid HTTP", policy.Result{Cause: policy.CauseMalformed}},
 		{"status_501", "501, 505, 511", status(501)},
 		{"status_404", "any other response, such as 200 or 404", status(404)},
-		{"gave_up_before", "any response that another retryproxy marked as given up", policy.Result{Cause: policy.CauseStatus, Status: 503, Final: true}},
+		{"gave_up_before", "any response of another retryproxy that had given up", policy.Result{Cause: policy.CauseStatus, Status: 503, Final: true}},
 	}
 }
 

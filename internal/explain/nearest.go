@@ -72,7 +72,7 @@ func pathWhy(m *route.Match, path string) string {
 		case strings.EqualFold(pattern, path):
 			return why + ", since paths are case-sensitive"
 		case pattern == path+"/" || bare == strings.TrimSuffix(path, "/") && bare != "":
-			return why + "; with and without the slash at the end are two paths"
+			return why + "; paths with and without a slash at the end differ"
 		case bare != "" && !strings.HasSuffix(pattern, "*") && strings.HasPrefix(path, bare+"/"):
 			return why + "; " + bare + "/* would match it and everything below " + bare
 		}

@@ -20,7 +20,7 @@ func TestTheNearestRouteIsExplained(t *testing.T) {
 		method, target, header, route, want string
 	}{
 		{"GET", "/read/1", "", "read", "its path /read does not match /read/1; /read/* would match it and everything below /read"},
-		{"GET", "/read/", "", "read", "with and without the slash at the end are two paths"},
+		{"GET", "/read/", "", "read", "paths with and without a slash at the end differ"},
 		{"GET", "/write/1", "", "write", "its methods are POST,PUT"},
 		{"GET", "http://example.com/shop", "", "shop", "its host is shop.example.com, not example.com"},
 		{"GET", "/admin", "X-Role: admin", "admin", "since paths are case-sensitive"},

@@ -30,7 +30,7 @@ func (v *View) Text(w io.Writer, p text.Paint) {
 		return
 	}
 	if v.DryRun {
-		fmt.Fprintf(w, "%s     nothing is retried except on a stale pooled connection; the rest says what would be\n", p.Yellow("dry run"))
+		fmt.Fprintf(w, "%s     nothing is retried, except if a pooled connection was stale; the table shows what would be retried without dry run\n", p.Yellow("dry run"))
 	}
 	word := p.Yellow("in part")
 	if v.Retryable {
@@ -39,12 +39,12 @@ func (v *View) Text(w io.Writer, p text.Paint) {
 	fmt.Fprintf(w, "retriable   %s: %s\n", word, v.Why)
 	fmt.Fprintf(w, "retries     at most %d, while time, budget and memory for the body allow\n", v.MaxRetries)
 	if v.StreamSeconds > 0 {
-		fmt.Fprintf(w, "streams     an event stream is held back until its first content, for up to %gs; an error before that is judged by the status that it stands for\n", v.StreamSeconds)
+		fmt.Fprintf(w, "streams     an event stream is held back until its first content, for up to %gs; an error before that counts as the status that it reports\n", v.StreamSeconds)
 	}
 	fmt.Fprintln(w)
 
 	t := text.NewTable(w)
-	t.Row("WHAT THE UPSTREAM DOES", "RETRIED", "WAIT BEFORE", "REASON")
+	t.Row("WHAT THE UPSTREAM DOES", "RETRIED", "WAIT BEFORE", "WHY")
 	for _, f := range v.Failures {
 		again, wait := "no", "-"
 		if f.Retried {
@@ -59,7 +59,7 @@ func waitText(f *caseView) string {
 	a := &f.answer
 	switch {
 	case a.Decision.Free:
-		return "none, and free"
+		return "none; not counted"
 	case a.MaxWait == 0:
 		return "none"
 	case a.MinWait == a.MaxWait:
@@ -72,5 +72,5 @@ func reasonText(f *caseView) string {
 	if f.answer.Decision.Why == policy.ReasonNone {
 		return "not a failure (RETRYPROXY_RETRY_ON)"
 	}
-	return f.Reason
+	return f.words + " (" + f.Reason + ")"
 }

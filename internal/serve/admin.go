@@ -58,7 +58,7 @@ func (a *app) setPercent(percent int) {
 	was := a.proxy.RetryPercent()
 	a.proxy.SetRetryPercent(percent)
 	if was != percent {
-		a.log.Warn("the share of retries that are made was changed", zap.Int("from_percent", was), zap.Int("to_percent", percent))
+		a.log.Warn("the share of retries that are made has changed", zap.Int("from_percent", was), zap.Int("to_percent", percent))
 	}
 }
 

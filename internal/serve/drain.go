@@ -34,9 +34,9 @@ func (a *app) work(ctx context.Context, signals <-chan os.Signal, served, adminE
 		case <-ctx.Done():
 			return a.end("context ended", a.drainDelay(), signals, 1, served)
 		case err := <-served:
-			return fmt.Errorf("accepting ended by itself: %w", err)
+			return fmt.Errorf("the listeners stopped by themselves: %w", err)
 		case err := <-adminEnded:
-			return fmt.Errorf("the admin server ended by itself: %w", err)
+			return fmt.Errorf("the admin listener stopped by itself: %w", err)
 		}
 	}
 }
@@ -78,10 +78,10 @@ func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, see
 	switch {
 	case forced:
 		a.drainedBy = time.Now()
-		a.log.Warn("ended by a second signal; what was in flight was cut off", zap.Int("requests", a.proxy.CutOff()), zap.Duration("duration_seconds", time.Since(began)))
+		a.log.Warn("ended by a second signal; requests in flight were cut off", zap.Int("requests", a.proxy.CutOff()), zap.Duration("duration_seconds", time.Since(began)))
 		return errForce
 	case errors.Is(err, proxy.ErrDrainTimeout):
-		a.log.Warn("not everything ended in time and was cut off", zap.Int("requests", a.proxy.CutOff()), zap.Duration("duration_seconds", time.Since(began)))
+		a.log.Warn("requests in flight did not end in time and were cut off", zap.Int("requests", a.proxy.CutOff()), zap.Duration("duration_seconds", time.Since(began)))
 		return nil // as the setting demands
 	case err != nil:
 		return err

@@ -74,11 +74,11 @@ func traceProblems(getenv func(string) string) (found config.Problems) {
 	warn := func(variable, message string) { add(variable, message, true) }
 	generic := name == otlpEndpoint
 	if !isEndpoint(getenv(name)) {
-		add(name, "no spans are made: expected a URL such as http://localhost:4318", generic)
+		add(name, "no traces are sent: expected a URL such as http://localhost:4318", generic)
 		return found
 	}
 	if !hasTracing && otherWithTracing() == "" {
-		add(name, "this program makes no spans; expected "+TracingProgram+" beside it or in PATH, to be run in its place, or the image made by make image-full (docs/how-to/traces.md)", generic)
+		add(name, "this program cannot send traces; expected "+TracingProgram+" beside it or in PATH, to be run in its place, or the image made by make image-full (docs/how-to/traces.md)", generic)
 	}
 	for _, variable := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		if getenv(variable) == "grpc" {
@@ -157,6 +157,6 @@ func (a *app) endTracing() {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if err := a.tracer.Shutdown(ctx); err != nil {
-		a.log.Warn("not all spans could be sent", zap.Error(err))
+		a.log.Warn("not all traces could be sent", zap.Error(err))
 	}
 }

@@ -43,7 +43,7 @@ func TestWhenTracesAreWanted(t *testing.T) {
 func TestAnEndpointThatIsNoURLIsAWarning(t *testing.T) {
 	for _, endpoint := range []string{"localhost:4317", "c", "grpc://c:4317", "http://", "https:///v1/traces"} {
 		found := traceProblems(getenvOf("OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint))
-		if len(found) != 1 || !found[0].Warning || !strings.Contains(found[0].String(), "no spans are made") || found[0].Variable != otlpEndpoint {
+		if len(found) != 1 || !found[0].Warning || !strings.Contains(found[0].String(), "no traces are sent") || found[0].Variable != otlpEndpoint {
 			t.Errorf("%s: %v", endpoint, found)
 		}
 	}

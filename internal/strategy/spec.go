@@ -42,7 +42,7 @@ func (s *Spec) Values() (backoff.Options, error) {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(s.Options)) {
 		if !Uses(s.Name, key) {
-			errs = append(errs, fmt.Errorf("%s=%s: %s has no such option; it has %s", key, s.Options[key], s.Name, strings.Join(KeysOf(s.Name), ", ")))
+			errs = append(errs, fmt.Errorf("%s=%s: the strategy %s has no such option; its options are %s", key, s.Options[key], s.Name, strings.Join(KeysOf(s.Name), ", ")))
 			continue
 		}
 		if err := Set(&o, key, s.Options[key]); err != nil {

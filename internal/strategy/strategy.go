@@ -86,7 +86,7 @@ func KeysOf(name string) []string {
 func Set(o *backoff.Options, key, value string) error {
 	option := find(key)
 	if option == nil {
-		return fmt.Errorf("unknown option %q; there is %s", key, strings.Join(Keys(), ", "))
+		return fmt.Errorf("unknown option %q; the options are %s", key, strings.Join(Keys(), ", "))
 	}
 	if err := option.set(o, value); err != nil {
 		return fmt.Errorf("%s=%s: %w", key, value, err)

@@ -62,8 +62,8 @@ func TestSpecs(t *testing.T) {
 		"fixed:base":               "fixed:base: expected NAME:option=value",
 		"fixed:base=1s:base=2s":    "fixed:base=1s:base=2s: base is given twice",
 		"fixed:base=1":             "fixed: base=1: expected a duration above 0 with its unit, such as 250ms, 10s or 2m",
-		"fixed:slots=3":            "slots=3: fixed has no such option; it has base, extra",
-		"fixed:colour=red":         "colour=red: fixed has no such option; it has base, extra",
+		"fixed:slots=3":            "slots=3: the strategy fixed has no such option; its options are base, extra",
+		"fixed:colour=red":         "colour=red: the strategy fixed has no such option; its options are base, extra",
 		"slots:slots=33":           "backoff slots: slots 33 is not within 1 to 32",
 	} {
 		s, err := ParseSpec(text)
@@ -104,7 +104,7 @@ func TestSetRefuses(t *testing.T) {
 		{"slots", "0", "expected a whole number"},
 		{"slots", "1.5", "expected a whole number"},
 		{"stay", "maybe", "expected true or false"},
-		{"bass", "1s", `unknown option "bass"; there is base, factor`},
+		{"bass", "1s", `unknown option "bass"; the options are base, factor`},
 	} {
 		var o backoff.Options
 		if err := Set(&o, c.key, c.value); err == nil || !strings.Contains(err.Error(), c.want) {

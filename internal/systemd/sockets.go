@@ -28,7 +28,7 @@ func Take() (*Sockets, error) {
 		_ = f.Close() // FileListener has duplicated the descriptor
 		if err != nil {
 			s.Close()
-			return nil, fmt.Errorf("socket %q from systemd: %w; ListenStream= is what retryproxy takes", f.Name(), err)
+			return nil, fmt.Errorf("socket %q from systemd: %w; expected a socket of ListenStream=", f.Name(), err)
 		}
 		s.given = append(s.given, l)
 	}
@@ -51,8 +51,8 @@ func (s *Sockets) Listen(address string) net.Listener {
 func (s *Sockets) Rest() error {
 	var errs []error
 	for _, l := range s.given {
-		errs = append(errs, fmt.Errorf("was given a listening socket at %s, which no setting names; "+
-			"set RETRYPROXY_LISTEN, RETRYPROXY_ADMIN_LISTEN or a route's LISTEN to it, or do not pass it", l.Addr()))
+		errs = append(errs, fmt.Errorf("systemd passes a listening socket at %s, but no setting has this address; "+
+			"set RETRYPROXY_LISTEN, RETRYPROXY_ADMIN_LISTEN or a route's LISTEN to the address, or do not pass the socket", l.Addr()))
 	}
 	return errors.Join(errs...)
 }

@@ -266,11 +266,11 @@ func TestParseList(t *testing.T) {
 		t.Errorf("none: %v, %v", l, err)
 	}
 	for text, want := range map[string]string{
-		"a,,b": "empty entry", "!": "empty entry", "!no_such_code": "not on the list", strings.Repeat("a", 65): "65 bytes; at most 64", strings.Repeat("a,", 64) + "a": "65 entries; at most 64",
+		"a,,b": "empty entry", "!": "empty entry", "!no_such_code": "not in the list", strings.Repeat("a", 65): "65 bytes; at most 64", strings.Repeat("a,", 64) + "a": "65 entries; at most 64",
 		"a\"b": "quote", "a\\b": "backslash", "a\nb": "control character", "a\xff": "UTF-8", "a,!b,!c": `"!c" is`,
 	} {
 		if text == "a,!b,!c" {
-			want = `"c" is not on the list`
+			want = `"c" is not in the list`
 		}
 		if _, err := ParseList(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.30q: %v, want %q", text, err, want)

@@ -157,7 +157,7 @@ func ParseList(s string) (*List, error) {
 		case !utf8.ValidString(item) || strings.ContainsFunc(sign, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f }):
 			errs = append(errs, fmt.Errorf("%q is not UTF-8, or has a quote, backslash or control character", sign))
 		case leaveOut && !l.remove(sign):
-			errs = append(errs, fmt.Errorf("%q is not on the list, so it cannot be left out", sign))
+			errs = append(errs, fmt.Errorf("%q is not in the list of docs/reference/retry-after.md, so ! cannot remove it", sign))
 		case leaveOut:
 			l.leftOut = append(l.leftOut, sign)
 		case !leaveOut:

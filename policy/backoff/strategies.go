@@ -73,7 +73,7 @@ func Describe(name string) (Info, bool) {
 func New(name string, o Options) (Strategy, error) {
 	s, ok := registry[name]
 	if !ok {
-		return nil, fmt.Errorf("unknown backoff %q; there is %s", name, strings.Join(Strategies(), ", "))
+		return nil, fmt.Errorf("unknown backoff %q; the strategies are %s", name, strings.Join(Strategies(), ", "))
 	}
 	if err := o.check(&s.Defaults); err != nil {
 		return nil, fmt.Errorf("backoff %s: %w", name, err)

@@ -133,7 +133,7 @@ func TestNewRefuses(t *testing.T) {
 		want []string
 	}{
 		{"magic", Options{}, []string{`"magic"`, "full-jitter", "slots"}},
-		{"", Options{}, []string{"there is additive"}},
+		{"", Options{}, []string{"the strategies are additive"}},
 		{"full-jitter", Options{Base: -1, Max: Longest + 1, Factor: 0.5}, []string{"full-jitter: ", "base", "max", "factor"}},
 		{"full-jitter", Options{Base: 2 * time.Second, Max: time.Second}, []string{"base 2s is above max 1s"}},
 		{"normal", Options{Jitter: math.NaN()}, []string{"jitter NaN"}},

@@ -42,7 +42,7 @@ func (o Options) Validate() error {
 		return fmt.Errorf("limit mode %d is not known", o.ConcurrencyLimit)
 	}
 	if o.ConcurrencyLimit == ConcurrencyLimitFixed && (o.FixedLimit < 1 || o.FixedLimit > maxFixed) {
-		return fmt.Errorf("limit %d is not within 1 to %d", o.FixedLimit, maxFixed)
+		return fmt.Errorf("%d is not within 1 to %d", o.FixedLimit, maxFixed)
 	}
 	if o.After < 0 {
 		return fmt.Errorf("%d failures in a row are not possible", o.After)

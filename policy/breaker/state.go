@@ -51,7 +51,7 @@ var openedByTexts = [numOpenedBy]labels.Text{
 	OpenedByDial:    {Label: "dial", Explain: "No connection to the upstream could be made."},
 	OpenedByFailing: {Label: "failing", Explain: "Nearly all attempts failed: timeouts, clients who left late, 502, 503 or 504."},
 	OpenedByStall:   {Label: "stall", Explain: "No response came for far longer than usual."},
-	OpenedByLost:    {Label: "lost", Explain: "Connections ended without a response: those of nearly all requests in flight at once, as when a process is killed, or nearly all."},
+	OpenedByLost:    {Label: "lost", Explain: "Connections ended without a response: nearly all connections with requests in flight at once, as when a process is killed, or nearly all over some time."},
 }
 
 // String returns the metric label, or "invalid" for a value outside the set.

@@ -56,9 +56,9 @@ func (s *Set) add(item string) error {
 	case run.First < 0 || run.Last < 0:
 		return fmt.Errorf("%q is neither a status nor a range such as 520-529", item)
 	case run.First < minRejected || run.Last > MaxCode:
-		return fmt.Errorf("%q: statuses go from %d to %d here", item, minRejected, MaxCode)
+		return fmt.Errorf("%q is not within %d to %d", item, minRejected, MaxCode)
 	case run.First > run.Last:
-		return fmt.Errorf("%q: the range runs backwards", item)
+		return fmt.Errorf("%q is a range whose end comes first", item)
 	}
 	s.Codes.Add(run)
 	return nil

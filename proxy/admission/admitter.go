@@ -230,7 +230,7 @@ const notTaking = "the upstream does not accept requests"
 var (
 	clientLeft     = Refusal{ClientLeft: true}
 	drainEnded     = GaveUp(503, policy.ReasonDraining, notTaking)
-	deadlinePassed = GaveUp(504, policy.ReasonDeadline, "the time for the request was over before it could be sent")
+	deadlinePassed = GaveUp(504, policy.ReasonDeadline, "the time limit of the request passed before it was sent")
 	noDescriptor   = func() Refusal {
 		r := GaveUp(503, policy.ReasonNoDescriptors, "no file descriptor is left for a connection to the upstream")
 		r.CloseClient = true
@@ -248,7 +248,7 @@ func GaveUp(status int, why policy.Reason, text string) Refusal {
 
 // UsedUp returns the Refusal for an account that is used up for that long.
 func UsedUp(left time.Duration) *Refusal {
-	r := GaveUp(429, policy.ReasonQuotaExhausted, "the account is used up")
+	r := GaveUp(429, policy.ReasonQuotaExhausted, "the quota of the account at the upstream is used up")
 	r.RetryAfter = WholeSeconds(left)
 	return &r
 }

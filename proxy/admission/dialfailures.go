@@ -62,7 +62,7 @@ func CertificateHint(err *upstream.DialError) string {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "renew the certificate of the upstream, or correct the clock of this machine"
 	case errors.As(err, &invalid):
-		return "the upstream needs another certificate"
+		return "replace the certificate of the upstream: it is not valid for a TLS server"
 	}
 	return "set RETRYPROXY_UPSTREAM_CA to the file of the CA that issued the certificate"
 }

@@ -23,7 +23,7 @@ func (ad *Admitter) waitOutPause(now clock.Instant, a *Ask) (clock.Instant, *Ref
 		case room <= 0:
 			return now, &deadlinePassed
 		case !fits:
-			return now, a.refuse(429, policy.ReasonRateLimitPause, policy.OutcomeRateLimitPause, "the upstream asked for a pause that is not over", WholeSeconds(left))
+			return now, a.refuse(429, policy.ReasonRateLimitPause, policy.OutcomeRateLimitPause, "the upstream asked for a pause (429), which has not ended yet", WholeSeconds(left))
 		}
 		end := ad.by.AwaitPause(now.Add(wait))
 		ad.by.Queued(now)

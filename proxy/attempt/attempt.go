@@ -71,7 +71,7 @@ type Attempt struct {
 	// see the end of this request elsewhere.
 	notReusable    bool
 	respondedEarly bool         // part of the response came before the request was sent whole; the pump's
-	overtaken      bool         // the hedge ended first
+	overtaken      bool         // the other attempt of the hedged request was first
 	progress       atomic.Int32 // of sending the request; the pump's too
 	number         int32        // among the request's attempts, from 1
 
@@ -153,7 +153,7 @@ func (a *Attempt) Resume() policy.Cause {
 func (a *Attempt) Continue() policy.Cause { return a.receive() }
 
 // receive waits for the final response headers. It drops the connection unless it gets a status or
-// an attempt timeout, the client has left, or the hedge ended first.
+// an attempt timeout, the client has left, or the other attempt of the hedged request was first.
 func (a *Attempt) receive() policy.Cause {
 	wasOvertaken := a.overtaken
 	cause := a.readFinalHeaders()
@@ -365,9 +365,9 @@ var (
 	// ErrClientGone is the error if the client left while the response was read.
 	ErrClientGone = errors.New("the client closed the connection")
 	// ErrVanished is the error if the upstream's system does not acknowledge the request.
-	ErrVanished = errors.New("the upstream does not acknowledge the request")
+	ErrVanished = errors.New("the host of the upstream does not acknowledge what was sent")
 	// ErrCut is the error of a response that ended before the end that its framing announced.
 	ErrCut = errors.New("the response was cut off")
 	// ErrTrailersTooLarge is the error of a response that is whole but for its trailers.
-	ErrTrailersTooLarge = errors.New("the trailers of the response are larger than headers may be")
+	ErrTrailersTooLarge = errors.New("the trailers of the response are larger than the limit for headers")
 )

@@ -17,7 +17,7 @@ const unwatched = 100 * time.Millisecond
 const lateResponse = time.Second
 
 // errOvertaken ends reading from an attempt when its hedge ends.
-var errOvertaken = errors.New("the hedge ended first")
+var errOvertaken = errors.New("the other attempt of the hedged request was first")
 
 // await reads once from the upstream into the read buffer. If idle is 0, headers are awaited and the
 // deadlines of attempt and request bound the read. Otherwise the body may pause for idle. It

@@ -112,5 +112,5 @@ type Source interface {
 // Errors of a Source, beside those of the client.
 var (
 	ErrStopped  = errors.New("reading was stopped")
-	ErrNotTaken = errors.New("the upstream stopped taking the body")
+	ErrNotTaken = errors.New("the upstream stopped reading the request body")
 )

@@ -88,7 +88,7 @@ func Pair(certFile, keyFile string) (tls.Certificate, error) {
 	default:
 		keyFile = KeyFile(certFile)
 		if key, err = os.ReadFile(keyFile); err != nil {
-			return wrong("Key", keyFile, fmt.Errorf("the key is neither in the certificate's file nor can it be read: %w", err))
+			return wrong("Key", keyFile, fmt.Errorf("the certificate's file has no key, and the key's file cannot be read: %w", err))
 		}
 	}
 	pair, err := tls.X509KeyPair(cert, key)

@@ -71,7 +71,7 @@ func TestLoadNamesTheFileThatIsWrong(t *testing.T) {
 		files Files
 		want  string
 	}{
-		"no key":               {Files{Cert: lone}, "neither in the certificate's file nor can it be read: open " + missing},
+		"no key":               {Files{Cert: lone}, "the certificate's file has no key, and the key's file cannot be read: open " + missing},
 		"missing file":         {Files{Cert: other + "x"}, other + "x"},
 		"not of each other":    {Files{Cert: other}, otherKey},
 		"missing authority":    {Files{Cert: lone2, ClientCA: "/nowhere"}, "/nowhere"},

@@ -124,9 +124,9 @@ func (c HeaderChanges) And(set []http1.Header) HeaderChanges {
 }
 
 var (
-	errOurs = errors.New("it is written by the proxy itself")
-	errHost = errors.New("UPSTREAM_HOST sets it")
-	errKey  = errors.New("it decides what is retried; see RETRY_METHODS")
+	errOurs = errors.New("retryproxy writes this header itself")
+	errHost = errors.New("RETRYPROXY_UPSTREAM_HOST sets this header")
+	errKey  = errors.New("RETRYPROXY_RETRY_METHODS depends on this header")
 )
 
 // CheckRequestHeader returns why a header of requests can be neither set nor removed, or nil.

@@ -232,18 +232,18 @@ func checkPrefix(prefix string) string {
 	}
 	for i := range len(prefix) {
 		if c := prefix[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"<>?#\;*`, c) >= 0 {
-			return fmt.Sprintf("%q cannot stand in it", string(rune(c)))
+			return fmt.Sprintf("%q is not allowed in the prefix", string(rune(c)))
 		}
 	}
 	lower := strings.ToLower(prefix)
 	for _, code := range []string{"%2e", "%2f", "%5c", "%3b", "%25"} {
 		if strings.Contains(lower, code) {
-			return code + " cannot stand in it"
+			return code + " is not allowed in the prefix"
 		}
 	}
 	for segment := range strings.SplitSeq(strings.TrimRight(prefix[1:], "/"), "/") {
 		if segment == "." || segment == ".." || segment == "" && prefix != "/" {
-			return "an empty segment or one of dots"
+			return "the prefix has an empty segment, or one of dots only"
 		}
 	}
 	return ""

@@ -70,7 +70,7 @@ var refusals = [refusalCount]refusalText{
 	RefusalBadRequestLine: {"bad_request_line", 400, "The request line is not `method SP target SP HTTP/x.y CRLF` (RFC 9112 section 3)."},
 	RefusalMethodTooLong:  {"method_too_long", 501, "The method is longer than any method in use (RFC 9112 section 3)."},
 	RefusalBadVersion:     {"bad_version", 505, "The major version of HTTP is not 1 (RFC 9110 section 15.6.6)."},
-	RefusalConnect:        {"connect", 501, "CONNECT asks for a tunnel, in which requests cannot be retried. Call http:// and set an https upstream instead (RFC 9110 section 9.3.6)."},
+	RefusalConnect:        {"connect", 501, "CONNECT asks for a tunnel, and requests in a tunnel cannot be retried. Send requests for http:// URLs and set an https upstream instead (RFC 9110 section 9.3.6)."},
 	RefusalBadTarget:      {"bad_target", 400, "The request target has a fragment, illegal bytes, a broken escape or a form that does not fit the method (RFC 9112 section 3.2)."},
 	RefusalTargetTooLong:  {"target_too_long", 414, "The request line alone is longer than the limit for headers (RFC 9112 section 3)."},
 	RefusalBadStatusLine:  {"bad_status_line", 400, "The status line is not `HTTP/1.x SP code [SP phrase] CRLF` with a code from 100 to 999 (RFC 9112 section 4)."},
@@ -93,7 +93,7 @@ var refusals = [refusalCount]refusalText{
 	RefusalBadContentLength:        {"bad_content_length", 400, "Content-Length is not a plain decimal number below 2^63 (RFC 9112 section 6.3)."},
 	RefusalDifferingContentLength:  {"repeated_content_length", 400, "Content-Length headers that differ (RFC 9112 section 6.3)."},
 	RefusalBadTransferEncoding:     {"bad_transfer_encoding", 400, "Transfer-Encoding does not end with exactly one chunked without parameters (RFC 9112 section 6.3)."},
-	RefusalUnknownTransferEncoding: {"unknown_transfer_encoding", 501, "A transfer coding that is unknown, or another one before the final chunked: none is implemented (RFC 9112 section 6.1)."},
+	RefusalUnknownTransferEncoding: {"unknown_transfer_encoding", 501, "A transfer coding other than chunked, which is the only one implemented (RFC 9112 section 6.1)."},
 	RefusalTransferEncodingIn10:    {"transfer_encoding_in_http_1_0", 400, "Transfer-Encoding in an HTTP/1.0 message (RFC 9112 section 6.1)."},
 	RefusalBodyForbidden:           {"body_forbidden", 400, "An interim (1xx) response announces a body (RFC 9110 section 15.2)."},
 
@@ -104,11 +104,11 @@ var refusals = [refusalCount]refusalText{
 	RefusalTrailersTooLarge: {"trailers_too_large", 431, "The trailers have more bytes or lines than the limit (RFC 9112 section 7.1.2)."},
 
 	RefusalAmbiguousPath: {"ambiguous_path", 400, "Normalising the path could change the route or a stripped prefix."},
-	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 client sent more frames without a request than any client needs. Its connection is read slowly, and closed with GOAWAY after 5 s (RFC 9113 section 10.5). It is counted once per connection, and there is no response."},
-	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had the maximum number of requests in flight that descriptors or memory allow, and none ended within a second."},
-	RefusalUnreadBody:    {"unread_body", 503, "The body of an HTTP/2 request waited longest for the upstream to read it when the memory for unread bodies ran out."},
-	RefusalNoClientSlot:  {"no_client_slot", 503, "All client slots were in use, as descriptors or memory allow, and this client had moved fewer bytes than the others, or had a body to send for which none was left."},
-	RefusalOtherHost:     {"other_host", 403, "A client with http_proxy asked for a host, port or scheme that no route has as its upstream or HOST."},
+	RefusalTooManyFrames: {"too_many_frames", 400, "An HTTP/2 client sent more frames without a request than any client needs. Its connection is read slowly, and closed with GOAWAY after 5 s (RFC 9113 section 10.5). Each such connection is counted once, and there is no response."},
+	RefusalNoStreamSlot:  {"no_stream_slot", 503, "HTTP/2 clients had as many requests in flight as descriptors or memory allow, and no request ended within a second."},
+	RefusalUnreadBody:    {"unread_body", 503, "The memory for unread bodies ran out, and the upstream had left the body of this HTTP/2 request unread for the longest time."},
+	RefusalNoClientSlot:  {"no_client_slot", 503, "All client slots were in use (descriptors or memory limit them), and this client had sent and read fewer bytes than the others, or no memory was left for its request body."},
+	RefusalOtherHost:     {"other_host", 403, "A client with http_proxy asked for a host, port or scheme that is neither the upstream nor the HOST of any route."},
 }
 
 // String returns the label of the refusal in metrics and logs: lower case words joined by underscores.

@@ -23,7 +23,7 @@ const BodyGrace = 10 * time.Second
 var (
 	ErrBodyTooSlow = errors.New("the request body arrived slower than allowed")
 	ErrBodyCut     = errors.New("the request body ended early")
-	ErrTurnedAway  = errors.New("other clients needed the slot of the client")
+	ErrTurnedAway  = errors.New("the slot of this client was needed for other clients")
 )
 
 // Body is the body of a request. It streams from the client. What passes is kept, within the caps,

@@ -113,12 +113,12 @@ func (w *Writer) GRPC(status policy.GRPCStatus, o policy.Outcome, reason, text s
 // EndGRPCCall ends a call whose response the upstream cut off. The client gets a status, as from a
 // server that fails.
 func (w *Writer) EndGRPCCall() error {
-	return w.endGRPCCall(policy.GRPCUnavailable, "the upstream ended the call before its status came")
+	return w.endGRPCCall(policy.GRPCUnavailable, "the upstream ended the call without a gRPC status")
 }
 
 // EndGRPCCallWithoutTrailers ends a call whose status is in trailers that are too large.
 func (w *Writer) EndGRPCCallWithoutTrailers() error {
-	return w.endGRPCCall(policy.GRPCResourceExhausted, http1.RefusalTrailersTooLarge.String()+": the trailers of the call are larger than headers may be")
+	return w.endGRPCCall(policy.GRPCResourceExhausted, http1.RefusalTrailersTooLarge.String()+": the trailers of the call are larger than the limit for headers")
 }
 
 func (w *Writer) endGRPCCall(status policy.GRPCStatus, text string) error {
@@ -130,7 +130,7 @@ func (w *Writer) endGRPCCall(status policy.GRPCStatus, text string) error {
 
 // InPlaceOf responds to a gRPC call in place of resp, which is not gRPC. e has the outcome and the reason.
 func (w *Writer) InPlaceOf(resp *http1.Response, e request.End) request.End {
-	text := fmt.Sprintf("the upstream answered with HTTP status %d and no gRPC", resp.Status)
+	text := fmt.Sprintf("the upstream answered with HTTP status %d and not with gRPC", resp.Status)
 	return w.GRPC(grpcStatusOf(resp.Status), e.Outcome, e.Reason, text)
 }
 
@@ -171,7 +171,7 @@ func explainCause(c policy.Cause) string {
 	case policy.CauseDial, policy.CauseTLS:
 		return "could not be reached"
 	case policy.CauseUntrusted:
-		return "has a certificate that cannot be verified"
+		return "has a TLS certificate that cannot be verified"
 	case policy.CauseAttemptTimeout:
 		return "did not respond in time"
 	case policy.CauseMalformed:

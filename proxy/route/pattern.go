@@ -56,7 +56,7 @@ func (e *RuleError) Unwrap() error { return e.Err }
 // has a pattern for each host with each path.
 func compile(m *Match) ([]*pattern, []*RuleError) {
 	if m.Host == "" && m.Path == "" && m.Header == "" && m.Model == "" && m.Listen == "" && len(m.Methods) == 0 {
-		return nil, []*RuleError{{Err: errors.New("without host, path, header, model, methods or listener it would take every request")}}
+		return nil, []*RuleError{{Err: errors.New("a route without host, path, header, model, methods or listener would match every request")}}
 	}
 	common := pattern{listen: m.Listen, methods: m.Methods}
 	var wrong []*RuleError
@@ -118,7 +118,7 @@ const maxModel = 128
 // notEmpty returns an error for an empty alternative of a list: it would match everything.
 func notEmpty(alternative, list string) error {
 	if alternative == "" && list != "" {
-		return fmt.Errorf("%q: nothing stands between two commas", list)
+		return fmt.Errorf("%q has an empty entry between two commas", list)
 	}
 	return nil
 }
@@ -161,11 +161,11 @@ func checkHost(name string, wild bool) string {
 	}
 	for label := range strings.SplitSeq(name, ".") {
 		if label == "" || len(label) > 63 {
-			return "every label must have 1 to 63 characters"
+			return "there must be 1 to 63 characters between two dots"
 		}
 		for i := range len(label) {
 			if c := label[i]; !isAlnum(c) && c != '-' && c != '_' {
-				return `only letters, digits, "-" and "_" make a label, and "*." may only begin the host`
+				return `a host has only letters, digits, "-", "_" and dots, and "*." only at its beginning`
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func checkPath(path string) string {
 	for i := range len(path) {
 		switch c := path[i]; {
 		case c == '*':
-			return `"*" may only stand for a whole segment`
+			return `"*" must be a whole segment, between two slashes or at the end`
 		case c <= ' ' || c == 0x7f || strings.IndexByte(`"<>^{|}?#`+"`", c) >= 0:
 			return fmt.Sprintf("%q cannot stand in a path", string(rune(c)))
 		case c == '%' && (i+2 >= len(path) || unhex[path[i+1]] < 0 || unhex[path[i+2]] < 0):
@@ -232,7 +232,7 @@ func checkPath(path string) string {
 		}
 	}
 	if !IsPlain([]byte(path)) {
-		return `not in normal form: "//", ".", "..", "\", ";", "%" and their encodings cannot be matched on`
+		return `"//", ".", "..", "\", ";", "%" and their encodings cannot be matched`
 	}
 	return ""
 }
@@ -248,7 +248,7 @@ func (p *pattern) setHeader(h string) error {
 	case p.hasValue && p.value == "":
 		return fmt.Errorf(`header %q: a value must follow the "="`, h)
 	case p.value != strings.Trim(p.value, " \t") || strings.ContainsFunc(p.value, isControl):
-		return fmt.Errorf("header %q: no field can have that value", h)
+		return fmt.Errorf("header %q: no header can have that value", h)
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func New[T any](rules []Rule[T], fallback T) (*Table[T], error) {
 			t.paths = t.paths || p.hasPath
 			t.models = t.models || p.header == ModelKey
 			for _, c := range t.index.add(p, ref(i+1)) {
-				errs = append(errs, &RuleError{Rule: r.Name, Err: fmt.Errorf("the same match%s as route %s", c.where(), rules[c.with-1].Name)})
+				errs = append(errs, &RuleError{Rule: r.Name, Err: fmt.Errorf("matches the same requests%s as route %s", c.where(), rules[c.with-1].Name)})
 			}
 		}
 	}

@@ -254,7 +254,7 @@ func TestAllMistakesAreNamedAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`"x"`, `"a b"`, "write GET", `method ""`, `"PUT": named twice`, "route three: the same match as route one", "route four: the same match as route one"} {
+	for _, want := range []string{`"x"`, `"a b"`, "write GET", `method ""`, `"PUT": named twice`, "route three: matches the same requests as route one", "route four: matches the same requests as route one"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}
@@ -321,9 +321,9 @@ func TestSeveralHostsAndPathsAreChecked(t *testing.T) {
 		want  []string
 	}{
 		"every error is told":   {[]Rule[string]{rule("a", Match{Host: "a b,-?", Path: "x,/y,/z/"})}, []string{`host "a b"`, `host "-?"`, `path "x"`}},
-		"one is empty":          {[]Rule[string]{rule("a", Match{Path: "/x,"}), rule("b", Match{Host: ",b"})}, []string{`route a: "/x,": nothing`, `route b: ",b": nothing`}},
-		"one is another rule's": {[]Rule[string]{rule("a", Match{Path: "/x,/y"}), rule("b", Match{Path: "/y"})}, []string{"route b: the same match as route a"}},
-		"one is there twice":    {[]Rule[string]{rule("a", Match{Path: "/x,/x"})}, []string{"route a: the same match as route a"}},
+		"one is empty":          {[]Rule[string]{rule("a", Match{Path: "/x,"}), rule("b", Match{Host: ",b"})}, []string{`route a: "/x," has an empty entry`, `route b: ",b" has an empty entry`}},
+		"one is another rule's": {[]Rule[string]{rule("a", Match{Path: "/x,/y"}), rule("b", Match{Path: "/y"})}, []string{"route b: matches the same requests as route a"}},
+		"one is there twice":    {[]Rule[string]{rule("a", Match{Path: "/x,/x"})}, []string{"route a: matches the same requests as route a"}},
 	} {
 		_, err := New(tc.rules, "default")
 		for _, want := range tc.want {

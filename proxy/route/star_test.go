@@ -40,7 +40,7 @@ func TestAStarWithinAPathIsOneSegment(t *testing.T) {
 			t.Errorf("%s: ambiguous %v, want %v", path, got, want)
 		}
 	}
-	if _, err := New([]Rule[int]{{Match: Match{Path: "/a/*/b"}, Name: "x"}, {Match: Match{Path: "/a/*/b"}, Name: "y"}}, 0); err == nil || !strings.Contains(err.Error(), "the same match") {
+	if _, err := New([]Rule[int]{{Match: Match{Path: "/a/*/b"}, Name: "x"}, {Match: Match{Path: "/a/*/b"}, Name: "y"}}, 0); err == nil || !strings.Contains(err.Error(), "matches the same requests") {
 		t.Errorf("two equal rules: %v", err)
 	}
 }

@@ -97,7 +97,7 @@ func (n *Settings) logHealth(upstream string) func(addr string, err error) {
 			return
 		}
 		// Some of the error's text comes from the endpoint, such as the names in its certificate.
-		log.Warn("the endpoint fails its health checks; requests go to others", zap.String("error", printable.Text(err.Error(), maxErrorText)))
+		log.Warn("the endpoint fails its health checks; requests go to other endpoints", zap.String("error", printable.Text(err.Error(), maxErrorText)))
 	}
 }
 

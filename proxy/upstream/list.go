@@ -26,7 +26,7 @@ func ParseTarget(s string) (Target, error) {
 		return t, err
 	}
 	if len(parts) > maxListedTargets {
-		return Target{}, fmt.Errorf("upstream %q: more than %d in a list; use a name that resolves to them", redact(s), maxListedTargets)
+		return Target{}, fmt.Errorf("upstream %q: more than %d addresses; use one name that resolves to all of them", redact(s), maxListedTargets)
 	}
 	seen := map[string]bool{t.url(): true}
 	for _, part := range parts[1:] {
@@ -37,9 +37,9 @@ func ParseTarget(s string) (Target, error) {
 		case seen[o.url()]:
 			return Target{}, fmt.Errorf("upstream %q: %s is listed twice", redact(s), o.url())
 		case o.Network != t.Network || o.Protocol != t.Protocol || (o.TLS == nil) != (t.TLS == nil):
-			return Target{}, fmt.Errorf("upstream %q: all of a list must have one scheme", redact(s))
+			return Target{}, fmt.Errorf("upstream %q: all addresses of a list must have the same scheme", redact(s))
 		case o.BasePath != t.BasePath:
-			return Target{}, fmt.Errorf("upstream %q: all of a list must have one path", redact(s))
+			return Target{}, fmt.Errorf("upstream %q: all addresses of a list must have the same path", redact(s))
 		}
 		seen[o.url()] = true
 		t.MoreTargets = append(t.MoreTargets, o)

@@ -82,10 +82,10 @@ func parseOne(s string) (Target, error) {
 		return parseUnix(s, path)
 	}
 	if _, err := strconv.ParseUint(s, 10, 16); err == nil {
-		return Target{}, fmt.Errorf("upstream %q: is only a port; did you mean http://localhost:%[1]s?", s)
+		return Target{}, fmt.Errorf("upstream %q: only a port; did you mean http://localhost:%[1]s?", s)
 	}
 	if isBareHost(s) {
-		return Target{}, fmt.Errorf("upstream %q: has no scheme; did you mean http://%[1]s?", s)
+		return Target{}, fmt.Errorf("upstream %q: the scheme is missing; did you mean http://%[1]s?", s)
 	}
 	u, err := url.Parse(s)
 	switch {
@@ -116,7 +116,7 @@ func parseOne(s string) (Target, error) {
 		return t, nil
 	}
 	if _, err := netip.ParseAddr(u.Hostname()); err == nil || u.Port() != "" {
-		return Target{}, fmt.Errorf("upstream %q: SRV records belong to a name and contain the port: write %s+srv://_http._tcp.name", redact(s), plain)
+		return Target{}, fmt.Errorf("upstream %q: SRV records need a name and contain the port: write %s+srv://_http._tcp.name", redact(s), plain)
 	}
 	t := srvTarget(u)
 	t.BasePath = base
@@ -171,11 +171,11 @@ func parseUnix(s, path string) (Target, error) {
 func checkURL(s string, u *url.URL) error {
 	switch {
 	case u.User != nil:
-		return errors.New("user and password are not supported here")
+		return errors.New("a user and a password are not allowed in the URL; put an Authorization header into the file of RETRYPROXY_REQUEST_HEADERS_FILE")
 	case u.RawQuery != "" || u.ForceQuery:
-		return errors.New("a query is not supported: an upstream is only scheme, host, port and path")
+		return errors.New("a query is not allowed: an upstream has only scheme, host, port and path")
 	case strings.ContainsRune(s, '#'):
-		return errors.New("a fragment is not supported: an upstream is only scheme, host, port and path")
+		return errors.New("a fragment (#) is not allowed: an upstream has only scheme, host, port and path")
 	case !isBasePath(u.EscapedPath()):
 		return fmt.Errorf("the path %q must be made of segments of letters, digits, \"-\", \"_\", \"~\" and dots, such as /v1.2/api", u.EscapedPath())
 	case u.Hostname() == "":
@@ -188,7 +188,7 @@ func checkURL(s string, u *url.URL) error {
 	}
 	if p := u.Port(); p != "" {
 		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
-			return fmt.Errorf("port %s is not in 1 to 65535", p)
+			return fmt.Errorf("the port %s is not within 1 to 65535", p)
 		}
 	}
 	return nil

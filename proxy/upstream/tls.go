@@ -53,7 +53,7 @@ func (t *Target) UseTLS(f TLSFiles) error {
 
 func (t *Target) useTLS(f TLSFiles) error {
 	if t.TLS == nil {
-		return fmt.Errorf("upstream %s: certificate files and server name need an https:// upstream", t)
+		return fmt.Errorf("upstream %s: certificate files and a server name need an https:// upstream", t)
 	}
 	config := t.TLS.Clone()
 	if f.ServerName != "" {

@@ -66,7 +66,7 @@ func text(path string) ([]byte, error) {
 	defer f.Close() //nolint:errcheck // only read
 	content, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("read: %w", errors.Unwrap(err))
+		return nil, fmt.Errorf("cannot be read: %w", errors.Unwrap(err))
 	}
 	if len(content) > MaxBytes {
 		return nil, fmt.Errorf("larger than %d MiB", MaxBytes>>20)

@@ -86,8 +86,8 @@ func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
 		"- a":                       "line 1: expected settings, such as upstream: http://app:3000",
 		"a: b: c":                   "line 1: a name with a value cannot stand here; check the indentation, and quote a value that has a colon",
 		"a: 1\n---\nb: 2":           "expected one YAML document, found more",
-		"maxRetries: 3":             `line 1: "maxRetries" does not name a setting; names are in lower case with underscores`,
-		"RETRYPROXY_VIA: a":         `line 1: "RETRYPROXY_VIA" does not name a setting`,
+		"maxRetries: 3":             `line 1: "maxRetries" is not the name of a setting; did you mean max_retries?`,
+		"RETRYPROXY_VIA: a":         `line 1: "RETRYPROXY_VIA" is not the name of a setting`,
 		"via: a\nvia: b":            "line 2: via is already set in line 1",
 		"retry_on: [[a]]":           "line 1: retry_on: expected a value, a list of values or name: value lines",
 		"retry_on:\n  a:\n    b: c": "line 2: retry_on: expected a value",
@@ -101,10 +101,10 @@ func TestWhatIsWrongInYAMLIsNamedByItsLine(t *testing.T) {
 		"via: !secret":                      "line 1: via: expected a value",
 		"retry_on: [&secret , a]":           "line 1: retry_on: expected a value",
 		"via: &x a\n*x : b":                 "line 2: expected the name of a setting",
-		"routes:\n  - name: a\n    name: b": "line 3: the route has a second name",
-		"a: *secret":                        "line 1: an alias stands for nothing",
-		"b: 1\na: *x":                       "line 2: an alias stands for nothing",
-		"a: 1\n<<: {b: 2}":                  `line 2: "<<" does not name a setting`,
+		"routes:\n  - name: a\n    name: b": "line 3: the route has two names",
+		"a: *secret":                        "line 1: put quotes around a value that begins with *",
+		"b: 1\na: *x":                       "line 2: put quotes around a value that begins with *",
+		"a: 1\n<<: {b: 2}":                  `line 2: "<<" is not the name of a setting`,
 	} {
 		got, err := Read(write(t, "x.yml", content))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {

@@ -54,12 +54,15 @@ func (p *pairs) addYAML(content []byte) {
 	p.addSettings(Prefix, "", root)
 }
 
+const aliasAdvice = "put quotes around a value that begins with * or &, which begins an alias or an anchor in YAML"
+
 // advice adds to the library's messages what most often causes them.
 var advice = strings.NewReplacer(
 	"mapping values are not allowed in this context", "a name with a value cannot stand here; check the indentation, and quote a value that has a colon",
 	"found character that cannot start any token", "found character that cannot start any token; indent with spaces, not with tabs, and quote a value that begins with @ or a backtick",
 	"did not find expected key", "did not find expected key; check the indentation, and the quotes of this line and of those before it",
 	"found unexpected end of stream", "the closing quote is missing",
+	"did not find expected alphabetic or numeric character", aliasAdvice,
 )
 
 // begun holds what a syntax error can be in that is without its end: the error is where it begins, since
@@ -117,7 +120,7 @@ func syntaxError(err error, content []byte) error {
 		line = syntax.ContextMark.Line
 	}
 	if strings.HasPrefix(text, "unknown anchor") { // the name of the anchor follows, which may be a value
-		text = "an alias stands for nothing; put quotes around a value that begins with *"
+		text = aliasAdvice
 	}
 	if line < 1 { // in the reader, before there are lines
 		return errors.New(text)
@@ -135,12 +138,12 @@ func (p *pairs) addSettings(prefix, path string, mapping *yaml.Node) {
 		case key.Kind != yaml.ScalarNode:
 			p.wrong(key.Line, "expected the name of a setting")
 		case !keyForm.MatchString(key.Value):
-			p.wrong(key.Line, "%q does not name a setting; names are in lower case with underscores, such as max_retries", key.Value)
+			p.wrong(key.Line, "%q is not the name of a setting; %s", key.Value, meantKey(key.Value))
 		case prefix == Prefix && key.Value == routesKey && value.Kind == yaml.SequenceNode:
 			p.addRoutes(key, value)
 		case prefix != Prefix && key.Value == nameKey: // read by routeName
 			if named {
-				p.wrong(key.Line, "the route has a second name")
+				p.wrong(key.Line, "the route has two names")
 			}
 			named = true
 		default:
@@ -148,6 +151,19 @@ func (p *pairs) addSettings(prefix, path string, mapping *yaml.Node) {
 		}
 	}
 }
+
+// meantKey returns what may have been meant by a key that is not in the form of one, such as maxRetries,
+// max-retries or RETRYPROXY_MAX_RETRIES.
+func meantKey(key string) string {
+	meant := strings.ToLower(camelCase.ReplaceAllString(strings.ReplaceAll(key, "-", "_"), "${1}_$2"))
+	if meant = strings.TrimPrefix(meant, strings.ToLower(Prefix)); keyForm.MatchString(meant) {
+		return "did you mean " + meant + "?"
+	}
+	return "names have lower-case letters and underscores, such as max_retries"
+}
+
+// camelCase matches the border of two words within a name such as maxRetries.
+var camelCase = regexp.MustCompile(`([a-z])([A-Z])`)
 
 func (p *pairs) addValue(name, key string, line int, value *yaml.Node) {
 	text, ok := valueText(value)
