@@ -82,7 +82,7 @@ var reasonTexts = [numReasons]labels.Text{
 	ReasonGRPC:                    {Label: "grpc_status", Words: "gRPC status", Explain: "The gRPC call ended before any message with a status that RETRYPROXY_RETRY_ON lists."},
 	ReasonAskedToRetry:            {Label: "asked_to_retry", Words: "the upstream asked for a retry", Explain: "The upstream answered with a status that RETRYPROXY_RETRY_ON does not list and asked for a retry (X-Should-Retry: true)."},
 
-	ReasonNotIdempotent:        {Label: "not_idempotent", Words: "the method is not idempotent and there is no Idempotency-Key", Explain: "A retry might do the work twice: the method is not idempotent, there is no Idempotency-Key, and the route does not allow unsafe retries."},
+	ReasonNotIdempotent:        {Label: "not_idempotent", Words: "not idempotent and without an Idempotency-Key", Explain: "A retry might do the work twice: the method is not idempotent, there is no Idempotency-Key, and the route does not allow unsafe retries."},
 	ReasonRetriesExhausted:     {Label: "retries_exhausted", Words: "all retries were used", Explain: "The request had used all its retries."},
 	ReasonRetriesOff:           {Label: "retries_off", Words: "the route allows no retries", Explain: "The route allows no retries."},
 	ReasonBudgetExhausted:      {Label: "budget_exhausted", Words: "the retry budget was empty", Explain: "The retry budget of the upstream was empty. If retryproxy is outbound, the budget would have had no token within the time left for the request."},

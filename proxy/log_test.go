@@ -34,9 +34,9 @@ func TestTheAccessLogTellsEveryAttemptAndNoSecrets(t *testing.T) {
 	soon(t, "line", func() bool { return strings.Contains(lines.String(), "\n") })
 	line := lines.String()
 	for _, want := range []string{
-		`"msg":"request"`, `"path":"/a?..."`, `"request_id":"my-id"`, `"outcome":"recovered"`,
+		`"msg":"request"`, `"path":"/a?..."`, `"request_id":"my-id"`, `"outcome":"recovered","outcome_words":"recovered by a retry"`,
 		`{"address":"` + u.Addr().String() + `","status":503,"class":"unknown_if_processed","duration_seconds":0.`, `","cause":"reset","class":"unknown_if_processed","duration_seconds":0.`, `","status":200,"class":"ok","duration_seconds":0.`,
-		`,"wait_seconds":0.00`, `"outcome":"recovered","request_bytes":0,"response_bytes":2,"duration_seconds":0.`,
+		`,"wait_seconds":0.00`, `"outcome":"recovered","outcome_words":"recovered by a retry","request_bytes":0,"response_bytes":2,"duration_seconds":0.`,
 	} {
 		if !strings.Contains(line, want) {
 			t.Errorf("the line has no %s: %s", want, line)
@@ -112,7 +112,7 @@ func TestNoUpstreamForgesALogLine(t *testing.T) {
 }
 
 // requestKeys are the keys of a line about a request, in order.
-const requestKeys = "level msg route method host path status outcome request_bytes response_bytes duration_seconds attempts peer user_agent request_id trace_id reason"
+const requestKeys = "level msg route method host path status outcome outcome_words request_bytes response_bytes duration_seconds attempts peer user_agent request_id trace_id reason"
 
 // wantRequestLines checks that there are n lines, each about a request, and that none of them shows anything hostile.
 func wantRequestLines(t *testing.T, lines string, n int) {

@@ -1,6 +1,12 @@
 package main
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/retryproxy/retryproxy/policy"
+)
 
 // row is a heading with charts below it.
 type row struct {
@@ -17,6 +23,7 @@ type chart struct {
 	max          *float64 // of the axis; nil lets it follow
 	warn, bad    *float64 // from where a stat is yellow and red
 	words        map[string]word
+	names        map[string]string // of series, by the value of their label
 	wide         bool
 }
 
@@ -66,8 +73,40 @@ func (c chart) panel() panel {
 	if c.kind == lines || c.kind == stacked {
 		d.Min = at(0) // a curve that does not begin at 0 lies about its size
 	}
-	p.FieldConfig = &fieldConfig{Defaults: d, Overrides: []any{}}
+	p.FieldConfig = &fieldConfig{Defaults: d, Overrides: c.overrides()}
 	return p
+}
+
+// overrides show a series by its name in place of its label.
+func (c chart) overrides() []any {
+	list := []any{}
+	for _, label := range slices.Sorted(maps.Keys(c.names)) {
+		list = append(list, map[string]any{
+			"matcher":    map[string]any{"id": "byName", "options": label},
+			"properties": []any{map[string]any{"id": "displayName", "value": c.names[label]}},
+		})
+	}
+	return list
+}
+
+// outcomeNames returns the words of all outcomes, by their labels.
+func outcomeNames() map[string]string {
+	names := map[string]string{}
+	for _, o := range policy.AllOutcomes() {
+		names[o.String()] = o.Words()
+	}
+	return names
+}
+
+// reasonNames returns the words of all reasons for a retry, by their labels.
+func reasonNames() map[string]string {
+	names := map[string]string{}
+	for _, r := range policy.AllReasons() {
+		if r.ForRetry() {
+			names[r.String()] = r.Words()
+		}
+	}
+	return names
 }
 
 func (c chart) grafanaType() string {

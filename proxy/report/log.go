@@ -59,6 +59,7 @@ func (p *Report) logRequest(write func(string, ...zap.Field), msg string, e requ
 		zap.ByteString("path", target),
 		zap.Int("status", e.Status),
 		zap.Stringer("outcome", e.Outcome),
+		zap.String("outcome_words", p.outcomeWords(e.Outcome)),
 		zap.Int64("request_bytes", p.Request.Body.Total()),
 		zap.Int64("response_bytes", sent),
 		zap.Duration("duration_seconds", took),
@@ -69,6 +70,14 @@ func (p *Report) logRequest(write func(string, ...zap.Field), msg string, e requ
 		zap.String("trace_id", p.traceID()),
 		zap.String("reason", e.Reason),
 	)
+}
+
+// outcomeWords returns the outcome in words, for people; "" if the first attempt was good.
+func (p *Report) outcomeWords(o policy.Outcome) string {
+	if o == policy.OutcomeSuccess {
+		return ""
+	}
+	return o.WordsFor(string(printable.Bytes(p.Request.HTTP.Method, loggedField)))
 }
 
 // traceID returns the trace id of the request's span, or the client's, or "".

@@ -43,7 +43,7 @@ func TestALineSaysWhatBecameOfARequest(t *testing.T) {
 			t.Errorf("a secret in %s", text)
 		}
 		want := map[string]any{
-			"level": "info", "msg": "request", "route": "default", "method": "PUT", "host": "shop.example:80", "path": "/a/b?...", "status": 200.0, "outcome": "recovered",
+			"level": "info", "msg": "request", "route": "default", "method": "PUT", "host": "shop.example:80", "path": "/a/b?...", "status": 200.0, "outcome": "recovered", "outcome_words": "recovered by a retry",
 			"request_bytes": 5.0, "response_bytes": 7.0, "duration_seconds": 2.3, "peer": "127.0.0.1", "user_agent": "curl/8", "request_id": "my-id", "trace_id": traceID, "reason": "in the end",
 			"attempts": []any{
 				map[string]any{"address": "10.0.0.1:80", "status": 503, "class": "unknown_if_processed", "duration_seconds": 0.1, "wait_seconds": 2.0},
@@ -99,7 +99,11 @@ func TestWhichRequestsHaveALine(t *testing.T) {
 			case !access:
 				msg = "request given up"
 			}
-			if line["level"] != level || line["msg"] != msg || line["outcome"] != o.String() {
+			words := o.WordsFor("GET")
+			if o == policy.OutcomeSuccess {
+				words = ""
+			}
+			if line["level"] != level || line["msg"] != msg || line["outcome"] != o.String() || line["outcome_words"] != words {
 				t.Errorf("%v, access log %v: %v", o, access, line)
 			}
 		}

@@ -13,5 +13,5 @@ func TestTheDocumentationStatesTheDefaults(t *testing.T) {
 		DefaultEjectFor/time.Second, maxEjectionFactor*DefaultEjectFor/time.Minute)
 	docstest.Says(t, "docs/reference/settings.md", "each is also checked every %d s", DefaultHealthInterval/time.Second)
 	docstest.Says(t, "docs/reference/metrics.md", "all streams of %d HTTP/2 connections", mostHTTP2Conns)
-	docstest.Says(t, "docs/how-to/migrating.md", "A connection is tried for %d s", DefaultDialTimeout/time.Second)
+	docstest.Says(t, "docs/how-to/migrating.md", "Connecting may take %d s", DefaultDialTimeout/time.Second)
 }

@@ -89,8 +89,8 @@ func TestOpenBreakerIsSaidAndSeen(t *testing.T) {
 	u.takeAway()
 	b.await("open breaker in words", breaker+`.textContent.includes('open')`)
 	b.await("open breaker in colour", `getComputedStyle(document.querySelector('#upstreams .breaker.open, #upstreams .breaker.half_open')).color !== '`+closed+`'`)
-	b.await("notice", `document.getElementById('notices').textContent.includes('Breaker open:')`)
-	b.await("news for who cannot see", `document.getElementById('news').textContent.includes('Breaker open:')`)
+	b.await("notice", `document.getElementById('notices').textContent.includes('Circuit breaker open:')`)
+	b.await("news for who cannot see", `document.getElementById('news').textContent.includes('Circuit breaker open:')`)
 	b.await("open breaker in its history", `document.querySelectorAll('#upstreams svg.strip rect.open').length > 0`)
 	b.await("its history in words", `/open .* of the time/.test(document.querySelector('#upstreams svg.strip').getAttribute('aria-label'))`)
 

@@ -11,8 +11,8 @@ import (
 var variables = strings.NewReplacer("$__rate_interval", "5m", "$namespace", ".*", "$job", ".*", "$instance", ".*", "$route", ".*", "$upstream", ".*")
 
 // shown are panels that have something to show after the faults.
-var shown = []string{"Requests a second", "Recovered by retries", "Proxies", "What became of requests", "Retries by reason", "Breakers opened, by evidence",
-	"Answers, before retries hide them", "How long clients wait", "Versions"}
+var shown = []string{"Requests a second", "Recovered by retries", "Proxies", "Outcomes of requests", "Retries by reason", "Circuit breakers opened, by evidence",
+	"Responses before retries hide failures", "How long clients wait", "Versions"}
 
 // dashboardShows asks Grafana for the provisioned dashboard and sends all of
 // its queries through the provisioned data source, as a browser would.

@@ -17,8 +17,8 @@ function showState(state) {
   const p = state.process;
   showHealth(state);
   showNow(by('now'), state.at_ms);
-  setText(by('about'), `version ${state.version}, ${p.position}, up ${text.span(state.uptime_ms)} · ${text.count(p.connections)} clients connected · ` +
-    `${text.size(p.retry_buffer_bytes)} of ${text.size(p.retry_buffer_limit_bytes)} kept for retries` + tokens(p.tokens));
+  setText(by('about'), `version ${state.version}, ${p.position}, up ${text.span(state.uptime_ms)} · ${text.count(p.connections)} client connections · ` +
+    `retry buffer ${text.size(p.retry_buffer_bytes)} of ${text.size(p.retry_buffer_limit_bytes)}` + tokens(p.tokens));
   showRoutes(by('routes'), by('more-routes'), state);
   showUpstreams(by('upstreams').tBodies[0], state.upstreams);
   showNotices(state);
@@ -34,15 +34,15 @@ function tokens(t) {
 // see it when that changes.
 function showNotices(state) {
   const now = new Map();
-  if (state.process.draining) now.set('draining', 'The proxy is draining: it ends when the requests in flight have.');
-  if (state.process.retry_percent < 100) now.set('percent', `Only ${state.process.retry_percent} % of the retries are made (retry-percent).`);
+  if (state.process.draining) now.set('draining', 'retryproxy is shutting down: the process ends when no request is in flight.');
+  if (state.process.retry_percent < 100) now.set('percent', `Only ${state.process.retry_percent} % of the retries are made (POST /retry-percent).`);
   for (const u of state.upstreams) {
-    if (u.breaker === 'slow_start') now.set(u.name, `Breaker in slow start: ${u.name} is back and gets more step by step.`);
-    else if (u.breaker !== 'closed') now.set(u.name, `Breaker open: ${u.name} is down; requests are queued or refused until a probe succeeds.`);
+    if (u.breaker === 'slow_start') now.set(u.name, `Circuit breaker in slow start: ${u.name} is back and gets more requests step by step.`);
+    else if (u.breaker !== 'closed') now.set(u.name, `Circuit breaker open: ${u.name} is down; requests are queued or refused until a probe succeeds.`);
   }
   const news = [...now].filter(([about, words]) => told.get(about) !== words).map(([, words]) => words);
   for (const about of told.keys()) {
-    if (!now.has(about)) news.push(about === 'percent' ? 'All retries are made again.' : `Breaker closed again: ${about}.`);
+    if (!now.has(about)) news.push(about === 'percent' ? 'All retries are made again.' : `Circuit breaker closed again: ${about}.`);
   }
   if (!news.length) return;
   told.clear();
@@ -79,7 +79,7 @@ function disconnect() {
 by('pause').addEventListener('click', () => {
   paused = !paused;
   setAttribute(by('pause'), 'aria-pressed', String(paused));
-  setText(by('pause'), paused ? 'Go on' : 'Pause');
+  setText(by('pause'), paused ? 'Continue' : 'Pause');
   if (paused) {
     disconnect();
     showLink('paused', 'wait');

@@ -11,7 +11,7 @@ export function showRoutes(table, more, state) {
   keyed(known, table, state.routes.map((r) => r.name), make);
   for (const r of state.routes) known.get(r.name).show(r);
   const left = state.more_routes;
-  setText(more, left ? `${left} more ${left === 1 ? 'route is' : 'routes are'} in use and not kept here; /metrics has all.`
+  setText(more, left ? `${left} more ${left === 1 ? 'route is' : 'routes are'} in use and not shown here; /metrics has all routes.`
     : state.routes.length ? '' : 'No request has come yet.');
   showUnused(state);
 }
@@ -20,7 +20,7 @@ export function showRoutes(table, more, state) {
 function showUnused(state) {
   const named = state.unused.filter((r) => r.match).map((r) => `${r.name} (${r.match})`);
   setText(document.getElementById('unused'), named.length ? `No request has taken ${named.length === 1 ? 'the route' : 'these routes'} yet: ${named.join(', ')}. ` +
-    '“retryproxy explain METHOD URL” says which route a request takes, and why.' : '');
+    '“retryproxy explain METHOD URL” prints which route a request takes, and why.' : '');
 }
 
 function make(name) {
@@ -93,9 +93,9 @@ function details(id) {
   const part = (title, ...children) => el('div', {class: 'part'}, el('h3', {}, title), ...children);
   const node = el('tr', {role: 'row', id, class: 'details'}, el('td', {role: 'cell', colspan: 13},
     el('div', {class: 'parts'},
-      part('Failed, and why', why), part('Retries, by what for', retried),
+      part('Failures, by reason', why), part('Retries, by cause', retried),
       part('Slowest 1 % took at least, over 5 minutes', slow.node, el('p', {class: 'legend'}, el('span', {class: 'key clients'}), 'clients ', el('span', {class: 'key attempts'}), 'attempts'), scale),
-      part('Backoff as set', waits))));
+      part('Backoff by the settings', waits))));
   let rule = '';
   return {node, show(r) {
     list(why, r.outcomes, 'Nothing failed in the last 5 minutes.');
@@ -124,7 +124,7 @@ function list(node, counts, none) {
 
 function settings(rule) {
   const limit = (ms) => ms ? text.time(ms * 1000) : 'no limit';
-  const words = (rule.dry_run ? 'only observed, no retry is made; else ' : '') + `${rule.backoff}, at most ${rule.max_retries} ${rule.max_retries === 1 ? 'retry' : 'retries'}; ` +
+  const words = (rule.dry_run ? 'dry run: no retry is made; otherwise ' : '') + `${rule.backoff}, at most ${rule.max_retries} ${rule.max_retries === 1 ? 'retry' : 'retries'}; ` +
     `request ${limit(rule.request_timeout_ms)}, attempt ${limit(rule.attempt_timeout_ms)}`;
   const range = (w) => w.min === w.max ? wait(w.max) : `${wait(w.min)} to ${wait(w.max)}`;
   if (!rule.curve.length) return [el('p', {class: 'quiet'}, words)];

@@ -28,7 +28,7 @@ function make(name) {
     setText(breaker, `${marks[u.breaker]} ${text.words(u.breaker)}`);
     setAttribute(breaker, 'class', 'breaker ' + u.breaker);
     setText(why, u.breaker === 'closed' ? '' : u.breaker_why);
-    setText(probing, u.opened_by || '');
+    setText(probing, u.opened_by ? 'Why it opened: ' + u.opened_by : '');
     const last = JSON.stringify(u.last_failure || null);
     if (shownFailure !== last) failure.replaceChildren(...failureWords(u.last_failure));
     shownFailure = last;
@@ -54,7 +54,7 @@ function failureWords(f) {
 // breakerWords is the strip in words: seconds by state.
 function breakerWords(states) {
   const looks = states.filter(Boolean);
-  if (!looks.length) return 'not looked at yet';
+  if (!looks.length) return 'no data yet';
   return ['open', 'half_open', 'slow_start', 'closed'].map((s) => [s, looks.filter((l) => l === s).length]).filter(([, n]) => n > 0)
     .map(([s, n]) => `${text.words(s)} ${text.share(n, looks.length)} of the time`).join(', ');
 }
