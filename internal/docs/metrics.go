@@ -136,4 +136,5 @@ var dialKinds = [upstream.NumDialKinds]string{
 	upstream.KindTLS:           "The TLS handshake failed: certificate, name or protocol, or it was cut off.",
 	upstream.KindCanceled:      "Nobody needed the connection any more. This says nothing about the upstream.",
 	upstream.KindNoDescriptors: "This process or machine had no file descriptor left. This says nothing about the upstream.",
+	upstream.KindNoStream:      "For as long as the request could wait, all streams of 512 HTTP/2 connections, the most that an endpoint gets, were in use.",
 }
