@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -179,15 +181,38 @@ func TestInboundRetriesDoNotWaitForTheBudget(t *testing.T) {
 	})
 }
 
-// emptied empties the budget of the default route, which then earns a token a second.
-func (m *memory) emptied() *budget.Budget {
-	u := m.settings.Load().DefaultRoute.UpstreamState
-	for u.RetryBudget.TryRetry(m.process.Clock.Elapsed()) {
+// spent spends the budget of the default route, which is one token, on a request to /spend. Its upstream fails
+// its first attempt and no other.
+func (m *memory) spent() {
+	m.t.Helper()
+	m.client().send(get("/spend")).later()
+	synctest.Wait()
+	if n := m.Stats().Upstreams[0].BudgetTokens; n != 0 {
+		m.t.Fatalf("%v tokens are left", n)
 	}
-	return u.RetryBudget
+}
+
+// firstOfSpend fails the first attempt of a request to /spend. It reports false for others.
+func firstOfSpend(c *upConn, headers string) bool {
+	if !strings.HasPrefix(headers, "GET /spend ") {
+		return false
+	}
+	if fieldOf(headers, "X-Retryproxy-Attempt") == "1" {
+		c.say(bad503)
+	} else {
+		c.say(ok200)
+	}
+	return true
 }
 
 func TestAWaitForTheBudgetEnds(t *testing.T) {
+	handle := func(c *upConn) {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			if !firstOfSpend(c, headers) {
+				c.say(bad503)
+			}
+		}
+	}
 	for name, tc := range map[string]struct {
 		change func(c *Config)
 		end    func(m *memory, c *client)
@@ -202,14 +227,15 @@ func TestAWaitForTheBudgetEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, script(bad503), func(c *Config) {
+			inMemory(t, handle, func(c *Config) {
 				waitsForBudget(t)(c)
 				c.Default.Budget = budget.Config{MinPerSecond: 0.05, Burst: 1} // a token in 20 s
 				if tc.change != nil {
 					tc.change(c)
 				}
 			}, func(t *testing.T, m *memory) {
-				b := m.emptied()
+				m.spent()
+				time.Sleep(3 * time.Second) // its retry is answered
 				began := time.Now()
 				c := m.client().send(get("/"))
 				ended := c.later()
@@ -221,14 +247,19 @@ func TestAWaitForTheBudgetEnds(t *testing.T) {
 					t.Errorf("%v after %v, want %s after %v", res.Header, at.Sub(began), tc.want, tc.after)
 				}
 				time.Sleep(40 * time.Second)
-				if n := m.up.sends(); n != 1 {
+				if n := m.up.sends() - 2; n != 1 { // two of the request that spent the budget
 					t.Errorf("%d attempts, want 1", n)
 				}
-				if got := b.Tokens(m.process.Clock.Elapsed()); got != 1 {
+				if got := m.Stats().Upstreams[0].BudgetTokens; got != 1 {
 					t.Errorf("%v tokens are left, want the one that was earned", got)
 				}
-				if !b.TryRetry(m.process.Clock.Elapsed()) {
-					t.Error("a retry that is gone still waits for a token")
+				if tc.want == "draining" {
+					return
+				}
+				again := time.Now()
+				m.client().send(get("/spend")).want(200, "ok")
+				if d := time.Since(again); d > 10*time.Second {
+					t.Errorf("retried after %v: a retry that is gone still waits for a token", d)
 				}
 			})
 		})
@@ -242,12 +273,19 @@ func TestBackoffAndTheWaitForATokenOverlap(t *testing.T) {
 		3 * time.Second:        3 * time.Second,
 	} {
 		up := &timed{first: []string{rawResponse(503)}}
-		inMemory(t, up.handle, func(c *Config) {
+		handle := func(c *upConn) {
+			for headers := c.head(); headers != ""; headers = c.head() {
+				if !firstOfSpend(c, headers) {
+					up.answer(c)
+				}
+			}
+		}
+		inMemory(t, handle, func(c *Config) {
 			waitsForBudget(t)(c)
 			c.Default.Policy.Backoff = fixedWait(t, wait)
-			c.Default.Budget.Ratio = 0
+			c.Default.Budget = budget.Config{MinPerSecond: 1, Burst: 1}
 		}, func(t *testing.T, m *memory) {
-			m.emptied()
+			m.spent()
 			m.client().send(get("/")).want(200, "ok")
 			if got := up.at[1].Sub(up.at[0]); got < want || got > want+maxPoll {
 				t.Errorf("a backoff of %v: the retry came after %v, want %v", wait, got, want)

@@ -40,7 +40,7 @@ func (a *authority) client() *tls.Config {
 }
 
 // dialTLS opens a client's connection over TLS; the handshake is done.
-func (p *testProxy) dialTLS(conf *tls.Config) *client {
+func (p *front) dialTLS(conf *tls.Config) *client {
 	p.t.Helper()
 	c := p.dial()
 	tc := tls.Client(c.Conn, conf)
@@ -145,7 +145,7 @@ func TestReloadChangesTheCertificateForNewClients(t *testing.T) {
 	p := startProxy(t, u, func(c *Config) { a.clientsOverTLS(t, c, false) })
 	before := p.dialTLS(a.client())
 
-	next := *p.settings.Load().Config
+	next := *p.config
 	cert, _ := a.issueSerial(t, "proxy.test", 77)
 	conf, err := certs.Load(certs.Files{Cert: cert})
 	if err != nil {
@@ -185,7 +185,7 @@ func TestClientOverTLSThatLeavesEndsTheWait(t *testing.T) {
 	p := startProxy(t, u, func(c *Config) { a.clientsOverTLS(t, c, false) })
 	c := p.dialTLS(a.client())
 	c.send("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n")
-	eventually(t, "the wait began", func() bool { p.seen.mu.Lock(); defer p.seen.mu.Unlock(); return p.seen.waiting == 1 })
+	eventually(t, "the wait began", func() bool { defer p.seen.lock()(); return p.seen.waiting == 1 })
 	c.Conn.(*tls.Conn).NetConn().Close()
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
 		t.Errorf("outcome %v, want %v", o, policy.OutcomeClientGone)

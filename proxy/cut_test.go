@@ -175,7 +175,7 @@ func TestACutUploadGetsAResponse(t *testing.T) {
 
 // gone checks that the client's leaving soon ended the only request, and that the attempt was
 // aborted.
-func gone(t *testing.T, p *testProxy, left time.Time, aborted <-chan error) {
+func gone(t *testing.T, p *front, left time.Time, aborted <-chan error) {
 	t.Helper()
 	p.wantOutcome(0, policy.OutcomeClientGone)
 	if d := time.Since(left); d > 3*time.Second {
@@ -213,7 +213,7 @@ func TestClientLeavingEndsADial(t *testing.T) {
 		left := time.Now()
 		leave(c)
 		within(t, "the end of the dial", ended)
-		gone(t, p, left, nil)
+		gone(t, p.front, left, nil)
 		if len(p.seen.retries) != 0 {
 			t.Errorf("retries %v", p.seen.retries)
 		}
@@ -237,7 +237,7 @@ func TestClientLeavingEndsTheWaitForAResponse(t *testing.T) {
 				within(t, "the request", got)
 				left := time.Now()
 				leave(c)
-				gone(t, p, left, end)
+				gone(t, p.front, left, end)
 				if u.sends() != 1 {
 					t.Errorf("%d sends, want 1", u.sends())
 				}
@@ -285,7 +285,7 @@ func TestClientLeavingEndsABodyBeingRelayed(t *testing.T) {
 					}
 					left := time.Now()
 					leave(c)
-					gone(t, p, left, end)
+					gone(t, p.front, left, end)
 					if p.seen.codes[0] != 200 {
 						t.Errorf("code %d", p.seen.codes[0])
 					}
@@ -303,79 +303,11 @@ func TestClientLeavingEndsABackoff(t *testing.T) {
 		soon(t, "the wait", func() bool { return p.seen.waitsBegun() > 0 })
 		left := time.Now()
 		leave(c)
-		gone(t, p, left, nil)
+		gone(t, p.front, left, nil)
 		if u.sends() != 1 || len(p.seen.retries) != 0 {
 			t.Errorf("%d sends, retries %v; want one and none", u.sends(), p.seen.retries)
 		}
 	})
-}
-
-// fill sends the body until the pump is stuck, and leaves room in flight for the client's end to
-// arrive.
-func (c *client) fill(p *testProxy) {
-	c.t.Helper()
-	block := strings.Repeat("x", 16<<10)
-	for still, last := 0, uint32(0); still < 3; {
-		c.send(block)
-		time.Sleep(time.Millisecond)
-		if now := p.pieces(); now != last {
-			still, last = 0, now
-			continue
-		}
-		still++
-		time.Sleep(30 * time.Millisecond)
-	}
-}
-
-// pieces returns how many pieces of bodies the pumps have moved.
-func (p *testProxy) pieces() (n uint32) {
-	p.connected.each(func(c *conn) { n += c.x.Upload().Pieces() })
-	return n
-}
-
-// The upstream reads nothing, so the pump is stuck in a write and reads nothing from the client.
-func TestClientLeavingEndsAnUploadThatIsStuck(t *testing.T) {
-	t.Parallel()
-	const size = 64 << 20 // more than all socket buffers
-	for name, tc := range map[string]struct {
-		head   string
-		polite bool
-	}{
-		"spliced": {requestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)), false},
-		"chunked": {requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size), true},
-	} {
-		for _, answered := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " answered=", answered), func(t *testing.T) {
-				stuck, end := make(chan struct{}), make(chan error, 1)
-				u := startUpstream(t, func(c *upConn) {
-					c.head()
-					if answered {
-						c.say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
-					}
-					<-stuck
-					_, err := io.Copy(io.Discard, c.Reader)
-					end <- err
-				})
-				release := sync.OnceFunc(func() { close(stuck) })
-				t.Cleanup(release)
-				p := startProxy(t, u, nil)
-				c := p.dial().send(tc.head)
-				if answered {
-					_, _ = c.r.ReadString('5')
-				}
-				c.fill(p)
-				left := time.Now()
-				if tc.polite {
-					_ = c.Close()
-				} else {
-					c.reset()
-				}
-				p.wantOutcome(0, policy.OutcomeClientGone)
-				release()
-				gone(t, p, left, end)
-			})
-		}
-	}
 }
 
 // The upstream reads nothing for longer than a body may pause, then continues. The request was

@@ -17,7 +17,6 @@ import (
 	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/proxy/exchange"
-	"github.com/retryproxy/retryproxy/proxy/settings"
 )
 
 // fewDescriptors makes dials of the default route find no descriptor while none reports true.
@@ -146,18 +145,30 @@ func TestLeavingAndADrainEndTheWaitForADescriptor(t *testing.T) {
 	})
 }
 
+// upstreamNamed returns what is known of the upstream with that URL.
+func (m *memory) upstreamNamed(url string) UpstreamStats {
+	for _, u := range m.Stats().Upstreams {
+		if u.Name == url {
+			return u
+		}
+	}
+	m.t.Errorf("no upstream %s", url)
+	return UpstreamStats{}
+}
+
 // An idle connection to another upstream is worth less than a request.
 func TestADescriptorIsTakenFromAnIdleConnection(t *testing.T) {
-	var other atomic.Pointer[settings.UpstreamState]
+	var running atomic.Pointer[memory]
+	idle := func() int { return running.Load().upstreamNamed("http://other.test:80").Pool.Idle }
 	change := func(c *Config) {
 		withBreakerAndBudget(c)
 		busy := c.Default
 		busy.Name, busy.Match.Path, busy.Upstream.Address = "busy", "/busy", "other.test:80"
 		c.Routes = []Route{busy}
-		fewDescriptors(c, func() bool { return other.Load().Pool.Stats().Idle > 1 })
+		fewDescriptors(c, func() bool { return idle() > 1 })
 	}
 	inMemory(t, slow(time.Millisecond, ok200), change, func(t *testing.T, m *memory) {
-		other.Store(m.settings.Load().All[0].UpstreamState)
+		running.Store(m)
 		var busy []func() (*http.Response, time.Time)
 		for range 3 {
 			busy = append(busy, m.client().send(get("/busy")).later())
@@ -166,12 +177,12 @@ func TestADescriptorIsTakenFromAnIdleConnection(t *testing.T) {
 			ended()
 		}
 		synctest.Wait()
-		if n := other.Load().Pool.Stats().Idle; n != 3 {
+		if n := idle(); n != 3 {
 			t.Fatalf("%d idle connections", n)
 		}
 		began := time.Now()
 		m.client().send(get("/")).want(200, "ok")
-		if d, n := time.Since(began), other.Load().Pool.Stats().Idle; d != time.Millisecond || n != 1 {
+		if d, n := time.Since(began), idle(); d != time.Millisecond || n != 1 {
 			t.Errorf("answered after %v, %d idle connections left", d, n)
 		}
 	})

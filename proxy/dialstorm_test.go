@@ -46,7 +46,7 @@ func TestOneConnectionThatEndsAtOnceDoesNotOpenTheBreaker(t *testing.T) {
 			c.Default.FailFast = true
 		})
 		p.dial().send(get("/")).want(200, "ok")
-		if n := p.settings.Load().DefaultRoute.UpstreamState.Admission.Guard.State().Opened[breaker.OpenedByDial]; n != 0 {
+		if n := p.Stats().Upstreams[0].Guard.Opened[breaker.OpenedByDial]; n != 0 {
 			t.Fatalf("the breaker is open %d times", n)
 		}
 	}

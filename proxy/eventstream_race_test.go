@@ -84,7 +84,7 @@ func TestAHedgesStreamIsItsOwn(t *testing.T) {
 				if n := m.up.sends(); n != tc.sends {
 					t.Errorf("%d sent, want %d", n, tc.sends)
 				}
-				if n := m.faults.Load(); n != 0 {
+				if n := m.Stats().Faults; n != 0 {
 					t.Errorf("%d faults of the proxy itself", n)
 				}
 			})

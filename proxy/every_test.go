@@ -279,7 +279,7 @@ func (r *run) untilSent(n int) {
 func (r *run) drain() {
 	r.ended.Store(true)
 	go func() { r.drained <- r.p.Drain(context.Background()) }()
-	soon(r, "the drain", func() bool { return r.p.process.IsDraining() })
+	soon(r, "the drain", func() bool { return r.p.Stats().Draining })
 }
 
 // goOn releases the acts that wait for the test.

@@ -56,7 +56,8 @@ type scripted struct {
 	r   *run
 	url string
 
-	arrivals []*arrival // guarded by the upstream's mu
+	mu       sync.Mutex
+	arrivals []*arrival
 }
 
 func startScripted(r *run, speaks proto) *scripted {
@@ -106,8 +107,8 @@ func (s *scripted) givenUp() (n int) {
 
 // dropAll ends every connection.
 func (s *scripted) dropAll() {
-	s.stopConns()
-	soon(s.r, "the connections' end", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.open) == 0 })
+	s.closeConns()
+	soon(s.r, "the connections' end", func() bool { return s.opened() == 0 })
 }
 
 // readAll reads the body to its end.

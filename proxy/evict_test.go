@@ -286,3 +286,40 @@ func TestAConnectionMayAlwaysBeginAFewStreams(t *testing.T) {
 		t.Errorf("%d and then %d began", began, modest.share.handlers)
 	}
 }
+
+// Streams count against the process's limit of clients, and wait for a place
+// without keeping the connection's other streams from ending.
+func TestHTTP2StreamsAreLimitedOverAllClients(t *testing.T) {
+	var mu sync.Mutex
+	now, most := 0, 0
+	u := startUpstream(t, func(c *upConn) {
+		for headers := c.head(); headers != ""; headers = c.head() {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			c.say(ok200)
+		}
+	})
+	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.MaxConnections = 3 })
+	p.clients.evicting.stalledFor.Store(int64(time.Hour)) // on a busy machine the client reads late
+	client := http2Client(t, nil)
+	var all sync.WaitGroup
+	for range 30 {
+		all.Go(func() {
+			if res, err := client.Get("http://" + p.addr + "/"); err != nil || res.StatusCode != 200 {
+				t.Error(res, err)
+			} else {
+				_ = res.Body.Close()
+			}
+		})
+	}
+	all.Wait()
+	if most > 3 {
+		t.Errorf("%d requests in flight at once, want at most 3", most)
+	}
+}

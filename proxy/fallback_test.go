@@ -29,7 +29,7 @@ func inMemoryWithFallback(t *testing.T, handle, spare func(c *upConn), change fu
 	t.Helper()
 	s := &fallbackServer{}
 	inMemory(t, handle, func(c *Config) {
-		s.fakeUpstream = &fakeUpstream{open: map[net.Conn]struct{}{}}
+		s.fakeUpstream = inMemoryUpstream()
 		c.Default.Policy.MaxRetries = 0
 		c.Default.Fallbacks = []Fallback{s.fallback(t, "spare.test", spare)}
 		if change != nil {
@@ -37,12 +37,9 @@ func inMemoryWithFallback(t *testing.T, handle, spare func(c *upConn), change fu
 		}
 	}, func(t *testing.T, m *memory) {
 		test(t, m, s)
-		m.kill()
-		for _, u := range m.settings.Load().Upstreams() {
-			u.Close()
-		}
+		m.stop()
 		synctest.Wait()
-		s.stopConns()
+		s.closeConns()
 	})
 }
 
@@ -56,14 +53,6 @@ func (s *fallbackServer) fallback(t *testing.T, name string, handle func(c *upCo
 				s.serve(t, theirs, handle)
 				return ours, nil
 			}},
-	}
-}
-
-func (u *fakeUpstream) stopConns() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for c := range u.open {
-		c.Close()
 	}
 }
 
@@ -227,7 +216,7 @@ func TestFallbacksAreTriedInTurn(t *testing.T) {
 		"ours, for what may have been": {request: post, first: "", second: fallbackOK, own: true, status: 203, body: "sorry", sends: 1, failures: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			second := &fallbackServer{fakeUpstream: &fakeUpstream{open: map[net.Conn]struct{}{}}}
+			second := &fallbackServer{fakeUpstream: inMemoryUpstream()}
 			inMemoryWithFallback(t, script(bad429), script(tc.first), func(c *Config) {
 				c.Default.Fallbacks = append(c.Default.Fallbacks, second.fallback(t, "second.test", script(tc.second)))
 				if tc.own {
@@ -241,9 +230,9 @@ func TestFallbacksAreTriedInTurn(t *testing.T) {
 				if n := s.sends() + second.sends(); n != 2*tc.sends || m.seen.fallbackFailures != 2*tc.failures {
 					t.Errorf("%d requests at fallbacks, %d failures, want %d and %d", n, m.seen.fallbackFailures, 2*tc.sends, 2*tc.failures)
 				}
-				m.kill()
+				m.stop()
 				synctest.Wait()
-				second.stopConns()
+				second.closeConns()
 			})
 		})
 	}
@@ -260,7 +249,7 @@ func TestEachOfTwoFallbacksHasSomeTime(t *testing.T) {
 		"of the client's time": {"GET / HTTP/1.1\r\nHost: a\r\nX-Request-Timeout: 10\r\n\r\n", time.Second / 2, 9500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			second := &fallbackServer{fakeUpstream: &fakeUpstream{open: map[net.Conn]struct{}{}}}
+			second := &fallbackServer{fakeUpstream: inMemoryUpstream()}
 			inMemoryWithFallback(t, slow(time.Hour, ok200), slow(time.Hour, fallbackOK), func(c *Config) {
 				c.Default.Fallbacks = append(c.Default.Fallbacks, second.fallback(t, "second.test", slow(tc.takes, fallbackOK)))
 			}, func(t *testing.T, m *memory, s *fallbackServer) {
@@ -269,9 +258,9 @@ func TestEachOfTwoFallbacksHasSomeTime(t *testing.T) {
 				if d := time.Since(began); d != tc.want {
 					t.Errorf("answered after %v, want %v", d, tc.want)
 				}
-				m.kill()
+				m.stop()
 				time.Sleep(2 * time.Hour)
-				second.stopConns()
+				second.closeConns()
 			})
 		})
 	}
@@ -389,8 +378,9 @@ func TestAFallbackServesWhatWasNotSent(t *testing.T) {
 		})
 	})
 	t.Run("cool-down", func(t *testing.T) {
+		routeKey := routePauseKey(t)
 		inMemory(t, script(ok200), func(c *Config) { staticFallback(200, "spare")(c); sharedPause("route")(c) }, func(t *testing.T, m *memory) {
-			m.ApplyRateLimitPause(m.learnable(), time.Minute)
+			m.ApplyRateLimitPause(routeKey, time.Minute)
 			res := m.client().send(get("/")).want(200, "spare")
 			if got := res.Header.Get("X-Retryproxy-Reason"); got != "rate_limit_pause" {
 				t.Errorf("reason %q", got)

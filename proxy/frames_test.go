@@ -15,7 +15,7 @@ import (
 )
 
 // begun is a client of HTTP/2 that writes frames itself.
-func (p *testProxy) begun() (*client, *http2.Framer) {
+func (p *front) begun() (*client, *http2.Framer) {
 	c := p.dial()
 	c.send(http2.ClientPreface)
 	f := http2.NewFramer(c.Conn, c.r)

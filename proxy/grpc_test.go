@@ -50,7 +50,7 @@ func (a grpcResult) String() string {
 }
 
 // call makes a gRPC call and reads it to its end.
-func (p *testProxy) call(body io.Reader, fields ...string) grpcResult {
+func (p *front) call(body io.Reader, fields ...string) grpcResult {
 	p.t.Helper()
 	req, _ := http.NewRequest("POST", "http://"+p.addr+"/pkg.Service/Method", body)
 	req.Header = http.Header{"Content-Type": {"application/grpc+proto"}, "Te": {"trailers"}}

@@ -151,7 +151,7 @@ func TestARequestThatIsLostAgainAndAgainIsGivenUp(t *testing.T) {
 				t.Errorf("sent %d times", n)
 			}
 		}
-		if m.settings.Load().DefaultRoute.UpstreamState.Admission.Guard.State().Breaker == breaker.Closed {
+		if m.guard().Breaker == breaker.Closed {
 			t.Error("the breaker is closed")
 		}
 	})

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,6 +188,7 @@ func TestHedgeRaces(t *testing.T) {
 func TestNoHedge(t *testing.T) {
 	keyed := strings.Replace(post("abc"), "\r\n\r\n", "\r\nIdempotency-Key: 1\r\n\r\n", 1)
 	const soon = 10 * time.Millisecond // before the hedge is due
+	routeKey := routePauseKey(t)
 	for _, tc := range []struct {
 		name    string
 		request string
@@ -212,8 +215,18 @@ func TestNoHedge(t *testing.T) {
 		{name: "a stream of events", request: strings.Replace(get("/"), "\r\n\r\n", "\r\nAccept: text/event-stream\r\n\r\n", 1), sends: 1},
 		{name: "observing", change: func(c *Config) { c.Default.DryRun = true }, sends: 1},
 		{name: "switched off", then: func(m *memory) { m.SetRetryPercent(0) }, sends: 1},
-		{name: "draining", then: func(m *memory) { m.process.BeginDrain(m.now()) }, sends: 1},
-		{name: "breaker opened", change: withBreaker, then: func(m *memory) { openBreaker(m) }, sends: 1},
+		{name: "draining", then: func(m *memory) { go func() { _ = m.Drain(context.Background()) }() }, sends: 1},
+		{name: "breaker opened", change: func(c *Config) {
+			withBreaker(c)
+			c.Default.HedgeAfter = hedgeAfter(t, "500ms")
+			refuseDials(c, 495*time.Millisecond)
+		}, then: func(m *memory) {
+			other := m.client().send(get("/other"))
+			for m.guard().Breaker == breaker.Closed {
+				time.Sleep(time.Millisecond)
+			}
+			other.Close()
+		}, sends: 1},
 		{name: "breaker open", change: withBreaker, sends: 2},
 		{name: "limit reached", change: func(c *Config) {
 			c.Default.Guard = breaker.Options{ConcurrencyLimit: breaker.ConcurrencyLimitFixed, FixedLimit: 1}
@@ -224,8 +237,7 @@ func TestNoHedge(t *testing.T) {
 		{name: "cool-down", change: func(c *Config) {
 			c.Default.RateLimitPause = RateLimitPause{SharedBy: admission.Sharing{Route: true}, Max: time.Minute}
 		}, then: func(m *memory) {
-			key, _ := m.settings.Load().DefaultRoute.PauseKey(nil, nil)
-			m.ApplyRateLimitPause(key, time.Minute)
+			m.ApplyRateLimitPause(routeKey, time.Minute)
 		}, sends: 1},
 		{name: "the head has begun to come", then: func(m *memory) { m.up.each(func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200") }) }, sends: 1},
 	} {
@@ -249,34 +261,26 @@ func TestNoHedge(t *testing.T) {
 				if m.up.sends() != tc.sends {
 					t.Errorf("%d sends, want %d", m.up.sends(), tc.sends)
 				}
-				b := m.settings.Load().DefaultRoute.UpstreamState.RetryBudget
-				if left := b.Tokens(m.process.Clock.Elapsed()); m.budgeted() && left != 0 {
-					t.Errorf("%v tokens left", left)
+				if u := m.Stats().Upstreams[0]; u.HasBudget && u.BudgetTokens != 0 {
+					t.Errorf("%v tokens left", u.BudgetTokens)
 				}
 				c.Close()
 				m.seen.outcome(t, 0)
+				time.Sleep(time.Second) // the drain of a case ends
 			})
 		})
 	}
 }
 
-func (m *memory) budgeted() bool { return !m.settings.Load().DefaultRoute.NoBudget }
-
-// each calls f for every open connection.
-func (u *fakeUpstream) each(f func(c net.Conn)) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for c := range u.open {
-		f(c)
+// refuseDials makes the default route's upstream refuse all connections but the first for that long.
+func refuseDials(c *Config, long time.Duration) {
+	dial, began, dials := c.Default.Upstream.Dial, time.Now(), 0
+	c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dials++; dials > 1 && time.Since(began) < long {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		}
+		return dial(ctx, network, address)
 	}
-}
-
-// openBreaker opens the breaker of the default route's upstream.
-func openBreaker(m *memory) {
-	d := m.settings.Load().DefaultRoute.UpstreamState.Admission
-	now := m.process.Clock.Elapsed()
-	permit, _ := d.Guard.AcquireFast(now)
-	d.Guard.Release(permit, now, breaker.AttemptEnd{Kind: breaker.Refused})
 }
 
 // Both attempts carry the same request.
@@ -338,7 +342,7 @@ func TestAHedgeThatIsNeverSentCostsNothing(t *testing.T) {
 					m.up.serve(t, theirs, respondsAfter(time.Second, ok200))
 					return ours, nil
 				}
-				n := *m.settings.Load().Config
+				n := *m.config
 				n.Default.Upstream.Dial = dial
 				n.Default.Upstream.Host = "other.test"
 				n.Default.Upstream.Address = "other.test:80"
@@ -400,7 +404,7 @@ func TestTheClientLeavesDuringAHedge(t *testing.T) {
 func TestTheClientLeavesWhileTheHedgeIsDialled(t *testing.T) {
 	var dials atomic.Int32
 	inMemory(t, nil, hedged(t), func(t *testing.T, m *memory) {
-		n := *m.settings.Load().Config
+		n := *m.config
 		n.Default.Upstream.Host, n.Default.Upstream.Address = "other.test", "other.test:80"
 		n.Default.Upstream.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if dials.Add(1) > 1 {
@@ -448,7 +452,7 @@ func TestHedgeAfterWhatIsUsual(t *testing.T) {
 				c.send(post("")).want(200, "ok") // which is never hedged and teaches nothing
 			}
 		}
-		n := *m.settings.Load().Config
+		n := *m.config
 		if err := m.Reload(&n); err != nil {
 			t.Fatal(err)
 		}
@@ -486,7 +490,9 @@ func TestAnOvertakenAttemptIsLearntFrom(t *testing.T) {
 			c.send(get("/slow")).want(200, "ok")
 		}
 		time.Sleep(time.Second)
-		if d := m.settings.Load().DefaultRoute.Hedge.After(m.process.Clock.Elapsed()); d < 20*time.Millisecond {
+		began := time.Now()
+		c.send(get("/slow")).want(200, "ok")
+		if d := time.Since(began) - 10*time.Millisecond; d < 20*time.Millisecond {
 			t.Errorf("one in seven was waited for 20 ms at least, and the 95th percentile is %v", d)
 		}
 	})

@@ -39,7 +39,7 @@ func http2Client(t testing.TB, conf *tls.Config) *http.Client {
 }
 
 // fetch sends a request over HTTP/2 and reads the response.
-func (p *testProxy) fetch(client *http.Client, method, path string, body io.Reader) (*http.Response, string) {
+func (p *front) fetch(client *http.Client, method, path string, body io.Reader) (*http.Response, string) {
 	p.t.Helper()
 	req, err := http.NewRequest(method, "http://"+p.addr+path, body)
 	if err != nil {
@@ -166,9 +166,7 @@ func echoUpstream(t testing.TB) *fakeUpstream {
 			if err != nil {
 				return
 			}
-			c.up.mu.Lock()
-			c.up.heads = append(c.up.heads, fmt.Sprint(req.ContentLength, req.Header))
-			c.up.mu.Unlock()
+			c.up.note(fmt.Sprint(req.ContentLength, req.Header))
 			body, err := io.ReadAll(req.Body)
 			if err != nil {
 				return
@@ -421,43 +419,6 @@ func TestHTTP2ManyStreamsAtOnce(t *testing.T) {
 	}
 }
 
-// Streams count against the process's limit of clients, and wait for a place
-// without keeping the connection's other streams from ending.
-func TestHTTP2StreamsAreLimitedOverAllClients(t *testing.T) {
-	var mu sync.Mutex
-	now, most := 0, 0
-	u := startUpstream(t, func(c *upConn) {
-		for headers := c.head(); headers != ""; headers = c.head() {
-			mu.Lock()
-			now++
-			most = max(most, now)
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			mu.Lock()
-			now--
-			mu.Unlock()
-			c.say(ok200)
-		}
-	})
-	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.MaxConnections = 3 })
-	p.clients.evicting.stalledFor.Store(int64(time.Hour)) // on a busy machine the client reads late
-	client := http2Client(t, nil)
-	var all sync.WaitGroup
-	for range 30 {
-		all.Go(func() {
-			if res, err := client.Get("http://" + p.addr + "/"); err != nil || res.StatusCode != 200 {
-				t.Error(res, err)
-			} else {
-				_ = res.Body.Close()
-			}
-		})
-	}
-	all.Wait()
-	if most > 3 {
-		t.Errorf("%d requests in flight at once, want at most 3", most)
-	}
-}
-
 func TestHTTP2HeaderLimits(t *testing.T) {
 	u := startUpstream(t, script(ok200))
 	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.Limits.HeaderBytes, c.Limits.Headers = 8<<10, 20 })
@@ -568,7 +529,7 @@ func TestHTTP2BegunDuringADrain(t *testing.T) {
 	eventually(t, "it is connected", func() bool { return p.Stats().Connections == 1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
-	eventually(t, "the drain began", func() bool { return p.process.IsDraining() })
+	eventually(t, "the drain began", func() bool { return p.Stats().Draining })
 	var begin bytes.Buffer
 	begin.WriteString(http2.ClientPreface)
 	f := http2.NewFramer(&begin, c.r)

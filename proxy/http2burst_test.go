@@ -39,7 +39,7 @@ func (c *lateConn) Write(p []byte) (int, error) {
 }
 
 // burst sends the POSTs of all clients at once, each client several times, and returns the statuses.
-func (p *testProxy) burst(clients, times int) string {
+func (p *front) burst(clients, times int) string {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	got := map[int]int{}

@@ -283,9 +283,7 @@ func frames(response func(f *framer, id uint32)) func(c *upConn) {
 		case *http2.PingFrame:
 			_ = f.WritePing(true, frame.Data)
 		case *http2.MetaHeadersFrame:
-			f.c.up.mu.Lock()
-			f.c.up.heads = append(f.c.up.heads, fmt.Sprint(frame.Fields))
-			f.c.up.mu.Unlock()
+			f.c.up.note(fmt.Sprint(frame.Fields))
 			response(f, frame.StreamID)
 		}
 	})
@@ -508,7 +506,7 @@ func TestReloadEndsHTTP2ConnectionsToUpstreamsNoLongerUsed(t *testing.T) {
 	other := startUpstream(t, script(ok200))
 	p := startProxyTo(t, "h2c://"+u.Addr().String(), nil)
 	p.dial().send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").want(200, "ok")
-	next := *p.settings.Load().Config
+	next := *p.config
 	var err error
 	if next.Default.Upstream, err = upstream.ParseTarget("http://" + other.Addr().String()); err != nil {
 		t.Fatal(err)
@@ -516,7 +514,7 @@ func TestReloadEndsHTTP2ConnectionsToUpstreamsNoLongerUsed(t *testing.T) {
 	if err := p.Reload(&next); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the connection ends", func() bool { u.mu.Lock(); defer u.mu.Unlock(); return len(u.open) == 0 })
+	eventually(t, "the connection ends", func() bool { return u.opened() == 0 })
 }
 
 func TestLargeHeadersFromHTTP2UpstreamAreRefused(t *testing.T) {

@@ -26,7 +26,7 @@ type webSocket struct {
 }
 
 // openWebSocket opens one by extended CONNECT (RFC 8441), or whatever protocol says.
-func (p *testProxy) openWebSocket(t *testing.T, protocol string) *webSocket {
+func (p *front) openWebSocket(t *testing.T, protocol string) *webSocket {
 	t.Helper()
 	body, to := io.Pipe()
 	req, err := http.NewRequest("CONNECT", "http://"+p.addr+"/chat?room=1", body)

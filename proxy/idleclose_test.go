@@ -58,11 +58,9 @@ func answersAndCloses(c *upConn) {
 
 // closeOthers ends all connections but c.
 func (u *fakeUpstream) closeOthers(c *upConn) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for other := range u.open {
+	u.each(func(other net.Conn) {
 		if other != net.Conn(c.Conn) {
 			other.Close()
 		}
-	}
+	})
 }

@@ -153,11 +153,11 @@ func TestRetriesDropExpectAndSendTheClientA100(t *testing.T) {
 	t.Run("continued already", func(t *testing.T) {
 		u := startUpstream(t, func(c *upConn) {
 			for headers := c.head(); headers != ""; headers = c.head() {
-				if len(c.up.heads) == 1 {
+				if c.up.sends() == 1 {
 					c.say(continue100)
 				}
 				c.body(5)
-				if len(c.up.heads) == 1 {
+				if c.up.sends() == 1 {
 					c.say(bad503)
 				} else {
 					c.say(continue100 + ok200)

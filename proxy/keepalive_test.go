@@ -16,7 +16,7 @@ import (
 )
 
 // quick returns a connection that has carried some requests, one soon after the other.
-func (p *testProxy) quick() *client {
+func (p *front) quick() *client {
 	p.t.Helper()
 	c := p.dial()
 	for i := range 5 {
@@ -101,7 +101,7 @@ func TestADrainCutsOffKeptAliveClients(t *testing.T) {
 	for _, c := range []*client{idle, busy} {
 		_, _ = c.rest()
 	}
-	soon(t, "all to end", p.connected.empty)
+	soon(t, "all to end", func() bool { return p.Stats().Connections == 0 })
 	if d := time.Since(began); d > 20*time.Second {
 		t.Errorf("it took %v", d)
 	}
@@ -154,7 +154,7 @@ func TestADrainCutsOffStreams(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	ended.Wait()
-	soon(t, "all to end", p.connected.empty)
+	soon(t, "all to end", func() bool { return p.Stats().Connections == 0 })
 	if d := time.Since(began); d > 20*time.Second {
 		t.Errorf("it took %v", d)
 	}
@@ -184,9 +184,7 @@ func TestAFaultEndsAClientThatIsWatched(t *testing.T) {
 	time.Sleep(3 * downstream.PollEvery / 2)
 	c.send("GE") // so that the watch reads
 	_, _ = c.rest()
-	if n := p.faults.Swap(0); n != 1 {
-		t.Errorf("%d faults counted, want 1", n)
-	}
+	p.wantFaults(1)
 }
 
 // Every request gets its response at once, in whatever pieces it arrives, without the help of a

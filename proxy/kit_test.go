@@ -96,13 +96,41 @@ func (u *fakeUpstream) serve(t testing.TB, nc net.Conn, handle func(c *upConn)) 
 
 func (u *fakeUpstream) stop() {
 	u.Close()
-	u.mu.Lock()
-	for c := range u.open {
-		c.Close()
-	}
-	u.mu.Unlock()
+	u.closeConns()
 	u.wg.Wait()
 }
+
+// closeConns ends all connections.
+func (u *fakeUpstream) closeConns() { u.each(func(c net.Conn) { c.Close() }) }
+
+// each calls f for every open connection.
+func (u *fakeUpstream) each(f func(c net.Conn)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for c := range u.open {
+		f(c)
+	}
+}
+
+// opened returns how many connections are open.
+func (u *fakeUpstream) opened() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.open)
+}
+
+// note counts headers as those of a request that has arrived.
+func (u *fakeUpstream) note(headers string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.heads = append(u.heads, headers)
+}
+
+// inMemoryUpstream returns one without a listener; its connections are given to serve.
+func inMemoryUpstream() *fakeUpstream { return &fakeUpstream{open: map[net.Conn]struct{}{}} }
+
+// wait waits until all connections have been handled, and so after the listener was closed.
+func (u *fakeUpstream) wait() { u.wg.Wait() }
 
 // sends is how many request heads have arrived.
 func (u *fakeUpstream) sends() int {
@@ -140,9 +168,7 @@ func (c *upConn) head() string {
 			break
 		}
 	}
-	c.up.mu.Lock()
-	c.up.heads = append(c.up.heads, b.String())
-	c.up.mu.Unlock()
+	c.up.note(b.String())
 	return b.String()
 }
 
@@ -318,13 +344,20 @@ func (r *recorder) outcome(t testing.TB, n int) policy.Outcome {
 	return 0
 }
 
+// front is a proxy as its clients see it.
+type front struct {
+	addr string // of its first listener
+	seen *recorder
+	t    testing.TB
+}
+
 // testProxy is a proxy on loopback in front of a fake upstream.
 type testProxy struct {
 	*Server
-	addr string
-	seen *recorder
-	t    testing.TB
-	stop func() // ends serving; it returns when everything has ended
+	*front
+	config *Config // with which it began
+	stop   func()  // ends serving; it returns when everything has ended
+	faults uint64  // that the test provoked
 }
 
 // testConfig is a configuration like the defaults, with short waits.
@@ -334,7 +367,7 @@ func testConfig(t testing.TB, upstreamURL string, seen *recorder) *Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	on, err := policy.ParseRetryOn("5xx,429,connect-failure,reset,attempt-timeout")
+	on, err := policy.ParseRetryOn(usualRetryOn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,32 +420,59 @@ func startProxyTo(t testing.TB, upstreamURL string, change func(c *Config)) *tes
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := &testProxy{Server: s, config: c}
+	t.Cleanup(p.checkNothingIsLeft) // after it has ended
+	p.front, p.stop = startServer(t, s, seen)
+	return p
+}
+
+// server is a proxy that can be started.
+type server interface {
+	Listen() error
+	Addrs() []net.Addr
+	Serve(context.Context) error
+}
+
+// startServer has s serve until the test ends, or until stop, which returns when everything has ended.
+func startServer(t testing.TB, s server, seen *recorder) (f *front, stop func()) {
+	t.Helper()
 	if err := s.Listen(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-		if n := s.process.RetryBuffer.InUse(); n != 0 {
-			t.Errorf("%d bytes of retry buffer were not given back", n)
-		}
-		for _, u := range s.settings.Load().Upstreams() {
-			soon(t, "all places given back, that of a probe that just dials, too", func() bool {
-				g := u.Admission.Guard.State()
-				return g.InFlight-g.Abandoned == 0 && g.Queued == 0
-			})
-		}
-		if n := s.faults.Load(); n != 0 {
-			t.Errorf("%d faults of the proxy itself", n)
-		}
-		if n := s.drain.active.Load(); n != 0 {
-			t.Errorf("%d requests still count as in flight", n)
-		}
-	})
-	return &testProxy{Server: s, addr: s.Addrs()[0].String(), seen: seen, t: t, stop: func() { cancel(); <-done }}
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return &front{addr: s.Addrs()[0].String(), seen: seen, t: t}, stop
+}
+
+// checkNothingIsLeft checks that the proxy, which has ended, gave back all that its requests held.
+func (p *testProxy) checkNothingIsLeft() {
+	st := p.Stats()
+	if n := st.RetryBufferUsed; n != 0 {
+		p.t.Errorf("%d bytes of retry buffer were not given back", n)
+	}
+	for i := range st.Upstreams {
+		soon(p.t, "all places given back, that of a probe that just dials, too", func() bool {
+			g := p.Stats().Upstreams[i].Guard
+			return g.InFlight-g.Abandoned == 0 && g.Queued == 0
+		})
+	}
+	if n := st.Faults; n != p.faults {
+		p.t.Errorf("%d faults of the proxy itself, want %d", n, p.faults)
+	}
+	if n := st.InFlight; n != 0 {
+		p.t.Errorf("%d requests still count as in flight", n)
+	}
+}
+
+// wantFaults checks that n faults of the proxy itself were counted, which the test provoked.
+func (p *testProxy) wantFaults(n uint64) {
+	p.t.Helper()
+	if p.faults = n; p.Stats().Faults != n {
+		p.t.Errorf("%d faults counted, want %d", p.Stats().Faults, n)
+	}
 }
 
 // client is a raw connection to the proxy.
@@ -423,7 +483,7 @@ type client struct {
 }
 
 // dial opens a client's connection; everything on it has to end within a minute.
-func (p *testProxy) dial() *client {
+func (p *front) dial() *client {
 	p.t.Helper()
 	nc, err := net.Dial("tcp", p.addr)
 	if err != nil {

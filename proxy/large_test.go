@@ -186,29 +186,3 @@ func TestALargeResponseMaySlowDown(t *testing.T) {
 	}
 	p.wantOutcome(0, policy.OutcomeSuccess)
 }
-
-// A wake-up by a drain, or by a permit, that was meant for the wait before a spliced upload may
-// arrive during the upload. It does not affect the upload.
-func TestALateWakeUpDoesNotCutAnUpload(t *testing.T) {
-	u := startUpstream(t, func(c *upConn) {
-		req, err := http.ReadRequest(c.Reader)
-		if err != nil {
-			return
-		}
-		n, crc := sum(req.Body)
-		c.say("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n%9d %10d", n, crc)
-	})
-	p := startProxy(t, u, nil)
-	c := p.dial()
-	c.send(requestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", largeSize)))
-	body := &pattern{n: largeSize}
-	for range 20 {
-		if _, err := io.CopyN(c.Conn, body, 1<<20); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond) // the proxy reads all of it and waits for more
-		p.connected.each(func(c *conn) { _ = c.client.Wire.SetReadDeadline(downstream.Past) })
-	}
-	_, _ = io.Copy(c.Conn, body)
-	c.want(200, fmt.Sprintf("%9d %10d", largeSize, patternSum(largeSize)))
-}

@@ -196,7 +196,7 @@ func TestSuppressedLinesAreCountedWhenTheirConfigurationIsReplaced(t *testing.T)
 	})
 	p.dial().send(get("/")).want(503, "busy")
 	p.seen.outcome(t, 0)
-	soon(t, "the request's end", func() bool { return p.drain.active.Load() == 0 })
+	soon(t, "the request's end", func() bool { return p.Stats().InFlight == 0 })
 	if err := p.Reload(again); err != nil {
 		t.Fatal(err)
 	}

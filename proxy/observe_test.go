@@ -116,8 +116,7 @@ func TestADryRunQueuesNoRequest(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	p.seen.outcome(t, 29)
-	p.seen.mu.Lock()
-	defer p.seen.mu.Unlock()
+	defer p.seen.lock()()
 	if len(p.seen.held) != 0 || !slices.Equal(p.seen.wouldRetry, slices.Repeat([]policy.Reason{policy.ReasonConnectFailure}, 30)) {
 		t.Errorf("held %v, would %v", p.seen.held, p.seen.wouldRetry)
 	}
@@ -160,17 +159,16 @@ func TestAReloadEndsADryRun(t *testing.T) {
 	inMemory(t, script(bad503, bad503, ok200), observing, func(t *testing.T, m *memory) {
 		c := m.client()
 		c.send(get("/")).want(503, "busy")
-		next := *m.settings.Load().Config
+		next := *m.config
 		next.Default.DryRun = false
-		old := m.settings.Load().Upstreams()
 		if err := m.Reload(&next); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.send(get("/")).want(200, "ok").Header.Get("X-Retryproxy-Attempts"); got != "2" {
 			t.Errorf("attempts %q", got)
 		}
-		if m.settings.Load().Upstreams()[0] == old[0] {
-			t.Error("the upstream's state was kept")
+		if n := m.up.connections(); n != 2 { // the first one was idle, with the upstream's old state
+			t.Errorf("%d connections, want 2: the upstream's state was kept", n)
 		}
 	})
 }

@@ -7,11 +7,9 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/breaker"
-	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
@@ -35,9 +33,7 @@ func TestAPanicEndsItsOwnRequestOnly(t *testing.T) {
 		t.Errorf("outcome %v", o)
 	}
 	other.send(get("/")).want(200, "ok")
-	if n := p.faults.Swap(0); n != 1 {
-		t.Errorf("%d faults counted, want 1", n)
-	}
+	p.wantFaults(1)
 }
 
 // faultyConn fails at its second read, which is the pump's where a client
@@ -68,29 +64,7 @@ func TestAPanicOfThePumpEndsItsOwnRequestOnly(t *testing.T) {
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
 		t.Errorf("outcome %v", o)
 	}
-	if n := p.faults.Swap(0); n != 1 {
-		t.Errorf("%d faults counted, want 1", n)
-	}
-}
-
-// A wait's end that comes late must not end the watch over the client.
-func TestAStrayDeadlineDoesNotEndTheWatch(t *testing.T) {
-	arrived := make(chan struct{})
-	u := startUpstream(t, func(c *upConn) {
-		c.head()
-		close(arrived)
-		c.head() // ends when the proxy gives the attempt up
-	})
-	p := startProxy(t, u, nil)
-	c := p.dial().send(get("/"))
-	within(t, "the request upstream", arrived)
-	time.Sleep(2 * downstream.PollEvery) // the watch runs
-	p.connected.each(func(c *conn) { _ = c.client.NC.SetReadDeadline(downstream.Past) })
-	time.Sleep(downstream.PollEvery / 2)
-	c.Close()
-	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
-		t.Errorf("outcome %v", o)
-	}
+	p.wantFaults(1)
 }
 
 // hedgeTracer panics when a hedge is about to be sent.
@@ -114,9 +88,7 @@ func (p *testProxy) wantFault(t *testing.T) {
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeResponseBroken {
 		t.Errorf("outcome %v", o)
 	}
-	if n := p.faults.Swap(0); n != 1 {
-		t.Errorf("%d faults counted, want 1", n)
-	}
+	p.wantFaults(1)
 }
 
 // Nobody waits for a hedge that was not sent.
@@ -146,9 +118,7 @@ func TestAPanicBeforeThereIsAnObserverEndsItsOwnRequestOnly(t *testing.T) {
 		t.Errorf("the faulty request got %q, %v", s, err)
 	}
 	p.dial().send(get("/")).want(200, "ok")
-	if n := p.faults.Swap(0); n != 1 {
-		t.Errorf("%d faults counted, want 1", n)
-	}
+	p.wantFaults(1)
 	if n := p.seen.requests(); n != 1 {
 		t.Errorf("%d requests were told of, want 1", n)
 	}

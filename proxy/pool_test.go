@@ -54,11 +54,7 @@ func TestARestartOfTheUpstreamCostsNoError(t *testing.T) {
 			p := startProxy(t, u, func(c *Config) { c.Default.Policy.MaxRetries = 0 })
 			clients := manyPooled(t, p, n, arrived, goOn)
 			if reset {
-				u.mu.Lock()
-				for c := range u.open {
-					_ = c.(*net.TCPConn).SetLinger(0)
-				}
-				u.mu.Unlock()
+				u.each(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) })
 			}
 			u.stop()
 			again := serveListener(t, permit.open(), script(ok200))
@@ -336,8 +332,7 @@ func TestRoutesWithOtherTimeoutsShareTheirUpstream(t *testing.T) {
 		hasty.Name, hasty.Match, hasty.DialTimeout, hasty.RequestTimeout, hasty.AttemptTimeout = "hasty", route.Match{Path: "/hasty"}, time.Second, 3*time.Second, time.Second
 		c.Routes = []Route{hasty}
 	}, func(t *testing.T, m *memory) {
-		set := m.settings.Load()
-		if set.All[0].UpstreamState != set.All[1].UpstreamState || len(m.Stats().Upstreams) != 1 {
+		if len(m.Stats().Upstreams) != 1 {
 			t.Error("the routes do not share an upstream's state")
 		}
 		for path, timeout := range map[string]time.Duration{"/": 3 * time.Second, "/hasty": time.Second} {

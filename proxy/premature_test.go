@@ -12,7 +12,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 )
 
 // frameClient is a client of HTTP/2 that writes frames itself and hears all that comes.
@@ -30,7 +29,7 @@ type frameClient struct {
 	resets   chan http2.ErrCode // of streams
 }
 
-func (p *testProxy) frameClient(t *testing.T) *frameClient {
+func (p *front) frameClient(t *testing.T) *frameClient {
 	c, f := p.begun()
 	fc := &frameClient{
 		Framer: f, t: t, next: 1, pings: make(chan [8]byte, 1),
@@ -148,60 +147,4 @@ func TestAFloodOfFramesIsCountedAndServedOn(t *testing.T) {
 	if got := seen.list(); got != http1.RefusalTooManyFrames.String() {
 		t.Errorf("counted as %q", got)
 	}
-}
-
-// In whatever way a client has its requests ended right after they begin, it can do so to an
-// upstream only as often as allowed. Beyond that its requests are queued, and those that end in
-// the queue never reach the upstream.
-func TestEveryPrematureEndOfARequestIsCharged(t *testing.T) {
-	const most = 3
-	for name, tc := range map[string]struct {
-		method string
-		fields []string
-		end    bool
-		do     func(c *frameClient, id uint32)
-	}{
-		"RST_STREAM":                      {"GET", nil, true, func(c *frameClient, id uint32) { _ = c.WriteRSTStream(id, http2.ErrCodeCancel) }},
-		"WINDOW_UPDATE of 0":              {"GET", nil, true, func(c *frameClient, id uint32) { _ = c.WriteWindowUpdate(id, 0) }},
-		"a window that overflows":         {"GET", nil, true, func(c *frameClient, id uint32) { _ = c.WriteWindowUpdate(id, 1<<31-1) }},
-		"DATA behind the end":             {"GET", nil, true, func(c *frameClient, id uint32) { _ = c.WriteData(id, false, []byte("x")) }},
-		"HEADERS behind the end":          {"GET", nil, true, func(c *frameClient, id uint32) { c.next = id; c.begin("GET", "/", true) }},
-		"a stream that depends on itself": {"GET", nil, true, func(c *frameClient, id uint32) { _ = c.WritePriority(id, http2.PriorityParam{StreamDep: id}) }},
-		"more than content-length":        {"POST", []string{"content-length", "5"}, false, func(c *frameClient, id uint32) { _ = c.WriteData(id, false, []byte("123456")) }},
-		"less than content-length":        {"POST", []string{"content-length", "5"}, false, func(c *frameClient, id uint32) { _ = c.WriteData(id, true, []byte("1234")) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			u := startUpstream(t, never)
-			p := startProxy(t, u, func(c *Config) {
-				speakHTTP2(c)
-				c.PrematureEnds = floodguard.Limits{Age: time.Hour, Most: most, Responses: 1000}
-			})
-			c := p.frameClient(t)
-			for n := range most {
-				id := c.begin(tc.method, "/", tc.end, tc.fields...)
-				soon(t, "the request reaches the upstream", func() bool { return u.sends() == n+1 })
-				tc.do(c, id)
-				soon(t, "the request is done", func() bool { return p.streams(t) == 0 })
-			}
-			held := c.begin(tc.method, "/", tc.end, tc.fields...)
-			c.heard()
-			tc.do(c, held)
-			c.heard()
-			soon(t, "the held request is gone", func() bool { return p.streams(t) == 0 })
-			if u.sends() != most {
-				t.Errorf("%d requests reached the upstream, want %d", u.sends(), most)
-			}
-		})
-	}
-}
-
-// streams counts those of all connections.
-func (p *testProxy) streams(t *testing.T) (n int) {
-	t.Helper()
-	p.connected.each(func(c *conn) {
-		if c.client.Stream != nil {
-			n++
-		}
-	})
-	return n
 }

@@ -143,7 +143,7 @@ func (w *promiseWorld) run(t *testing.T, m *memory) {
 	}
 	all.Wait()
 	time.Sleep(time.Hour) // what nobody waits for any more comes to its end
-	if n := m.drain.active.Load(); n != 0 {
+	if n := m.Stats().InFlight; n != 0 {
 		t.Errorf("world %d: %d requests are still in flight", w.seed, n)
 	}
 }

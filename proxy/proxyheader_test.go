@@ -92,7 +92,7 @@ func TestTrustIsInTheClientNotInTheLoadBalancer(t *testing.T) {
 
 // sayFirst dials and says something before all that the client says, in one
 // write with the first of it.
-func (p *testProxy) sayFirst(header string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+func (p *front) sayFirst(header string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		nc, err := new(net.Dialer).DialContext(ctx, network, p.addr)
 		return &announcing{Conn: nc, header: header}, err
@@ -216,7 +216,7 @@ func TestConnectionWithoutItsHeaderIsClosedAndCounted(t *testing.T) {
 func TestWarningsAboutClientsAreLimitedAndCounted(t *testing.T) {
 	log, lines := logLines()
 	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { announce(c); c.Log = log })
-	const clients = 3 * faultLinesPerMinute
+	const faultLinesPerMinute, clients = 10, 30
 	for range clients {
 		c := p.dial().send(get("/"))
 		_, _ = io.ReadAll(c)

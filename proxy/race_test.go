@@ -147,7 +147,7 @@ func TestHedgeOverHTTP2(t *testing.T) {
 func TestTheClientLeavesARaceOverSockets(t *testing.T) {
 	for name, end := range map[string]func(p *testProxy, c *client){
 		"the client leaves": func(_ *testProxy, c *client) { c.Close() },
-		"the server ends":   func(p *testProxy, _ *client) { p.kill() },
+		"the server ends":   func(p *testProxy, _ *client) { p.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var both sync.WaitGroup
@@ -279,15 +279,13 @@ func TestAPanicInAHedgeIsContained(t *testing.T) {
 		}
 	})
 	c := p.dial().send(get("/"))
-	eventually(t, "the fault is counted", func() bool { return p.faults.Load() == 1 })
+	eventually(t, "the fault is counted", func() bool { return p.Stats().Faults == 1 })
 	answer()
 	c.want(200, "ok")
 	if p.seen.outcome(t, 0); p.seen.attempts[0] != 2 || len(p.seen.classes) != 2 {
 		t.Errorf("attempts %v, classes %v", p.seen.attempts, p.seen.classes)
 	}
-	if n := p.faults.Swap(0); n != 1 {
-		t.Errorf("%d faults counted, want 1", n)
-	}
+	p.wantFaults(1)
 }
 
 // faultyRace is an observer that fails when the loser of a race is counted.
@@ -319,9 +317,7 @@ func TestAPanicDuringAHedgeEndsBothAttempts(t *testing.T) {
 	if o := p.seen.outcome(t, 0); o != policy.OutcomeResponseBroken {
 		t.Errorf("outcome %v", o)
 	}
-	if n := p.faults.Swap(0); n != 1 {
-		t.Errorf("%d faults counted, want 1", n)
-	}
+	p.wantFaults(1)
 }
 
 // both is a recorder and the real metrics.

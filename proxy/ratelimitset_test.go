@@ -42,7 +42,7 @@ func TestRequestsThatShareAKeyedRateLimit(t *testing.T) {
 				for i, s := range tc.steps {
 					m.client().send(s.request).want(s.status, "*")
 					if i == 0 { // which makes no slots
-						if err := m.Reload(m.settings.Load().Config); err != nil {
+						if err := m.Reload(m.config); err != nil {
 							t.Fatal(err)
 						}
 					}

@@ -123,11 +123,11 @@ func (x *replayTrial) judge(n int) {
 		x.Errorf("%d requests did not reach the proxy, and their clients know nothing of it", lost)
 	}
 	outcomes := map[policy.Outcome]int{}
-	x.p.seen.mu.Lock()
+	unlock := x.p.seen.lock()
 	for _, o := range x.p.seen.outcomes {
 		outcomes[o]++
 	}
-	x.p.seen.mu.Unlock()
+	unlock()
 	x.Logf("%d requests, %d attempts, %d of them retries; %d came whole, %d of these retries, %d cut off; %d with trailers; %d bytes; %d clients without a whole response; %v",
 		n, a.attempts.Load(), a.repeats.Load(), a.whole.Load(), a.wholeRepeats.Load(), a.cut.Load(), a.withTrailers.Load(), a.bytes.Load(), a.refusedClients.Load(), outcomes)
 	tooLarge, full := outcomes[policy.GaveUp(policy.ReasonBodyTooLarge)], outcomes[policy.GaveUp(policy.ReasonRetryBufferFull)]

@@ -128,7 +128,7 @@ func TestAKilledApplicationLosesOnlyWhatMayNotRunTwice(t *testing.T) {
 	// On a slow machine the breaker may take the application for stalled while they come.
 	eventually(t, "all requests were sent or held", func() bool { return a.sent()+p.guard().Queued >= inFlight })
 	kill()
-	u.wg.Wait()
+	u.wait()
 	come("while-down", later)
 	eventually(t, "all that was not lost was held", func() bool {
 		defer p.seen.lock()()
@@ -164,7 +164,7 @@ func TestAKilledApplicationLosesOnlyWhatMayNotRunTwice(t *testing.T) {
 }
 
 // lostSoFar are the outcomes of requests that have ended.
-func (p *testProxy) lostSoFar() []policy.Outcome {
+func (p *front) lostSoFar() []policy.Outcome {
 	defer p.seen.lock()()
 	return append([]policy.Outcome(nil), p.seen.outcomes...)
 }

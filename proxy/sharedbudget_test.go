@@ -16,7 +16,11 @@ func TestRetriesOfAFleetsBudget(t *testing.T) {
 		c.Default.Policy.MaxRetries = 1
 		c.BudgetWanted = func() { wishes++ }
 	}, func(t *testing.T, m *memory) {
-		key := m.settings.Load().DefaultRoute.UpstreamState.BudgetKey
+		m.SetRetryPercent(0)
+		m.client().send(get("/")).want(503, "busy")
+		m.SetRetryPercent(100)
+		time.Sleep(time.Minute) // a report of requests alone is not urgent
+		key := m.BudgetReports(nil)[0].Key
 		retries := func(requests int) int {
 			before := m.up.sends()
 			for range requests {

@@ -19,6 +19,8 @@ type Stats struct {
 	HandshakeFailures uint64                         // clients whose TLS handshake failed
 	HeaderFailures    [proxyproto.NumFailures]uint64 // connections without the PROXY protocol header that they must begin with
 	RetryBufferUsed   int64                          // bytes kept for retries now
+	InFlight          int                            // requests whose headers have begun to come and that have not ended
+	Draining          bool                           // Drain was called
 	RateLimitPauses   ratelimit.PauseState
 	Paused            int                        // requests that wait for the end of a shared rate-limit pause
 	RateLimits        []admission.RateLimitStats // in no order
@@ -46,7 +48,7 @@ func (s *Server) Stats() Stats {
 	for why := range st.HeaderFailures {
 		st.HeaderFailures[why] = s.headerFailures[why].Load()
 	}
-	st.RetryBufferUsed = s.process.RetryBuffer.InUse()
+	st.RetryBufferUsed, st.InFlight, st.Draining = s.process.RetryBuffer.InUse(), int(s.drain.active.Load()), s.process.IsDraining()
 	st.RateLimitPauses, st.Paused = s.process.RateLimitPauses.State(), int(s.process.Paused.Load())
 	now := s.process.Clock.Elapsed()
 	st.RateLimits = n.RateLimitStats()

@@ -29,12 +29,12 @@ type memory struct {
 func inMemory(t *testing.T, handle func(c *upConn), change func(c *Config), test func(t *testing.T, m *memory)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		u := &fakeUpstream{open: map[net.Conn]struct{}{}}
+		u := inMemoryUpstream()
 		seen := &recorder{}
 		c := testConfig(t, "http://upstream.test:80", seen)
 		c.Default.Upstream.Dial = func(_ context.Context, _, address string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
-			u.serve(t, dialled{theirs, address}, handle)
+			u.serve(t, dialled{Conn: theirs, address: address}, handle)
 			return ours, nil
 		}
 		c.Default.Upstream.Resolve = resolveTest
@@ -45,20 +45,19 @@ func inMemory(t *testing.T, handle func(c *upConn), change func(c *Config), test
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &memory{testProxy: &testProxy{Server: s, seen: seen, t: t}, up: u, t: t}
+		m := &memory{testProxy: &testProxy{Server: s, front: &front{seen: seen, t: t}, config: c}, up: u, t: t}
+		m.stop = func() { // without listeners, Serve just ends whatever there is
+			over, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = s.Serve(over)
+			synctest.Wait()
+		}
 		test(t, m)
-		s.kill()
+		m.stop()
 		time.Sleep(time.Second) // until every request has noticed; one that has not would dial again when its connection is closed
-		for _, up := range s.settings.Load().Upstreams() {
-			up.Close()
-		}
-		u.mu.Lock()
-		for c := range u.open {
-			c.Close()
-		}
-		u.mu.Unlock()
+		u.closeConns()
 		synctest.Wait()
-		if n := s.process.RetryBuffer.InUse(); n != 0 {
+		if n := s.Stats().RetryBufferUsed; n != 0 {
 			t.Errorf("%d bytes of retry buffer were not given back", n)
 		}
 	})

@@ -329,7 +329,7 @@ func TestUpstreamOnAUnixSocket(t *testing.T) {
 }
 
 // dialUnix is dial over a unix socket.
-func (p *testProxy) dialUnix(path string) *client {
+func (p *front) dialUnix(path string) *client {
 	p.t.Helper()
 	nc, err := net.Dial("unix", path)
 	if err != nil {
@@ -375,11 +375,12 @@ func TestAUnixSocketLeftBehindIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := startUpstream(t, script(ok200))
-	busy, err := New(testConfig(t, "http://"+u.Addr().String(), &recorder{}))
+	config := testConfig(t, "http://"+u.Addr().String(), &recorder{})
+	busy, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	busy.settings.Load().Listen = []string{"unix:" + path}
+	config.Listen = []string{"unix:" + path}
 	if err := busy.Listen(); err == nil {
 		t.Fatal("a socket that somebody listens on was taken over")
 	}
@@ -390,7 +391,7 @@ func TestAUnixSocketLeftBehindIsTakenOver(t *testing.T) {
 
 	file := t.TempDir() + "/file"
 	_ = os.WriteFile(file, []byte("precious"), 0o600)
-	busy.settings.Load().Listen = []string{"unix:" + file}
+	config.Listen = []string{"unix:" + file}
 	if err := busy.Listen(); err == nil {
 		t.Error("a file that is no socket was taken over")
 	}

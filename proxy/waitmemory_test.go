@@ -35,7 +35,7 @@ func waitingProxy(t *testing.T, u *fakeUpstream) *testProxy {
 }
 
 // sendOn sends a request on a connection of its own, which takes little memory.
-func (p *testProxy) sendOn(request string) {
+func (p *front) sendOn(request string) {
 	p.t.Helper()
 	c, err := net.Dial("tcp", p.addr)
 	if err != nil {

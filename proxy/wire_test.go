@@ -53,7 +53,7 @@ func (c *client) reset() {
 }
 
 // wantOutcome waits for the nth outcome (from 0) and compares.
-func (p *testProxy) wantOutcome(n int, want policy.Outcome) {
+func (p *front) wantOutcome(n int, want policy.Outcome) {
 	p.t.Helper()
 	if o := p.seen.outcome(p.t, n); o != want {
 		p.t.Errorf("outcome %v, want %v", o, want)
