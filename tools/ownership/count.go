@@ -79,7 +79,7 @@ func measure(o *options) (*findings, error) {
 	}
 	for _, p := range pkgs {
 		c.in(p)
-		if within(c.short, c.under) {
+		if within(c.short, c.under) && !isForTests(p) {
 			c.count()
 		}
 	}
@@ -90,6 +90,9 @@ func measure(o *options) (*findings, error) {
 	}
 	return &c.findings, nil
 }
+
+// isForTests reports whether only tests can use p.
+func isForTests(p *packages.Package) bool { return p.Imports["testing"] != nil }
 
 func (c *counter) in(p *packages.Package) {
 	c.pkg, c.short = p, strings.TrimPrefix(p.PkgPath, c.module)

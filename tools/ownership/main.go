@@ -1,6 +1,6 @@
 // Command ownership shows who writes whose fields in a Go module.
 //
-// It counts, outside tests and for the packages below --under:
+// It counts, outside tests and packages that import testing, for the packages below --under:
 //
 //   - foreign writes: a package changes a field of a type that another package of the module declares. It
 //     does so by an assignment, ++ or an operator with =, by taking the field's address, or by calling a
