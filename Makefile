@@ -73,7 +73,7 @@ race: compiler $(BIN)/gotestsum-$(GOTESTSUM)
 
 .PHONY: allocations
 allocations: $(BIN)/gotestsum-$(GOTESTSUM) ## without the race detector, which takes pooled memory away: a request in steady state allocates nothing
-	$(GOTEST) ./proxy -count=1 -run 'DoesNotAllocate|KeepsLittleMemory'
+	$(GOTEST) ./proxy ./proxy/tests/cost -count=1 -run 'DoesNotAllocate|KeepsLittleMemory'
 
 .PHONY: poison
 poison: $(BIN)/gotestsum-$(GOTESTSUM) ## the tests that have such a buffer, and a soak of POISONED (10s), with every buffer overwritten that goes back to a pool
@@ -158,11 +158,11 @@ attacks: build ## floods, bombs, stalls, SSRF, smuggling, ATTACK (10s) each, whi
 
 .PHONY: promises
 promises: ## PROMISES (a million) requests with random policies, failures and clients through the real loop, in virtual time
-	go test ./proxy -count=1 -timeout 60m -run TestNeverMoreThanPromised -v -promises $(PROMISES)
+	go test ./proxy/tests/retry -count=1 -timeout 60m -run TestNeverMoreThanPromised -v -promises $(PROMISES)
 
 .PHONY: replay
 replay: ## REPLAYS (100 000) requests whose attempts fail anywhere, over both protocols: each attempt whole or visibly cut off
-	go test ./proxy -count=1 -timeout 60m -run TestReplayIsExact -v -replays $(REPLAYS)
+	go test ./proxy/tests/everyrule -count=1 -timeout 60m -run TestReplayIsExact -v -replays $(REPLAYS)
 
 .PHONY: two-parsers
 two-parsers: build ## FOR (1m) of odd requests, a quarter over HTTP/2: net/http, nginx and HAProxy read what is sent upstream alike (needs them installed)

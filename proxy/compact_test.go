@@ -9,27 +9,28 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
 // While many requests wait, a buffered response takes as much memory as its length.
 func TestManyWaitInLittleMemory(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(bad503)), func(c *Config) {
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.Bad503)), func(c *Config) {
 		c.Default.Policy.Backoff, c.Default.RequestTimeout = backoff.Fixed{Base: 5 * time.Minute}, time.Hour
 	})
 	const n = request.Crowd + 20
 	for range n {
-		p.dial().send(get("/"))
+		p.Dial().Send(peers.Get("/"))
 	}
-	soon(t, "all to wait", func() bool { return p.process.Waiting.Load() == n && p.seen.waitsBegun() == n })
+	peers.Soon(t, "all to wait", func() bool { return p.process.Waiting.Load() == n && p.Seen.WaitsBegun() == n })
 	least, most := int64(request.Crowd*buffer.Medium), int64(request.Crowd*(buffer.Medium+buffer.Small)+20*300)
-	soon(t, "the answers of the last 20 to be compacted", func() bool { // which happens after Waiting is raised
+	peers.Soon(t, "the answers of the last 20 to be compacted", func() bool { // which happens after Waiting is raised
 		kept := int64(p.process.RetryBuffer.InUse())
 		return kept >= least && kept <= most
 	})
 	p.kill()
-	soon(t, "none to wait", func() bool { return p.process.Waiting.Load() == 0 })
+	peers.Soon(t, "none to wait", func() bool { return p.process.Waiting.Load() == 0 })
 }
 
 const id = "X-Request-Id: of-the-client\r\n"
@@ -40,20 +41,20 @@ var slimCases = map[string]struct {
 	answer  string // of every attempt; with a \x00, of the first and of all others
 	answers int    // that the client gets; 0: all until the proxy closes
 }{
-	"get":         {"GET /a?b HTTP/1.1\r\nHost: app.test\r\n" + id + "Accept: */*\r\n\r\n", bad503, 1},
-	"empty line":  {"\r\nGET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", bad503, 1},
-	"large head":  {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "Cookie: " + strings.Repeat("c", 3000) + "\r\n\r\n", bad503, 1},
-	"larger head": {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "Cookie: " + strings.Repeat("c", 5000) + "\r\n\r\n", bad503, 1},
+	"get":         {"GET /a?b HTTP/1.1\r\nHost: app.test\r\n" + id + "Accept: */*\r\n\r\n", peers.Bad503, 1},
+	"empty line":  {"\r\nGET / HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", peers.Bad503, 1},
+	"large head":  {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "Cookie: " + strings.Repeat("c", 3000) + "\r\n\r\n", peers.Bad503, 1},
+	"larger head": {"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "Cookie: " + strings.Repeat("c", 5000) + "\r\n\r\n", peers.Bad503, 1},
 	"head":        {"HEAD / HTTP/1.1\r\nHost: app.test\r\n" + id + "Connection: close\r\n\r\n", "HTTP/1.1 503 No\r\nX-A: b\r\nContent-Length: 99\r\n\r\n", 0},
-	"absolute":    {"GET http://other.test/x HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", bad503, 1},
-	"put":         {"PUT / HTTP/1.1\r\nHost: app.test\r\n" + id + "Content-Length: 2000\r\n\r\n" + strings.Repeat("p", 2000), bad503, 1},
+	"absolute":    {"GET http://other.test/x HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n", peers.Bad503, 1},
+	"put":         {"PUT / HTTP/1.1\r\nHost: app.test\r\n" + id + "Content-Length: 2000\r\n\r\n" + strings.Repeat("p", 2000), peers.Bad503, 1},
 	"chunked": {
 		"PUT / HTTP/1.1\r\nHost: app.test\r\n" + id + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nGET /next HTTP/1.1\r\nHost: app.test\r\n" + id + "\r\n",
-		bad503, 2,
+		peers.Bad503, 2,
 	},
-	"pipelined": {strings.Repeat("GET /n HTTP/1.1\r\nHost: app.test\r\n"+id+"\r\n", 3), bad503, 3},
+	"pipelined": {strings.Repeat("GET /n HTTP/1.1\r\nHost: app.test\r\n"+id+"\r\n", 3), peers.Bad503, 3},
 	"many pipelined": {
-		strings.Repeat("GET /n HTTP/1.1\r\nHost: app.test\r\n"+id+"\r\n", 60), bad503, 60,
+		strings.Repeat("GET /n HTTP/1.1\r\nHost: app.test\r\n"+id+"\r\n", 60), peers.Bad503, 60,
 	},
 	"after an informational one": {
 		"GET / HTTP/1.1\r\nHost: app.test\r\n" + id + "Connection: close\r\n\r\n",
@@ -76,15 +77,15 @@ var changing = regexp.MustCompile(`(?i)(host|x-forwarded-for|date): [^\r]*\r\n|p
 
 // whatCame is all that the client and the upstream get.
 func whatCame(t *testing.T, slim bool, sent, response string, responses int) string {
-	u := startUpstream(t, script(strings.Split(response, "\x00")...))
+	u := peers.StartUpstream(t, peers.Script(strings.Split(response, "\x00")...))
 	p := startProxy(t, u, nil)
 	if slim {
 		p.process.Waiting.Store(request.Crowd)
 	}
-	c := p.dial().send(sent)
+	c := p.Dial().Send(sent)
 	var got strings.Builder
 	for range responses {
-		res, body, err := c.response("GET")
+		res, body, err := c.Response("GET")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,15 +94,15 @@ func whatCame(t *testing.T, slim bool, sent, response string, responses int) str
 		got.WriteString(res.Status + body + "\n")
 	}
 	if responses > 0 {
-		c.closeWrite()
+		c.CloseWrite()
 	}
-	rest, err := c.rest()
+	rest, err := c.Rest()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got.WriteString(rest)
-	for i := range u.sends() {
-		got.WriteString(u.head(i))
+	for i := range u.Sends() {
+		got.WriteString(u.Head(i))
 	}
 	return changing.ReplaceAllString(got.String(), "")
 }
@@ -125,19 +126,19 @@ func TestACompactedWaitChangesNothing(t *testing.T) {
 // A request without an ID keeps the one that the proxy gave it, and the buffered response begins
 // its buffer.
 func TestACompactedWaitKeepsTheGeneratedRequestID(t *testing.T) {
-	u := startUpstream(t, script(bad503, "")) // the first response is held over all waits
+	u := peers.StartUpstream(t, peers.Script(peers.Bad503, "")) // the first response is held over all waits
 	p := startProxy(t, u, nil)
 	p.process.Waiting.Store(request.Crowd)
-	res := p.dial().send(get("/")).want(503, "busy")
+	res := p.Dial().Send(peers.Get("/")).Want(503, "busy")
 	if res.Header.Get("X-Retryproxy-Attempts") != "4" || res.ContentLength != 4 {
 		t.Errorf("%+v", res)
 	}
-	id := fieldOf(u.head(0), "X-Request-Id")
+	id := peers.FieldOf(u.Head(0), "X-Request-Id")
 	if len(id) != 32 {
 		t.Errorf("the id is %q", id)
 	}
 	for i := range 4 {
-		if got := fieldOf(u.head(i), "X-Request-Id"); got != id {
+		if got := peers.FieldOf(u.Head(i), "X-Request-Id"); got != id {
 			t.Errorf("attempt %d: the id is %q, was %q", i+1, got, id)
 		}
 	}

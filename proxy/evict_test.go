@@ -15,13 +15,14 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 )
 
 func TestTheLongestIdleClientIsEvictedFirst(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { c.MaxConnections = 2 })
-	first, second := p.dial(), p.dial()
-	second.send(get("/")).want(200, "ok")
-	soon(t, "both to be idle", func() bool { // the response arrives before the connection is idle
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) { c.MaxConnections = 2 })
+	first, second := p.Dial(), p.Dial()
+	second.Send(peers.Get("/")).Want(200, "ok")
+	peers.Soon(t, "both to be idle", func() bool { // the response arrives before the connection is idle
 		if runtime.GOOS == "linux" {
 			return p.parked.Len() == 2 // in that order
 		}
@@ -33,33 +34,33 @@ func TestTheLongestIdleClientIsEvictedFirst(t *testing.T) {
 		})
 		return idle == 2
 	})
-	first.send(get("/")).want(200, "ok")
-	third := p.dial().send(get("/"))
-	third.want(200, "ok")
-	if rest, err := second.rest(); rest != "" || err != nil {
+	first.Send(peers.Get("/")).Want(200, "ok")
+	third := p.Dial().Send(peers.Get("/"))
+	third.Want(200, "ok")
+	if rest, err := second.Rest(); rest != "" || err != nil {
 		t.Errorf("the longest idle one got %q, %v", rest, err)
 	}
-	first.send(get("/")).want(200, "ok")
+	first.Send(peers.Get("/")).Want(200, "ok")
 	if n := p.Stats().EvictedIdle; n != 1 {
 		t.Errorf("%d evicted", n)
 	}
 }
 
 func TestIdleClientsGiveTheirSlotsToOthers(t *testing.T) {
-	a := newAuthority(t)
+	a := peers.NewAuthority(t)
 	for name, tc := range map[string]struct {
 		change func(c *Config)
 		idle   func(t *testing.T, p *testProxy)
 		ask    func(t *testing.T, p *testProxy)
 	}{
-		"silent":           {nil, func(_ *testing.T, p *testProxy) { p.dial() }, askHTTP1},
-		"half a head":      {nil, func(_ *testing.T, p *testProxy) { p.dial().send("GET / HTTP/1.1\r\nHo") }, askHTTP1},
-		"HTTP/2":           {speakHTTP2, func(t *testing.T, p *testProxy) { p.fetch(http2Client(t, nil), "GET", "/", nil) }, askHTTP1},
-		"no TLS handshake": {func(c *Config) { a.clientsOverTLS(t, c, false) }, func(_ *testing.T, p *testProxy) { p.dial() }, askTLS(a.client())},
-		"TLS":              {func(c *Config) { a.clientsOverTLS(t, c, false) }, func(_ *testing.T, p *testProxy) { p.dialTLS(a.client()).send(get("/")).want(200, "ok") }, askTLS(a.client())},
+		"silent":           {nil, func(_ *testing.T, p *testProxy) { p.Dial() }, askHTTP1},
+		"half a head":      {nil, func(_ *testing.T, p *testProxy) { p.Dial().Send("GET / HTTP/1.1\r\nHo") }, askHTTP1},
+		"HTTP/2":           {peers.SpeakHTTP2, func(t *testing.T, p *testProxy) { p.Fetch(peers.HTTP2Client(t, nil), "GET", "/", nil) }, askHTTP1},
+		"no TLS handshake": {func(c *Config) { a.ClientsOverTLS(t, c, false) }, func(_ *testing.T, p *testProxy) { p.Dial() }, askTLS(a.Client())},
+		"TLS":              {func(c *Config) { a.ClientsOverTLS(t, c, false) }, func(_ *testing.T, p *testProxy) { p.DialTLS(a.Client()).Send(peers.Get("/")).Want(200, "ok") }, askTLS(a.Client())},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+			p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) {
 				c.MaxConnections = 3
 				if tc.change != nil {
 					tc.change(c)
@@ -68,53 +69,53 @@ func TestIdleClientsGiveTheirSlotsToOthers(t *testing.T) {
 			for range 3 {
 				tc.idle(t, p)
 			}
-			soon(t, "a full house", func() bool { return p.Stats().Connections == 3 })
+			peers.Soon(t, "a full house", func() bool { return p.Stats().Connections == 3 })
 			tc.ask(t, p)
 		})
 	}
 }
 
-func askHTTP1(_ *testing.T, p *testProxy) { p.dial().send(get("/")).want(200, "ok") }
+func askHTTP1(_ *testing.T, p *testProxy) { p.Dial().Send(peers.Get("/")).Want(200, "ok") }
 
 func askTLS(conf *tls.Config) func(*testing.T, *testProxy) {
-	return func(_ *testing.T, p *testProxy) { p.dialTLS(conf).send(get("/")).want(200, "ok") }
+	return func(_ *testing.T, p *testProxy) { p.DialTLS(conf).Send(peers.Get("/")).Want(200, "ok") }
 }
 
 func TestStalledClientsGiveTheirSlotsToOthers(t *testing.T) {
-	large := bytes.Repeat([]byte("x"), largeSize)
-	u := startUpstream(t, func(c *upConn) {
-		for headers := c.head(); headers != ""; headers = c.head() {
+	large := bytes.Repeat([]byte("x"), peers.LargeSize)
+	u := peers.StartUpstream(t, func(c *peers.Conn) {
+		for headers := c.Head(); headers != ""; headers = c.Head() {
 			if strings.HasPrefix(headers, "GET /large") {
-				c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", len(large))
+				c.Say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", len(large))
 				_, _ = c.Write(large)
 			} else {
-				c.say(ok200)
+				c.Say(peers.OK200)
 			}
 		}
 	})
 	for name, change := range map[string]func(*Config){"plain": func(*Config) {}, "within a memory limit": func(c *Config) { c.MaxConnections, c.ClientMemory = 0, 3*plainCost*100/55 }} {
 		t.Run(name, func(t *testing.T) {
 			p := startProxy(t, u, func(c *Config) { c.MaxConnections = 2; change(c) })
-			sends := u.sends()
+			sends := u.Sends()
 			for range 2 {
-				p.dial().send(get("/large"))
+				p.Dial().Send(peers.Get("/large"))
 			}
-			soon(t, "both responses", func() bool { return u.sends() == sends+2 })
-			p.dial().send(get("/")).want(200, "ok")
-			p.dial().send(get("/")).want(200, "ok")
+			peers.Soon(t, "both responses", func() bool { return u.Sends() == sends+2 })
+			p.Dial().Send(peers.Get("/")).Want(200, "ok")
+			p.Dial().Send(peers.Get("/")).Want(200, "ok")
 		})
 	}
 }
 
 // stuckUpstream answers all but requests for /hang.
-func stuckUpstream(t *testing.T) *fakeUpstream {
-	return startUpstream(t, func(c *upConn) {
-		for headers := c.head(); headers != ""; headers = c.head() {
+func stuckUpstream(t *testing.T) *peers.Upstream {
+	return peers.StartUpstream(t, func(c *peers.Conn) {
+		for headers := c.Head(); headers != ""; headers = c.Head() {
 			if strings.HasPrefix(headers, "GET /hang") {
 				_, _ = io.Copy(io.Discard, c.Conn)
 				return
 			}
-			c.say(ok200)
+			c.Say(peers.OK200)
 		}
 	})
 }
@@ -126,7 +127,7 @@ func greedy(t *testing.T, p *testProxy, n int) {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: protocols, HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true}}
-	client, err := transport.NewClientConn(t.Context(), "http", p.addr)
+	client, err := transport.NewClientConn(t.Context(), "http", p.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func greedy(t *testing.T, p *testProxy, n int) {
 	t.Cleanup(all.Wait)
 	for range n {
 		all.Go(func() {
-			req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.addr+"/hang", nil)
+			req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.Addr+"/hang", nil)
 			if res, err := client.RoundTrip(req); err == nil {
 				_ = res.Body.Close()
 			}
@@ -145,13 +146,13 @@ func greedy(t *testing.T, p *testProxy, n int) {
 
 func TestHTTP2ClientsGiveTheirSlotsToOthers(t *testing.T) {
 	u := stuckUpstream(t)
-	p := startProxy(t, u, speakHTTP2)
+	p := startProxy(t, u, peers.SpeakHTTP2)
 	p.clients.streams.most = 8
 	for i, sends := range []int{4, 6, 7, 8, 9} { // the fifth takes one of the first
 		greedy(t, p, 30)
-		soon(t, fmt.Sprint("the share of connection ", i+1), func() bool { return u.sends() >= sends })
+		peers.Soon(t, fmt.Sprint("the share of connection ", i+1), func() bool { return u.Sends() >= sends })
 	}
-	if res, body := p.fetch(http2Client(t, nil), "GET", "/", nil); res.StatusCode != 200 || body != "ok" {
+	if res, body := p.Fetch(peers.HTTP2Client(t, nil), "GET", "/", nil); res.StatusCode != 200 || body != "ok" {
 		t.Errorf("%d %q", res.StatusCode, body)
 	}
 }
@@ -161,21 +162,21 @@ func TestAStreamWithoutASlotIsRefusedInTime(t *testing.T) {
 	refused := map[http1.Refusal]int{}
 	u := stuckUpstream(t)
 	p := startProxy(t, u, func(c *Config) {
-		speakHTTP2(c)
+		peers.SpeakHTTP2(c)
 		c.Refused = func(why http1.Refusal) { mu.Lock(); defer mu.Unlock(); refused[why]++ }
 	})
 	p.clients.streams.most = 2
 	greedy(t, p, 1)
-	soon(t, "the first", func() bool { return u.sends() == 1 })
+	peers.Soon(t, "the first", func() bool { return u.Sends() == 1 })
 	greedy(t, p, 1)
-	soon(t, "the second", func() bool { return u.sends() == 2 })
-	client := http2Client(t, nil)
+	peers.Soon(t, "the second", func() bool { return u.Sends() == 2 })
+	client := peers.HTTP2Client(t, nil)
 	began := time.Now()
-	res, _ := p.fetch(client, "GET", "/", nil)
+	res, _ := p.Fetch(client, "GET", "/", nil)
 	if res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" || time.Since(began) < slotWait {
 		t.Errorf("%d %v after %v", res.StatusCode, res.Header, time.Since(began))
 	}
-	req, _ := http.NewRequest("POST", "http://"+p.addr+"/s/M", struct{ io.Reader }{strings.NewReader("x")}) // which the client cannot repeat
+	req, _ := http.NewRequest("POST", "http://"+p.Addr+"/s/M", struct{ io.Reader }{strings.NewReader("x")}) // which the client cannot repeat
 	req.Header.Set("Content-Type", "application/grpc")
 	if res, err := client.Do(req); err == nil || !strings.Contains(err.Error(), "REFUSED_STREAM") {
 		t.Errorf("gRPC: %v %v", res, err)
@@ -189,22 +190,22 @@ func TestAStreamWithoutASlotIsRefusedInTime(t *testing.T) {
 
 // HTTP/2 clients that let nothing through give their slots to those who do.
 func TestStalledStreamsGiveTheirSlotsToOthers(t *testing.T) {
-	u := startUpstream(t, func(c *upConn) {
-		for headers := c.head(); headers != ""; headers = c.head() {
-			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", 4*mib)
-			_, _ = c.Write(make([]byte, 4*mib))
+	u := peers.StartUpstream(t, func(c *peers.Conn) {
+		for headers := c.Head(); headers != ""; headers = c.Head() {
+			c.Say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", 4*peers.MiB)
+			_, _ = c.Write(make([]byte, 4*peers.MiB))
 		}
 	})
-	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.MaxConnections = 2 })
+	p := startProxy(t, u, func(c *Config) { peers.SpeakHTTP2(c); c.MaxConnections = 2 })
 	for i := range 2 {
-		res, err := http2Client(t, nil).Get("http://" + p.addr + "/")
+		res, err := peers.HTTP2Client(t, nil).Get("http://" + p.Addr + "/")
 		if err != nil {
 			t.Fatal(i, err)
 		}
 		defer res.Body.Close() // which is not read before
 	}
 	for range 2 {
-		if res, body := p.fetch(http2Client(t, nil), "GET", "/", nil); res.StatusCode != 200 || len(body) != 4*mib {
+		if res, body := p.Fetch(peers.HTTP2Client(t, nil), "GET", "/", nil); res.StatusCode != 200 || len(body) != 4*peers.MiB {
 			t.Errorf("%d, %d bytes", res.StatusCode, len(body))
 		}
 	}
@@ -272,8 +273,6 @@ func TestWhatIsAdvertisedIsServed(t *testing.T) {
 	}
 }
 
-const mib = 1 << 20
-
 // A connection with few streams is not reset for those of others, even if no stream of theirs can be refused instead.
 func TestAConnectionMayAlwaysBeginAFewStreams(t *testing.T) {
 	l := newStreamSlots(1)
@@ -292,8 +291,8 @@ func TestAConnectionMayAlwaysBeginAFewStreams(t *testing.T) {
 func TestHTTP2StreamsAreLimitedOverAllClients(t *testing.T) {
 	var mu sync.Mutex
 	now, most := 0, 0
-	u := startUpstream(t, func(c *upConn) {
-		for headers := c.head(); headers != ""; headers = c.head() {
+	u := peers.StartUpstream(t, func(c *peers.Conn) {
+		for headers := c.Head(); headers != ""; headers = c.Head() {
 			mu.Lock()
 			now++
 			most = max(most, now)
@@ -302,16 +301,16 @@ func TestHTTP2StreamsAreLimitedOverAllClients(t *testing.T) {
 			mu.Lock()
 			now--
 			mu.Unlock()
-			c.say(ok200)
+			c.Say(peers.OK200)
 		}
 	})
-	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.MaxConnections = 3 })
+	p := startProxy(t, u, func(c *Config) { peers.SpeakHTTP2(c); c.MaxConnections = 3 })
 	p.clients.evicting.stalledFor.Store(int64(time.Hour)) // on a busy machine the client reads late
-	client := http2Client(t, nil)
+	client := peers.HTTP2Client(t, nil)
 	var all sync.WaitGroup
 	for range 30 {
 		all.Go(func() {
-			if res, err := client.Get("http://" + p.addr + "/"); err != nil || res.StatusCode != 200 {
+			if res, err := client.Get("http://" + p.Addr + "/"); err != nil || res.StatusCode != 200 {
 				t.Error(res, err)
 			} else {
 				_ = res.Body.Close()

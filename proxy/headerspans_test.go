@@ -11,28 +11,29 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 )
 
 // doneWith is told the method that a request is counted as.
 type doneWith struct {
-	*recorder
+	*peers.Recorder
 	onDone func(method []byte)
 }
 
 func (d doneWith) RequestDone(method []byte, code int, o policy.Outcome, took, added time.Duration, attempts int) {
 	d.onDone(method)
-	d.recorder.RequestDone(method, code, o, took, added, attempts)
+	d.Recorder.RequestDone(method, code, o, took, added, attempts)
 }
 
 // A request given up in the middle of its headers is counted and logged from its own buffer, not
 // from one that another client has by now.
 func TestSlowHeadersAreReportedFromTheirOwnBuffer(t *testing.T) {
-	seen := &recorder{}
-	c := testConfig(t, "http://127.0.0.1:1", seen)
+	seen := &peers.Recorder{}
+	c := peers.NewConfig(t, "http://127.0.0.1:1", seen)
 	c.ReadHeaderTimeout = 50 * time.Millisecond
 	var conn *conn
 	var own bool
-	c.Observe = always(doneWith{seen, func(method []byte) {
+	c.Observe = peers.Always(doneWith{seen, func(method []byte) {
 		own = bytes.Equal(method, []byte("GET")) && unsafe.SliceData(method) == unsafe.SliceData(conn.client.Memory())
 	}})
 	s, err := New(c)

@@ -11,6 +11,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 )
 
 // sendsEndlessly responds with more than any client reads, and /small with a few bytes.
@@ -29,14 +30,14 @@ func sendsEndlessly(w http.ResponseWriter, r *http.Request) {
 
 // Clients that read nothing of what an HTTP/2 upstream sends hold little memory, and stop nobody.
 func TestStalledReadersOfAnHTTP2UpstreamAreBounded(t *testing.T) {
-	p := startProxyTo(t, "h2c://"+http2Server(t, nil, false, sendsEndlessly), func(c *Config) { c.ClientMemory = 4 << 20 })
+	p := startProxyTo(t, "h2c://"+peers.HTTP2Server(t, nil, false, sendsEndlessly), func(c *Config) { c.ClientMemory = 4 << 20 })
 	for range 40 {
-		c := p.dial()
+		c := p.Dial()
 		_ = c.Conn.(*net.TCPConn).SetReadBuffer(4096)
-		c.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.Send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
-	eventually(t, "some are ended", func() bool { return p.ahead.Backlog.Ended() > 10 })
-	p.dial().send("GET /small HTTP/1.1\r\nHost: a\r\n\r\n").want(200, "hello")
+	peers.Eventually(t, "some are ended", func() bool { return p.ahead.Backlog.Ended() > 10 })
+	p.Dial().Send("GET /small HTTP/1.1\r\nHost: a\r\n\r\n").Want(200, "hello")
 	if st := p.Stats(); st.EvictedStalled < 10 {
 		t.Errorf("%d are counted", st.EvictedStalled)
 	}
@@ -46,7 +47,7 @@ func TestStalledReadersOfAnHTTP2UpstreamAreBounded(t *testing.T) {
 func endAllUnread(t *testing.T, p *testProxy, n uint64) {
 	t.Helper()
 	l := p.ahead.Backlog
-	eventually(t, "bodies wait", func() bool {
+	peers.Eventually(t, "bodies wait", func() bool {
 		had := l.Ended()
 		l.Wait(1<<40, func() bool { return true })()
 		return l.Ended()-had > n
@@ -55,11 +56,11 @@ func endAllUnread(t *testing.T, p *testProxy, n uint64) {
 
 // A response that is ended because its client did not read it is the client's, not the upstream's fault.
 func TestAResponseThatWasNotReadInTimeIsTheClientsFault(t *testing.T) {
-	p := startProxyTo(t, "h2c://"+http2Server(t, nil, false, sendsEndlessly), func(c *Config) { c.ClientMemory = 1 << 30 })
-	c := p.dial().send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+	p := startProxyTo(t, "h2c://"+peers.HTTP2Server(t, nil, false, sendsEndlessly), func(c *Config) { c.ClientMemory = 1 << 30 })
+	c := p.Dial().Send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
 	endAllUnread(t, p, 1)
 	_, _ = io.Copy(io.Discard, c.Conn)
-	if o := p.seen.outcome(t, 0); o != policy.OutcomeClientGone {
+	if o := p.Seen.Outcome(t, 0); o != policy.OutcomeClientGone {
 		t.Errorf("outcome %v", o)
 	}
 }
@@ -67,47 +68,47 @@ func TestAResponseThatWasNotReadInTimeIsTheClientsFault(t *testing.T) {
 // Uploads that nobody reads take nothing from the other requests of their connection.
 func TestUnreadUploadsDoNotStopOthers(t *testing.T) {
 	const stuck = 4
-	u := startUpstream(t, script(ok200))
+	u := peers.StartUpstream(t, peers.Script(peers.OK200))
 	var dials atomic.Int32
 	reached := make(chan struct{})
-	var seen refusals
+	var seen peers.Refusals
 	p := startProxy(t, u, func(c *Config) {
-		speakHTTP2(c)
-		c.ClientMemory, c.Refused = 1<<30, seen.add
+		peers.SpeakHTTP2(c)
+		c.ClientMemory, c.Refused = 1<<30, seen.Add
 		c.Default.Upstream.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if dials.Add(1) <= stuck {
 				<-reached
 			}
 			return (&net.Dialer{}).DialContext(ctx, network, address)
 		}
-		c.Default.DialTimeout = patience
+		c.Default.DialTimeout = peers.Patience
 	})
-	c := p.frameClient(t)
+	c := p.DialFrames(t)
 	for range stuck {
-		id := c.begin("POST", "/", false)
+		id := c.Begin("POST", "/", false)
 		for sent := 0; sent < p.ahead.Window; sent += http2.FrameSize {
 			_ = c.WriteData(id, false, make([]byte, http2.FrameSize))
 		}
 	}
-	eventually(t, "the uploads wait for their upstream", func() bool { return dials.Load() == stuck })
-	id := c.begin("POST", "/small", false)
+	peers.Eventually(t, "the uploads wait for their upstream", func() bool { return dials.Load() == stuck })
+	id := c.Begin("POST", "/small", false)
 	_ = c.WriteData(id, true, []byte("hello"))
 	select {
-	case status := <-c.statuses:
+	case status := <-c.Statuses:
 		if status != "200" {
 			t.Errorf("answered %s", status)
 		}
-	case code := <-c.goAways:
+	case code := <-c.GoAways:
 		t.Fatal("the connection ended: ", code)
 	}
 	endAllUnread(t, p, stuck)
 	close(reached)
 	for range stuck {
-		if status := within(t, "an upload ends", c.statuses); status != "503" {
+		if status := peers.Within(t, "an upload ends", c.Statuses); status != "503" {
 			t.Errorf("an unread upload got %s", status)
 		}
 	}
-	if got := seen.list(); got == "" || got[:len("unread_body")] != http1.RefusalUnreadBody.String() {
+	if got := seen.List(); got == "" || got[:len("unread_body")] != http1.RefusalUnreadBody.String() {
 		t.Errorf("refused as %q", got)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 )
 
 // Connections to an address that the upstream has left carry no new requests; those in flight on
@@ -17,14 +19,14 @@ func TestNoStreamGoesWhereTheUpstreamHasLeft(t *testing.T) {
 	const oldHome, newHome = "192.0.2.1", "192.0.2.2"
 	asked, release, over := make(chan struct{}), make(chan struct{}), make(chan struct{}, 2)
 	homes := map[string]string{
-		oldHome + ":80": http2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
+		oldHome + ":80": peers.HTTP2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/long" {
 				asked <- struct{}{}
 				<-release
 			}
 			_, _ = io.WriteString(w, "old")
 		}),
-		newHome + ":80": http2Server(t, nil, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "new") }),
+		newHome + ":80": peers.HTTP2Server(t, nil, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "new") }),
 	}
 	var at atomic.Value
 	at.Store(oldHome)
@@ -40,16 +42,16 @@ func TestNoStreamGoesWhereTheUpstreamHasLeft(t *testing.T) {
 			return ended{c, over}, err
 		}
 	})
-	long := p.dial().send(get("/long"))
+	long := p.Dial().Send(peers.Get("/long"))
 	<-asked
 	pool := p.settings.Load().Upstreams()[0].Pool
 	at.Store(newHome)
 	if !pool.AddressRemoved(t.Context(), oldHome+":80") {
 		t.Fatal("the name leads elsewhere, and nothing was noticed")
 	}
-	p.dial().send(get("/")).want(200, "new")
+	p.Dial().Send(peers.Get("/")).Want(200, "new")
 	close(release)
-	long.want(200, "old")
+	long.Want(200, "old")
 	select {
 	case <-over:
 	case <-time.After(30 * time.Second): // an idle one is closed after 55 s anyway

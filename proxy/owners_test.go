@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
@@ -142,18 +143,18 @@ func (o *owners) check(token, body string, headers http.Header) {
 
 // overHTTP1 sends some requests of each kind, one connection for those that it survives.
 func (o *owners) overHTTP1(p *testProxy, client, rounds int) {
-	c := p.dial()
+	c := p.Dial()
 	for n := range rounds {
 		kind := ownKinds[(client+n)%len(ownKinds)]
 		token := o.token(kind, client, n)
 		request := ownRequest(kind, token)
 		switch kind {
 		case cutsUpload:
-			other := p.dial()
+			other := p.Dial()
 			_, _ = io.WriteString(other.Conn, request[:len(request)-len(token)])
 			other.Close()
 		case leavesEarly:
-			other := p.dial()
+			other := p.Dial()
 			_, _ = io.WriteString(other.Conn, request)
 			for range 1000 {
 				if _, sent := o.attempts.Load(token); sent {
@@ -163,27 +164,27 @@ func (o *owners) overHTTP1(p *testProxy, client, rounds int) {
 			}
 			other.Close()
 		case tooEarly:
-			other := p.dial()
+			other := p.Dial()
 			_, _ = io.WriteString(other.Conn, request)
-			if res, body, err := other.response("PUT"); err == nil {
+			if res, body, err := other.Response("PUT"); err == nil {
 				o.check(token, body, res.Header)
 			}
 			other.Close()
 		case asksAgain: // pipelined
 			next, last := o.token(isHedged, client, 1000+n), o.token(puts, client, 2000+n)
-			c.send(request + ownRequest(isHedged, next) + ownRequest(puts, last))
+			c.Send(request + ownRequest(isHedged, next) + ownRequest(puts, last))
 			for _, token := range []string{token, next, last} {
 				o.readOwn(c, token)
 			}
 		default:
-			c.send(request)
+			c.Send(request)
 			o.readOwn(c, token)
 		}
 	}
 }
 
-func (o *owners) readOwn(c *client, token string) {
-	res, body, err := c.response("GET")
+func (o *owners) readOwn(c *peers.Client, token string) {
+	res, body, err := c.Response("GET")
 	if err != nil {
 		o.complain("%s: %v", token, err)
 		return
@@ -209,7 +210,7 @@ func (o *owners) overHTTP2(p *testProxy, client *http.Client, number, rounds int
 		case leavesEarly:
 			time.AfterFunc(10*time.Millisecond, cancel)
 		}
-		req, err := http.NewRequestWithContext(ctx, method, "http://"+p.addr+"/"+token+"?q="+token, body)
+		req, err := http.NewRequestWithContext(ctx, method, "http://"+p.Addr+"/"+token+"?q="+token, body)
 		if err != nil {
 			panic(err)
 		}
@@ -242,10 +243,10 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 	defer u.Close()
 	var config Config
 	p := startProxyTo(t, u.URL, func(c *Config) {
-		speakHTTP2(c)
+		peers.SpeakHTTP2(c)
 		c.Default.Policy.Backoff = backoff.Fixed{Base: 20 * time.Millisecond}
 		c.Default.Policy.MaxRetries = 4
-		c.Default.HedgeAfter = hedgeAfter(t, "5ms")
+		c.Default.HedgeAfter = peers.HedgeAfter(t, "5ms")
 		c.Default.GenerateKey = true
 		c.Default.RequestTimeout, c.Default.AttemptTimeout = time.Minute, 0
 		config = *c
@@ -255,7 +256,7 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 	for i := range http1 {
 		clients.Go(func() { o.overHTTP1(p, i, rounds) })
 	}
-	shared := []*http.Client{http2Client(t, nil), http2Client(t, nil)}
+	shared := []*http.Client{peers.HTTP2Client(t, nil), peers.HTTP2Client(t, nil)}
 	for i := range http2 {
 		clients.Go(func() { o.overHTTP2(p, shared[i%2], http1+i, rounds) })
 	}
@@ -273,8 +274,8 @@ func TestEveryRequestKeepsItsOwnBytes(t *testing.T) {
 	if n := o.sends.Load(); n < (http1+http2)*rounds {
 		t.Errorf("only %d attempts came", n)
 	}
-	defer p.seen.lock()() // requests whose clients left may still end
-	if p.seen.hedged == 0 || len(p.seen.waits) < request.Crowd {
-		t.Errorf("%d hedges and %d waits: the test shows little", p.seen.hedged, len(p.seen.waits))
+	defer p.Seen.Lock()() // requests whose clients left may still end
+	if p.Seen.HedgesSent == 0 || len(p.Seen.Waits) < request.Crowd {
+		t.Errorf("%d hedges and %d waits: the test shows little", p.Seen.HedgesSent, len(p.Seen.Waits))
 	}
 }

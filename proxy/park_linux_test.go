@@ -17,6 +17,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/slots"
 )
@@ -26,40 +27,40 @@ func parksAtOnce(c *Config) { c.ParkAfter = time.Millisecond }
 
 // wantParked waits until n clients are parked and no other is connected.
 func (p *testProxy) wantParked(n int) {
-	p.t.Helper()
-	soon(p.t, "clients parked", func() bool {
+	p.T.Helper()
+	peers.Soon(p.T, "clients parked", func() bool {
 		p.connected.mu.Lock()
 		defer p.connected.mu.Unlock()
 		return p.parked.Len() == n && len(p.connected.served) == 0
 	})
 	if got := p.Stats().Connections; got != n {
-		p.t.Errorf("%d clients are counted, want %d", got, n)
+		p.T.Errorf("%d clients are counted, want %d", got, n)
 	}
 }
 
 func TestAParkedClientIsServed(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
-	c := p.dial()
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), parksAtOnce)
+	c := p.Dial()
 	p.wantParked(1) // before it ever said something
 	for range 3 {
-		c.send(get("/")).want(200, "ok")
+		c.Send(peers.Get("/")).Want(200, "ok")
 		p.wantParked(1)
 	}
-	c.send("\r\n") // no request (RFC 9112 section 2.2)
-	c.send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 4\r\n\r\nbo")
-	c.send("dy" + get("/1") + get("/2"))
+	c.Send("\r\n") // no request (RFC 9112 section 2.2)
+	c.Send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 4\r\n\r\nbo")
+	c.Send("dy" + peers.Get("/1") + peers.Get("/2"))
 	for range 3 {
-		c.want(200, "ok")
+		c.Want(200, "ok")
 	}
 	p.wantParked(1)
-	c.closeWrite()
-	c.wantEnd("")
+	c.CloseWrite()
+	c.WantEnd("")
 	p.wantParked(0)
 }
 
 func TestAParkedClientOnAUnixSocketIsServed(t *testing.T) {
 	path := t.TempDir() + "/s"
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.Listen = []string{"unix:" + path} })
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) { parksAtOnce(c); c.Listen = []string{"unix:" + path} })
 	nc, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func TestAParkedClientOnAUnixSocketIsServed(t *testing.T) {
 	defer nc.Close()
 	_ = nc.SetDeadline(time.Now().Add(time.Minute))
 	p.wantParked(1)
-	if _, err := io.WriteString(nc, strings.Replace(get("/"), "\r\n", "\r\nConnection: close\r\n", 1)); err != nil {
+	if _, err := io.WriteString(nc, strings.Replace(peers.Get("/"), "\r\n", "\r\nConnection: close\r\n", 1)); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(nc); !strings.HasSuffix(string(got), "\r\n\r\nok") || err != nil {
@@ -76,24 +77,24 @@ func TestAParkedClientOnAUnixSocketIsServed(t *testing.T) {
 }
 
 func TestTheClientParkedLongestIsEvictedFirst(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.MaxConnections = 2 })
-	first := p.dial()
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) { parksAtOnce(c); c.MaxConnections = 2 })
+	first := p.Dial()
 	p.wantParked(1)
-	second := p.dial().send(get("/"))
-	second.want(200, "ok")
+	second := p.Dial().Send(peers.Get("/"))
+	second.Want(200, "ok")
 	p.wantParked(2)
-	third := p.dial().send(get("/"))
-	third.want(200, "ok")
-	first.want(503, "") // its first request may be on its way
-	second.send(get("/")).want(200, "ok")
+	third := p.Dial().Send(peers.Get("/"))
+	third.Want(200, "ok")
+	first.Want(503, "") // its first request may be on its way
+	second.Send(peers.Get("/")).Want(200, "ok")
 }
 
 func TestAParkedClientIsClosedWhenItsTimeIsOver(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.ClientIdleTimeout = 200 * time.Millisecond })
-	c := p.dial()
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) { parksAtOnce(c); c.ClientIdleTimeout = 200 * time.Millisecond })
+	c := p.Dial()
 	began := time.Now()
-	c.send(get("/")).want(200, "ok")
-	c.wantEnd("")
+	c.Send(peers.Get("/")).Want(200, "ok")
+	c.WantEnd("")
 	if d := time.Since(began); d < 200*time.Millisecond {
 		t.Errorf("closed after %v", d)
 	}
@@ -101,104 +102,104 @@ func TestAParkedClientIsClosedWhenItsTimeIsOver(t *testing.T) {
 }
 
 func TestAParkedClientOverTLSIsServed(t *testing.T) {
-	a := newAuthority(t)
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); a.clientsOverTLS(t, c, false) })
-	c := p.dialTLS(a.client())
+	a := peers.NewAuthority(t)
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) { parksAtOnce(c); a.ClientsOverTLS(t, c, false) })
+	c := p.DialTLS(a.Client())
 	p.wantParked(1) // before it ever said something
 	for range 3 {
-		c.send(get("/")).want(200, "ok")
+		c.Send(peers.Get("/")).Want(200, "ok")
 		p.wantParked(1)
 	}
-	c.send("GET / HTTP/1.1\r\nHost: app.t")
-	c.send("est\r\n\r\n" + get("/1") + get("/2"))
+	c.Send("GET / HTTP/1.1\r\nHost: app.t")
+	c.Send("est\r\n\r\n" + peers.Get("/1") + peers.Get("/2"))
 	for range 3 {
-		c.want(200, "ok")
+		c.Want(200, "ok")
 	}
 	p.wantParked(1)
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
-	c.wantEnd("") // with a close_notify
-	if err := within(t, "the drain", drained); err != nil {
+	c.WantEnd("") // with a close_notify
+	if err := peers.Within(t, "the drain", drained); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestHTTP2ConnectionsAreNotParked(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); speakHTTP2(c) })
-	client := http2Client(t, nil)
-	p.fetch(client, "GET", "/", nil)
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) { parksAtOnce(c); peers.SpeakHTTP2(c) })
+	client := peers.HTTP2Client(t, nil)
+	p.Fetch(client, "GET", "/", nil)
 	time.Sleep(10 * time.Millisecond)
 	if n := p.parked.Len(); n != 0 {
 		t.Errorf("%d parked", n)
 	}
-	if res, _ := p.fetch(client, "GET", "/", nil); res.StatusCode != 200 {
+	if res, _ := p.Fetch(client, "GET", "/", nil); res.StatusCode != 200 {
 		t.Error(res.Status)
 	}
 }
 
 // TLS that a reload switches on is for new connections only.
 func TestAParkedClientStaysWithoutTLS(t *testing.T) {
-	a := newAuthority(t)
-	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
-	c := p.dial()
+	a := peers.NewAuthority(t)
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), parksAtOnce)
+	c := p.Dial()
 	p.wantParked(1)
 	next := *p.settings.Load().Config
-	a.clientsOverTLS(t, &next, false)
+	a.ClientsOverTLS(t, &next, false)
 	if err := p.Reload(&next); err != nil {
 		t.Fatal(err)
 	}
-	c.send(get("/")).want(200, "ok")
+	c.Send(peers.Get("/")).Want(200, "ok")
 }
 
 func TestHTTP2BegunAfterParking(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); speakHTTP2(c) })
-	fresh := p.dial()
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) { parksAtOnce(c); peers.SpeakHTTP2(c) })
+	fresh := p.Dial()
 	p.wantParked(1)
-	fresh.send(http2.Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // empty SETTINGS
-	fresh.wantRaw("\x00\x00")                                          // a frame, not "HTTP"
+	fresh.Send(http2.Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // empty SETTINGS
+	fresh.WantRaw("\x00\x00")                                          // a frame, not "HTTP"
 	fresh.Close()
-	used := p.dial()
-	used.send(get("/")).want(200, "ok")
+	used := p.Dial()
+	used.Send(peers.Get("/")).Want(200, "ok")
 	p.wantParked(1)
-	if res, _, err := used.send(http2.Preface).response("GET"); err != nil || res.StatusCode != 505 {
+	if res, _, err := used.Send(http2.Preface).Response("GET"); err != nil || res.StatusCode != 505 {
 		t.Errorf("HTTP/2 after a request was answered %v, %v; want 505", res, err)
 	}
 }
 
 func TestDrainServesAndEndsParkedClients(t *testing.T) {
 	release := make(chan struct{})
-	u := startUpstream(t, func(c *upConn) {
-		for headers := c.head(); headers != ""; headers = c.head() {
+	u := peers.StartUpstream(t, func(c *peers.Conn) {
+		for headers := c.Head(); headers != ""; headers = c.Head() {
 			if strings.HasPrefix(headers, "GET /held") {
 				<-release
 			}
-			c.say(ok200)
+			c.Say(peers.OK200)
 		}
 	})
 	p := startProxy(t, u, func(c *Config) {
 		parksAtOnce(c)
 		c.DrainTimeout, c.ClientIdleTimeout, c.Default.AttemptTimeout = time.Minute, time.Hour, time.Minute
 	})
-	var all []*client
+	var all []*peers.Client
 	for range 10 {
-		all = append(all, p.dial())
-		all[len(all)-1].send(get("/")).want(200, "ok")
+		all = append(all, p.Dial())
+		all[len(all)-1].Send(peers.Get("/")).Want(200, "ok")
 	}
 	p.wantParked(len(all))
-	busy := p.dial().send(get("/held")) // as long as it runs, idle clients stay
-	soon(t, "the held request", func() bool { return u.sends() == len(all)+1 })
+	busy := p.Dial().Send(peers.Get("/held")) // as long as it runs, idle clients stay
+	peers.Soon(t, "the held request", func() bool { return u.Sends() == len(all)+1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
-	soon(t, "the drain to begin", p.process.IsDraining)
-	if res := all[0].send(get("/")).want(200, "ok"); !res.Close {
+	peers.Soon(t, "the drain to begin", p.process.IsDraining)
+	if res := all[0].Send(peers.Get("/")).Want(200, "ok"); !res.Close {
 		t.Error("the response does not say Connection: close")
 	}
 	close(release)
-	busy.want(200, "ok")
+	busy.Want(200, "ok")
 	for _, c := range all {
-		c.wantEnd("")
+		c.WantEnd("")
 	}
-	if err := within(t, "the drain", drained); err != nil {
+	if err := peers.Within(t, "the drain", drained); err != nil {
 		t.Error(err)
 	}
 	p.wantParked(0)
@@ -208,13 +209,13 @@ func TestDrainServesAndEndsParkedClients(t *testing.T) {
 func TestARequestAtTheIdleDeadlineIsServed(t *testing.T) {
 	for _, closing := range []string{"drain", "idle timeout"} {
 		t.Run(closing, func(t *testing.T) {
-			c := testConfig(t, "http://127.0.0.1:1", &recorder{})
+			c := peers.NewConfig(t, "http://127.0.0.1:1", &peers.Recorder{})
 			s, err := New(c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			far, near := tcpPair(t)
-			if _, err := io.WriteString(far, get("/")); err != nil {
+			if _, err := io.WriteString(far, peers.Get("/")); err != nil {
 				t.Fatal(err)
 			}
 			conn := newConn(s, near, "")
@@ -235,12 +236,12 @@ func TestARequestAtTheIdleDeadlineIsServed(t *testing.T) {
 }
 
 func TestTheEndClosesParkedClients(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.ClientIdleTimeout = time.Hour })
-	c := p.dial()
-	c.send(get("/")).want(200, "ok")
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) { parksAtOnce(c); c.ClientIdleTimeout = time.Hour })
+	c := p.Dial()
+	c.Send(peers.Get("/")).Want(200, "ok")
 	p.wantParked(1)
 	p.kill()
-	if _, err := c.rest(); rawsocket.IsTimeout(err) {
+	if _, err := c.Rest(); rawsocket.IsTimeout(err) {
 		t.Error("the client was left")
 	}
 	p.wantParked(0)
@@ -266,7 +267,7 @@ func tcpPair(t *testing.T) (far, near net.Conn) {
 
 // An idle wait that is over before it began leaves no buffer behind, which would prevent parking.
 func TestAnIdleWaitWithoutTimeLeavesNoBuffer(t *testing.T) {
-	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
+	s, err := New(peers.NewConfig(t, "http://127.0.0.1:1", &peers.Recorder{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,43 +294,43 @@ func forced() uint32 {
 // A wave of connections leaves no memory behind; this test only checks that the release runs.
 func TestMemoryIsReleasedAfterAWaveOfConnections(t *testing.T) {
 	before := forced()
-	p := startProxy(t, startUpstream(t, script(ok200)), parksAtOnce)
-	var all []*client
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), parksAtOnce)
+	var all []*peers.Client
 	for range 32 {
-		all = append(all, p.dial())
+		all = append(all, p.Dial())
 	}
 	for range releaseMemoryAfter / len(all) {
 		p.wantParked(len(all))
 		for _, c := range all {
-			c.send(get("/")).want(200, "ok")
+			c.Send(peers.Get("/")).Want(200, "ok")
 		}
 	}
-	soon(t, "memory to be released", func() bool { return p.memory.left.Load() == 0 && forced() >= before+2 })
+	peers.Soon(t, "memory to be released", func() bool { return p.memory.left.Load() == 0 && forced() >= before+2 })
 }
 
 // TestEveryRequestIsAnsweredHoweverParkingFalls sends requests whole and in
 // pieces at intervals around that of parking, then drains.
 func TestEveryRequestIsAnsweredHoweverParkingFalls(t *testing.T) {
 	const clients, requests = 24, 40
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) {
 		c.ParkAfter, c.DrainTimeout, c.ReadHeaderTimeout = 200*time.Microsecond, time.Minute, time.Minute
 	})
 	var answered atomic.Int64
 	var wg sync.WaitGroup
 	for i := range clients {
-		c := p.dial()
+		c := p.Dial()
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(3, uint64(i)))
 			nap := func() { time.Sleep(time.Duration(r.IntN(600)) * time.Microsecond) }
 			for n := range requests {
-				req := get("/")
+				req := peers.Get("/")
 				if cut := r.IntN(2 * len(req)); cut < len(req) {
 					_, _ = io.WriteString(c.Conn, req[:cut])
 					nap()
 					req = req[cut:]
 				}
 				_, err := io.WriteString(c.Conn, req)
-				res, body, rerr := c.response("GET")
+				res, body, rerr := c.Response("GET")
 				if err != nil || rerr != nil || res.StatusCode != 200 || body != "ok" {
 					t.Errorf("client %d, request %d: %v, %v, %q", i, n, err, rerr, body)
 					return
@@ -351,23 +352,23 @@ func TestEveryRequestIsAnsweredHoweverParkingFalls(t *testing.T) {
 
 // The client's address is kept, although almost nothing else is.
 func TestAParkedClientKeepsTheAddressFromItsProxyHeader(t *testing.T) {
-	u := startUpstream(t, script(ok200))
-	p := startProxy(t, u, func(c *Config) { parksAtOnce(c); announce(c) })
-	c := p.dial().send(from1)
+	u := peers.StartUpstream(t, peers.Script(peers.OK200))
+	p := startProxy(t, u, func(c *Config) { parksAtOnce(c); peers.ExpectProxyHeader(c) })
+	c := p.Dial().Send(peers.ProxyHeader1)
 	for n := range 3 {
 		p.wantParked(1)
-		c.send(get("/")).want(200, "ok")
-		u.wantFrom(t, n, "192.0.2.1")
+		c.Send(peers.Get("/")).Want(200, "ok")
+		u.WantFrom(t, n, "192.0.2.1")
 	}
 }
 
 // Empty lines begin no request, so they do not make the idle time longer.
 func TestEmptyLinesDoNotKeepAParkedClient(t *testing.T) {
-	p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) { parksAtOnce(c); c.ClientIdleTimeout = 200 * time.Millisecond })
-	c := p.dial().send(get("/"))
-	c.want(200, "ok")
+	p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) { parksAtOnce(c); c.ClientIdleTimeout = 200 * time.Millisecond })
+	c := p.Dial().Send(peers.Get("/"))
+	c.Want(200, "ok")
 	ended := make(chan struct{})
-	go func() { _, _ = c.rest(); close(ended) }()
+	go func() { _, _ = c.Rest(); close(ended) }()
 	for began := time.Now(); ; {
 		select {
 		case <-ended:
@@ -384,7 +385,7 @@ func TestEmptyLinesDoNotKeepAParkedClient(t *testing.T) {
 
 // A parked client over TLS that gets no memory when it wakes up is closed without plain text.
 func TestAParkedClientOverTLSIsTurnedAwayWithoutPlainText(t *testing.T) {
-	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
+	s, err := New(peers.NewConfig(t, "http://127.0.0.1:1", &peers.Recorder{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,11 +407,11 @@ func TestAParkedClientOverTLSIsTurnedAwayWithoutPlainText(t *testing.T) {
 // An empty line that comes while an idle client is evicted is no request, so it does not save its slot.
 // A request does.
 func TestAnEmptyLineDoesNotSaveAnEvictedClient(t *testing.T) {
-	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
+	s, err := New(peers.NewConfig(t, "http://127.0.0.1:1", &peers.Recorder{}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for sent, want := range map[string]bool{"\r\n": false, get("/"): true} {
+	for sent, want := range map[string]bool{"\r\n": false, peers.Get("/"): true} {
 		far, near := tcpPair(t)
 		conn := newConn(s, near, "")
 		conn.used.Store(true)
@@ -418,7 +419,7 @@ func TestAnEmptyLineDoesNotSaveAnEvictedClient(t *testing.T) {
 		if _, err := io.WriteString(far, sent); err != nil {
 			t.Fatal(err)
 		}
-		soon(t, "its bytes", conn.client.HasUnread)
+		peers.Soon(t, "its bytes", conn.client.HasUnread)
 		if got := conn.checkForRequest(); got != want || conn.evicted.Load() == want {
 			t.Errorf("after %q it stays: %v, want %v", sent, got, want)
 		}
@@ -430,25 +431,25 @@ func TestAnEmptyLineDoesNotSaveAnEvictedClient(t *testing.T) {
 // parked: an upload that does not fit yet is behind it. One whose request is not whole is behind all others.
 func TestAParkedClientsWholeRequestIsNotBehindUploads(t *testing.T) {
 	for first, status := range map[string]int{
-		get("/"): 200,
+		peers.Get("/"): 200,
 		"POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 4\r\n\r\nbody": 200,
 		"POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 4\r\n\r\nbo":   503,
 		"GET / HTTP/1.1\r\n": 503,
 	} {
 		t.Run(first, func(t *testing.T) {
 			t.Parallel()
-			p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+			p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) {
 				parksAtOnce(c)
 				c.MaxConnections, c.ClientMemory = 0, 4*plainCost*100/55
 			})
-			c := p.dial()
+			c := p.Dial()
 			p.wantParked(1)
 			all := p.clients.slots
 			slot := all.Force(newcomerCost)
 			defer all.Release(slot)
 			upload := all.Wait(slot, 5*plainCost, slots.Upload, p.process.Clock.Elapsed())
 			defer all.GiveUp(upload)
-			c.send(first).want(status, "*")
+			c.Send(first).Want(status, "*")
 		})
 	}
 }

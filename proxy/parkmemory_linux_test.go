@@ -9,6 +9,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 )
 
 // mostParked is what a parked connection may hold, in bytes; over TLS, in addition to what crypto/tls
@@ -29,7 +31,7 @@ func growth(n int, open func()) int64 {
 func served(t *testing.T, c io.ReadWriter) {
 	t.Helper()
 	var b [4 << 10]byte
-	if _, err := io.WriteString(c, get("/")); err != nil {
+	if _, err := io.WriteString(c, peers.Get("/")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Read(b[:]); err != nil {
@@ -61,13 +63,13 @@ func bareGrowth(t *testing.T, n int, client, server *tls.Config) int64 {
 			var b [4 << 10]byte
 			_, err := s.Read(b[:])
 			if err == nil {
-				_, err = io.WriteString(s, ok200)
+				_, err = io.WriteString(s, peers.OK200)
 			}
 			ended <- err
 		}()
 		c := tls.Client(far, client)
 		served(t, c)
-		if err := within(t, "the server's end", ended); err != nil {
+		if err := peers.Within(t, "the server's end", ended); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.NetConn(); _ = s.NetConn() }) // both stay
@@ -78,21 +80,21 @@ func bareGrowth(t *testing.T, n int, client, server *tls.Config) int64 {
 // keeps.
 func TestAParkedClientKeepsLittleMemory(t *testing.T) {
 	const n = 200
-	a := newAuthority(t)
+	a := peers.NewAuthority(t)
 	for _, secure := range []bool{false, true} {
-		p := startProxy(t, startUpstream(t, script(ok200)), func(c *Config) {
+		p := startProxy(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *Config) {
 			parksAtOnce(c)
 			if secure {
-				a.clientsOverTLS(t, c, false)
+				a.ClientsOverTLS(t, c, false)
 			}
 		})
 		var client, server *tls.Config
 		if secure {
-			client, server = a.client(), p.settings.Load().ClientTLS
+			client, server = a.Client(), p.settings.Load().ClientTLS
 		}
 		parked := 0
 		open := func() {
-			nc, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", p.addr)
+			nc, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", p.Addr)
 			if err != nil {
 				t.Fatal(err)
 			}

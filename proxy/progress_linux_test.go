@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 )
 
 // delayingRates returns what each client, or stream, that delays the proxy moves, in bytes per second.
@@ -23,13 +24,13 @@ func (p *testProxy) delayingRates() (rates []float64) {
 // What a client moved before it began to delay the proxy does not protect it from eviction; what has come of
 // a body does.
 func TestOnlyTheBodyThatIsAwaitedIsProgress(t *testing.T) {
-	u := startUpstream(t, func(c *upConn) {
-		for headers := c.head(); headers != ""; headers = c.head() {
+	u := peers.StartUpstream(t, func(c *peers.Conn) {
+		for headers := c.Head(); headers != ""; headers = c.Head() {
 			if strings.HasPrefix(headers, "POST") {
 				_, _ = io.Copy(io.Discard, c.Conn)
 				return
 			}
-			c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", mib, strings.Repeat("a", mib))
+			c.Say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", peers.MiB, strings.Repeat("a", peers.MiB))
 		}
 	})
 	for name, tc := range map[string]struct {
@@ -44,12 +45,12 @@ func TestOnlyTheBodyThatIsAwaitedIsProgress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := startProxy(t, u, func(c *Config) { c.MaxConnections = 2 })
-			c := p.dial()
+			c := p.Dial()
 			if tc.responded {
-				c.send(get("/")).want(200, strings.Repeat("a", mib))
+				c.Send(peers.Get("/")).Want(200, strings.Repeat("a", peers.MiB))
 			}
-			c.send(tc.sends)
-			soon(t, "a client that delays the proxy", func() bool {
+			c.Send(tc.sends)
+			peers.Soon(t, "a client that delays the proxy", func() bool {
 				rates := p.delayingRates()
 				if len(rates) == 1 && !tc.fast && rates[0] >= leastUploadRate {
 					t.Fatalf("%v bytes per second", rates[0])
@@ -62,7 +63,7 @@ func TestOnlyTheBodyThatIsAwaitedIsProgress(t *testing.T) {
 
 // A client whose bytes wait for the proxy does not delay it: the machine is busy.
 func TestAClientWhoseBytesAreUnreadIsNotSlow(t *testing.T) {
-	s, err := New(testConfig(t, "http://127.0.0.1:1", &recorder{}))
+	s, err := New(peers.NewConfig(t, "http://127.0.0.1:1", &peers.Recorder{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,10 +74,10 @@ func TestAClientWhoseBytesAreUnreadIsNotSlow(t *testing.T) {
 		if d, _ := c.delaying(s.process.Clock.Now()); d != delayHeaders {
 			t.Errorf("a silent one: %v", d)
 		}
-		if _, err := io.WriteString(far, get("/")); err != nil {
+		if _, err := io.WriteString(far, peers.Get("/")); err != nil {
 			t.Fatal(err)
 		}
-		soon(t, "its bytes", c.client.HasUnread)
+		peers.Soon(t, "its bytes", c.client.HasUnread)
 		if d, _ := c.delaying(s.process.Clock.Now()); d != delayNone {
 			t.Errorf("%v", d)
 		}
@@ -85,19 +86,19 @@ func TestAClientWhoseBytesAreUnreadIsNotSlow(t *testing.T) {
 
 // A client that was parked begins anew, too.
 func TestWhatWasMovedBeforeParkingIsNoProgress(t *testing.T) {
-	u := startUpstream(t, func(c *upConn) {
-		c.head()
-		c.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", mib, strings.Repeat("a", mib))
-		c.head()
+	u := peers.StartUpstream(t, func(c *peers.Conn) {
+		c.Head()
+		c.Say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", peers.MiB, strings.Repeat("a", peers.MiB))
+		c.Head()
 		_, _ = io.Copy(io.Discard, c.Conn)
 	})
 	p := startProxy(t, u, func(c *Config) { parksAtOnce(c); c.MaxConnections = 2 })
-	c := p.dial()
-	c.send(get("/")).want(200, strings.Repeat("a", mib))
+	c := p.Dial()
+	c.Send(peers.Get("/")).Want(200, strings.Repeat("a", peers.MiB))
 	p.wantParked(1)
-	c.send(get("/hang"))
-	soon(t, "no progress of its next request", func() bool {
-		slow := u.sends() == 2
+	c.Send(peers.Get("/hang"))
+	peers.Soon(t, "no progress of its next request", func() bool {
+		slow := u.Sends() == 2
 		p.connected.each(func(c *conn) {
 			rate, _ := c.rate(p.process.Clock.Elapsed())
 			slow = slow && rate < leastUploadRate
@@ -108,14 +109,14 @@ func TestWhatWasMovedBeforeParkingIsNoProgress(t *testing.T) {
 
 // The progress of an HTTP/2 client is that of its bodies, each stream's its own: headers are free.
 func TestOnlyBodiesAreProgressOverHTTP2(t *testing.T) {
-	u := startUpstream(t, func(c *upConn) {
+	u := peers.StartUpstream(t, func(c *peers.Conn) {
 		_, _ = io.Copy(io.Discard, c.Conn)
 	})
-	p := startProxy(t, u, func(c *Config) { speakHTTP2(c); c.MaxConnections = 100 })
-	_, f := p.begun()
+	p := startProxy(t, u, func(c *Config) { peers.SpeakHTTP2(c); c.MaxConnections = 100 })
+	_, f := p.DialFramer()
 	const n = 20
 	for i := range n {
-		writeHeaders(t, f, uint32(2*i+1), "POST", false)
+		peers.WriteHeaders(t, f, uint32(2*i+1), "POST", false)
 	}
 	awaited := func() (slow, fast int) {
 		rates := p.delayingRates()
@@ -128,11 +129,11 @@ func TestOnlyBodiesAreProgressOverHTTP2(t *testing.T) {
 		}
 		return slow, fast
 	}
-	soon(t, "the streams and their connection", func() bool { slow, fast := awaited(); return slow == n+1 && fast == 0 })
+	peers.Soon(t, "the streams and their connection", func() bool { slow, fast := awaited(); return slow == n+1 && fast == 0 })
 	for range 8 {
 		if err := f.WriteData(3, false, make([]byte, 8<<10)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	soon(t, "one stream and the connection to be fast", func() bool { slow, fast := awaited(); return slow == n-1 && fast == 2 })
+	peers.Soon(t, "one stream and the connection to be fast", func() bool { slow, fast := awaited(); return slow == n-1 && fast == 2 })
 }

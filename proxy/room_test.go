@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
@@ -13,7 +14,7 @@ func waiting(p *testProxy, rank slots.Rank) (room <-chan bool) {
 	began := make(chan struct{})
 	go func() {
 		close(began)
-		got <- p.clients.makeRoom(slot, plainCost, rank, patience)
+		got <- p.clients.makeRoom(slot, plainCost, rank, peers.Patience)
 	}()
 	<-began
 	return got
@@ -21,14 +22,14 @@ func waiting(p *testProxy, rank slots.Rank) (room <-chan bool) {
 
 // fullOfRequests returns a proxy whose memory is taken by a request that does not end before the upstream is
 // released.
-func fullOfRequests(t *testing.T, newcomers int) (p *testProxy, request *client) {
+func fullOfRequests(t *testing.T, newcomers int) (p *testProxy, request *peers.Client) {
 	u := stuckUpstream(t)
 	p = startProxy(t, u, func(c *Config) {
-		speakHTTP2(c)
+		peers.SpeakHTTP2(c)
 		c.MaxConnections, c.ClientMemory = 0, int64(max(plainCost, 2*newcomers*newcomerCost))*100/55+1
 	})
-	request = p.dial().send(get("/hang"))
-	soon(t, "a request in flight", func() bool { return u.sends() == 1 })
+	request = p.Dial().Send(peers.Get("/hang"))
+	peers.Soon(t, "a request in flight", func() bool { return u.Sends() == 1 })
 	slot := p.clients.slots.Force(0)
 	p.clients.slots.Charge(slot, max(plainCost, int64(2*newcomers*newcomerCost))-plainCost)
 	return p, request
@@ -43,9 +44,9 @@ func TestARequestGetsMemoryBeforeNewConnections(t *testing.T) {
 	}
 	request := waiting(p, slots.Request)
 	connections = append(connections, waiting(p, slots.Connection))
-	soon(t, "all to wait", func() bool { return p.clients.slots.Waiting() == 5 })
+	peers.Soon(t, "all to wait", func() bool { return p.clients.slots.Waiting() == 5 })
 	_ = first.Close()
-	if !within(t, "the request's memory", request) {
+	if !peers.Within(t, "the request's memory", request) {
 		t.Error("the request was rejected")
 	}
 	for i, c := range connections {
@@ -61,11 +62,11 @@ func TestARequestGetsMemoryBeforeNewConnections(t *testing.T) {
 func TestConnectionsThatWaitMakeWayForNewcomers(t *testing.T) {
 	p, _ := fullOfRequests(t, 2)
 	first := waiting(p, slots.Connection)
-	soon(t, "it to wait", func() bool { return p.clients.slots.Waiting() == 1 })
+	peers.Soon(t, "it to wait", func() bool { return p.clients.slots.Waiting() == 1 })
 	second := waiting(p, slots.Connection)
-	soon(t, "both to wait", func() bool { return p.clients.slots.Waiting() == 2 })
-	p.dial().send("GET / HTTP/1.1\r\n") // its headers are not complete: it needs no more than a newcomer has
-	if within(t, "the end of its wait", first) {
+	peers.Soon(t, "both to wait", func() bool { return p.clients.slots.Waiting() == 2 })
+	p.Dial().Send("GET / HTTP/1.1\r\n") // its headers are not complete: it needs no more than a newcomer has
+	if peers.Within(t, "the end of its wait", first) {
 		t.Error("there was memory")
 	}
 	select {
@@ -86,7 +87,7 @@ func TestWhoWaitedForItsSlotDoesNotOvertake(t *testing.T) {
 	q.queue.all[0].came = time.Now().Add(-time.Minute)
 	over := make(chan struct{})
 	go func() { defer close(over); q.seat() }()
-	old := within(t, "the slot", seated)
+	old := peers.Within(t, "the slot", seated)
 	close(closing)
 	<-over
 	first, second := table.Wait(young, 20, slots.Request, time.Hour), table.Wait(old, 20, slots.Request, time.Hour+time.Second)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 )
 
 // An upstream that reads slowly is not stuck: a client that half-closes within its body still gets
@@ -19,14 +20,14 @@ func TestASlowUploadIsNotStuck(t *testing.T) {
 	t.Parallel()
 	const size = 640 << 10
 	for name, headers := range map[string]string{
-		"spliced": requestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", 10*size)),
-		"chunked": requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", 10*size),
+		"spliced": peers.RequestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", 10*size)),
+		"chunked": peers.RequestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", 10*size),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			taken := make(chan int, 1)
-			u := startUpstream(t, func(c *upConn) {
-				c.head()
+			u := peers.StartUpstream(t, func(c *peers.Conn) {
+				c.Head()
 				n := c.Buffered()
 				for buf := make([]byte, 32<<10); ; time.Sleep(60 * time.Millisecond) { // slow is what it is to be
 					m, err := c.Conn.Read(buf)
@@ -46,14 +47,14 @@ func TestASlowUploadIsNotStuck(t *testing.T) {
 					return nc, err
 				}
 			})
-			c := p.dial()
+			c := p.Dial()
 			go func() {
 				_, _ = c.Write([]byte(headers + strings.Repeat("x", size)))
 				_ = c.Conn.(*net.TCPConn).CloseWrite()
 			}()
-			c.want(400, "*")
-			p.wantOutcome(0, policy.OutcomeRequestBroken)
-			if n := within(t, "the end upstream", taken); n > size {
+			c.Want(400, "*")
+			p.WantOutcome(0, policy.OutcomeRequestBroken)
+			if n := peers.Within(t, "the end upstream", taken); n > size {
 				t.Errorf("%d bytes of a body of %d", n, size)
 			}
 		})
@@ -64,7 +65,7 @@ func TestASlowUploadIsNotStuck(t *testing.T) {
 // slow. One that sends nothing more does.
 func TestAnUploadThatTheUpstreamDoesNotReadIsNotSlow(t *testing.T) {
 	wantSlowOnlyIfNothingComes(t, func(*Config) {}, func(p *testProxy, path string, sendsOn bool) (end func()) {
-		c := p.dial().send("POST " + path + " HTTP/1.1\r\nHost: app.test\r\nContent-Length: 1000000000\r\n\r\na")
+		c := p.Dial().Send("POST " + path + " HTTP/1.1\r\nHost: app.test\r\nContent-Length: 1000000000\r\n\r\na")
 		if sendsOn {
 			go func() { _, _ = io.Copy(c, endlessly{}) }()
 		}
@@ -77,15 +78,15 @@ func TestAnUploadThatTheUpstreamDoesNotReadIsNotSlow(t *testing.T) {
 
 // The same for a stream, whose unread bytes are in the proxy.
 func TestAStreamThatTheUpstreamDoesNotReadIsNotSlow(t *testing.T) {
-	wantSlowOnlyIfNothingComes(t, speakHTTP2, func(p *testProxy, path string, sendsOn bool) (end func()) {
+	wantSlowOnlyIfNothingComes(t, peers.SpeakHTTP2, func(p *testProxy, path string, sendsOn bool) (end func()) {
 		ctx, leave := context.WithCancel(t.Context())
 		nothing, more := io.Pipe()
 		rest := io.Reader(nothing)
 		if sendsOn {
 			rest = endlessly{}
 		}
-		req, _ := http.NewRequestWithContext(ctx, "POST", "http://"+p.addr+path, io.MultiReader(strings.NewReader("a"), rest))
-		client, err := http2Client(t, nil).Transport.(*http.Transport).NewClientConn(ctx, "http", p.addr)
+		req, _ := http.NewRequestWithContext(ctx, "POST", "http://"+p.Addr+path, io.MultiReader(strings.NewReader("a"), rest))
+		client, err := peers.HTTP2Client(t, nil).Transport.(*http.Transport).NewClientConn(ctx, "http", p.Addr)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,8 +111,8 @@ func TestAStreamThatTheUpstreamDoesNotReadIsNotSlow(t *testing.T) {
 func wantSlowOnlyIfNothingComes(t *testing.T, change func(*Config), upload func(p *testProxy, path string, sendsOn bool) (end func())) {
 	t.Helper()
 	release := make(chan struct{})
-	u := startUpstream(t, func(c *upConn) {
-		if strings.HasPrefix(c.head(), "POST /stuck") {
+	u := peers.StartUpstream(t, func(c *peers.Conn) {
+		if strings.HasPrefix(c.Head(), "POST /stuck") {
 			<-release
 		}
 		_, _ = io.Copy(io.Discard, c.Conn)
@@ -121,7 +122,7 @@ func wantSlowOnlyIfNothingComes(t *testing.T, change func(*Config), upload func(
 	for path, want := range map[string]delay{"/stuck": delayNone, "/slow": delayBody} {
 		end := upload(p, path, path == "/stuck")
 		lately := 0 // how many looks found what is to be
-		soon(t, path+" to stay so", func() bool {
+		peers.Soon(t, path+" to stay so", func() bool {
 			all := 0
 			p.connected.each(func(c *conn) {
 				all++
@@ -133,7 +134,7 @@ func wantSlowOnlyIfNothingComes(t *testing.T, change func(*Config), upload func(
 			return all > 0 && lately > 50*all
 		})
 		end()
-		soon(t, "its end", func() bool { return p.Stats().Connections == 0 })
+		peers.Soon(t, "its end", func() bool { return p.Stats().Connections == 0 })
 	}
 }
 

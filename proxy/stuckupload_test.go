@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 )
 
 // The upstream reads nothing, so the pump is stuck in a write and reads nothing from the client.
@@ -19,16 +20,16 @@ func TestClientLeavingEndsAnUploadThatIsStuck(t *testing.T) {
 		head   string
 		polite bool
 	}{
-		"spliced": {requestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)), false},
-		"chunked": {requestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size), true},
+		"spliced": {peers.RequestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", size)), false},
+		"chunked": {peers.RequestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", size), true},
 	} {
 		for _, answered := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " answered=", answered), func(t *testing.T) {
 				stuck, end := make(chan struct{}), make(chan error, 1)
-				u := startUpstream(t, func(c *upConn) {
-					c.head()
+				u := peers.StartUpstream(t, func(c *peers.Conn) {
+					c.Head()
 					if answered {
-						c.say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+						c.Say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
 					}
 					<-stuck
 					_, err := io.Copy(io.Discard, c.Reader)
@@ -37,20 +38,20 @@ func TestClientLeavingEndsAnUploadThatIsStuck(t *testing.T) {
 				release := sync.OnceFunc(func() { close(stuck) })
 				t.Cleanup(release)
 				p := startProxy(t, u, nil)
-				c := p.dial().send(tc.head)
+				c := p.Dial().Send(tc.head)
 				if answered {
-					_, _ = c.r.ReadString('5')
+					_, _ = c.Reader.ReadString('5')
 				}
-				c.fill(p)
+				fill(c, p)
 				left := time.Now()
 				if tc.polite {
 					_ = c.Close()
 				} else {
-					c.reset()
+					c.Reset()
 				}
-				p.wantOutcome(0, policy.OutcomeClientGone)
+				p.WantOutcome(0, policy.OutcomeClientGone)
 				release()
-				gone(t, p.front, left, end)
+				peers.Gone(t, p.Front, left, end)
 			})
 		}
 	}
@@ -58,11 +59,11 @@ func TestClientLeavingEndsAnUploadThatIsStuck(t *testing.T) {
 
 // fill sends the body until the pump is stuck, and leaves room in flight for the client's end to
 // arrive.
-func (c *client) fill(p *testProxy) {
-	c.t.Helper()
+func fill(c *peers.Client, p *testProxy) {
+	c.T.Helper()
 	block := strings.Repeat("x", 16<<10)
 	for still, last := 0, uint32(0); still < 3; {
-		c.send(block)
+		c.Send(block)
 		time.Sleep(time.Millisecond)
 		if now := p.pieces(); now != last {
 			still, last = 0, now

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/backoff"
+	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 	"github.com/retryproxy/retryproxy/proxy/request"
 )
 
@@ -26,7 +27,7 @@ func memoryInUse() (stacks, objects int64) {
 
 // waitingProxy is a proxy whose requests wait, once they have failed, until the test ends. It behaves as if
 // many did already.
-func waitingProxy(t *testing.T, u *fakeUpstream) *testProxy {
+func waitingProxy(t *testing.T, u *peers.Upstream) *testProxy {
 	p := startProxy(t, u, func(c *Config) {
 		c.Default.Policy.Backoff, c.Default.RequestTimeout = backoff.Fixed{Base: 5 * time.Minute}, time.Hour
 	})
@@ -35,15 +36,15 @@ func waitingProxy(t *testing.T, u *fakeUpstream) *testProxy {
 }
 
 // sendOn sends a request on a connection of its own, which takes little memory.
-func (p *front) sendOn(request string) {
-	p.t.Helper()
-	c, err := net.Dial("tcp", p.addr)
+func sendOn(p *peers.Front, request string) {
+	p.T.Helper()
+	c, err := net.Dial("tcp", p.Addr)
 	if err != nil {
-		p.t.Fatal(err)
+		p.T.Fatal(err)
 	}
-	p.t.Cleanup(func() { c.Close() })
+	p.T.Cleanup(func() { c.Close() })
 	if _, err := io.WriteString(c, request); err != nil {
-		p.t.Fatal(err)
+		p.T.Fatal(err)
 	}
 }
 
@@ -57,11 +58,11 @@ func TestAWaitingRequestKeepsLittleMemoryOfItsStack(t *testing.T) {
 		"rate limits": "HTTP/1.1 429 No\r\nRateLimit: \"a\";r=0;t=60\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 60\r\n" + end,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := waitingProxy(t, startUpstream(t, script(response)))
+			p := waitingProxy(t, peers.StartUpstream(t, peers.Script(response)))
 			before, _ := memoryInUse()
 			for i := range int64(n) { // one after the other: many goroutines that end would leave gaps between stacks
-				p.sendOn(get("/"))
-				soon(t, "the request to wait", func() bool { return p.process.Waiting.Load() == request.Crowd+i+1 })
+				sendOn(p.Front, peers.Get("/"))
+				peers.Soon(t, "the request to wait", func() bool { return p.process.Waiting.Load() == request.Crowd+i+1 })
 			}
 			if after, _ := memoryInUse(); after-before > n*6<<10 {
 				t.Errorf("%d bytes, expected 4 KiB and what gaps there are", (after-before)/n)
@@ -74,19 +75,19 @@ func TestAWaitingRequestKeepsLittleMemoryOfItsStack(t *testing.T) {
 func TestAWaitingRequestKeepsLittleMemoryOfItsAttempt(t *testing.T) {
 	const n = 200
 	answer := make(chan struct{})
-	u := startUpstream(t, func(c *upConn) {
-		c.head()
+	u := peers.StartUpstream(t, func(c *peers.Conn) {
+		c.Head()
 		<-answer
 		_, _ = io.WriteString(c, "HTTP/1.1 503 No\r\nRetry-After: 60\r\nContent-Length: 50\r\nConnection: close\r\n\r\n"+strings.Repeat("x", 50))
 	})
 	p := waitingProxy(t, u)
 	_, before := memoryInUse()
 	for range n {
-		p.sendOn(get("/"))
+		sendOn(p.Front, peers.Get("/"))
 	}
-	soon(t, "all attempts to be in flight", func() bool { return u.sends() == n })
+	peers.Soon(t, "all attempts to be in flight", func() bool { return u.Sends() == n })
 	close(answer)
-	soon(t, "all requests to wait", func() bool { return p.process.Waiting.Load() == request.Crowd+n && p.seen.waitsBegun() == n })
+	peers.Soon(t, "all requests to wait", func() bool { return p.process.Waiting.Load() == request.Crowd+n && p.Seen.WaitsBegun() == n })
 	if _, after := memoryInUse(); after-before > n*8<<10 {
 		t.Errorf("%d bytes with its client, expected 6 KiB", (after-before)/n)
 	}

@@ -1,5 +1,0 @@
-//go:build !race && !poison
-
-package proxy
-
-const allowedAllocs = 0.05

@@ -1,7 +1,0 @@
-//go:build race || poison
-
-package proxy
-
-// The race detector makes sync.Pool drop a quarter of what is put into it, and the check of
-// buffers that go back allocates.
-const allowedAllocs = 40

@@ -1,0 +1,5 @@
+//go:build !race && !poison
+
+package cost
+
+const allowedAllocs = 0.05
