@@ -68,7 +68,11 @@ func (c *checker) warnf(key, value, format string, args ...any) {
 func (c *checker) upstream() {
 	d := &c.s.Default
 	if !d.Upstream.Set() && d.Variable("UPSTREAM") == "" && !c.s.from.unread {
-		c.problems.errorf(Prefix+"UPSTREAM", "", "must be set, for example to http://localhost:3000 or https://api.example.com")
+		message := "must be set, for example to http://localhost:3000 or https://api.example.com"
+		if c.s.from.unprefixed {
+			message += "; UPSTREAM without " + Prefix + " is ignored"
+		}
+		c.problems.errorf(Prefix+"UPSTREAM", "", "%s", message)
 	}
 }
 

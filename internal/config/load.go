@@ -77,6 +77,8 @@ func (in *input) addEnvironment(environ []string) {
 		case !found:
 		case strings.HasPrefix(name, Prefix):
 			in.vars.set(name, value)
+		case name == "UPSTREAM":
+			in.from.unprefixed = true
 		case isAlmostOurs(name):
 			in.problems.warnf(name, value, "is ignored; names of settings begin with %s", Prefix)
 		}

@@ -273,6 +273,9 @@ func TestNamesThatPeopleTry(t *testing.T) {
 		"max_retries":          "names are in upper case with underscores; did you mean RETRYPROXY_MAX_RETRIES?",
 		"Max-Retries":          "did you mean RETRYPROXY_MAX_RETRIES?",
 		"HEADER":               "can only be set for a route: RETRYPROXY_ROUTES=NAME and RETRYPROXY_ROUTE_<NAME>_HEADER",
+		"ROUTES_SEARCH_PATH":   "did you mean RETRYPROXY_ROUTE_SEARCH_PATH?",
+		"ROUTE_SEARCH":         "did you mean RETRYPROXY_ROUTE_SEARCH_PATH?",
+		"STRATEGY":             "did you mean RETRYPROXY_BACKOFF=full-jitter?",
 		"PROXY_READ_TIMEOUT":   "RETRYPROXY_ATTEMPT_TIMEOUT (one attempt)",
 		"PROXY_PASS":           "RETRYPROXY_UPSTREAM=http://localhost:3000",
 		"NUM_RETRIES":          "RETRYPROXY_MAX_RETRIES",
@@ -296,4 +299,9 @@ func TestUsualWordsGetNoWarning(t *testing.T) {
 func TestThePortOfTheOtherSchemeIsNoticed(t *testing.T) {
 	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=http://api.example.com:443"), "warning: RETRYPROXY_UPSTREAM=\"http://api.example.com:443\": port 443 is the port of https; did you mean https://api.example.com?")
 	wantLines(t, problemsOf("RETRYPROXY_UPSTREAM=https://api.example.com:80"), "port 80 is the port of http; did you mean http://api.example.com?")
+}
+
+func TestAnUpstreamWithoutThePrefixIsNamed(t *testing.T) {
+	wantLines(t, problemsOf("UPSTREAM=http://localhost:3000"), "RETRYPROXY_UPSTREAM: must be set, for example to http://localhost:3000 or https://api.example.com; UPSTREAM without RETRYPROXY_ is ignored")
+	wantLines(t, problemsOf("UPSTREAM=http://localhost:3000", minimal))
 }

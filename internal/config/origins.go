@@ -18,10 +18,11 @@ type origin struct {
 
 // origins is where the settings come from. The zero value is the environment.
 type origins struct {
-	files    map[string]origin // variables that files set, and the prefix of the variables of a route in a YAML file
-	yamlFile string            // the configuration file if it is YAML
-	environ  variables         // set in the environment, if there is a yamlFile
-	unread   bool              // the configuration file could not be read
+	files      map[string]origin // variables that files set, and the prefix of the variables of a route in a YAML file
+	yamlFile   string            // the configuration file if it is YAML
+	environ    variables         // set in the environment, if there is a yamlFile
+	unread     bool              // the configuration file could not be read
+	unprefixed bool              // the environment has UPSTREAM without the prefix
 }
 
 // add notes a pair of the file at path.

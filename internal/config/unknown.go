@@ -49,6 +49,10 @@ func explainUnknown(name string, routes RouteNames) string {
 		return "unknown name; names are in upper case with underscores" + didYouMean(Prefix, key)
 	case key == "HOST":
 		return "can only be set for a route: " + Prefix + "ROUTES=NAME and " + Prefix + "ROUTE_<NAME>_HOST; the Host header that is sent upstream is set by " + Prefix + "UPSTREAM_HOST"
+	case strings.HasPrefix(key, "ROUTES_"):
+		return "unknown name" + didYouMean(Prefix, "ROUTE_"+strings.TrimPrefix(key, "ROUTES_"))
+	case strings.HasPrefix(key, "ROUTE_"):
+		return "unknown name" + didYouMean(Prefix, key+"_PATH")
 	case routeKeys()[key] != nil:
 		return "can only be set for a route: " + Prefix + "ROUTES=NAME and " + Prefix + "ROUTE_<NAME>_" + key
 	case hintFor(key) != "":

@@ -79,7 +79,7 @@ func TestRetriesRaiseSuccess(t *testing.T) {
 	if success[proxied] <= success[direct] || success[direct] == 100 {
 		t.Errorf("%.1f %% success without retries, %.1f %% with", success[direct], success[proxied])
 	}
-	for _, want := range []string{"  recovered ", "  retries because of status_503 ", "s  success"} {
+	for _, want := range []string{"  recovered by a retry ", "  retries because of: 503 Service Unavailable ", "s  success"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -22,7 +22,7 @@ func (t *traffic) report(elapsed time.Duration, up *flaky, routes map[string]*co
 	for _, k := range failures {
 		fmt.Fprintf(&b, " %5s", k)
 	}
-	fmt.Fprintf(&b, " %7s %7s\n", "p50", "p99")
+	fmt.Fprintf(&b, " %7s %7s\n", "half in", "99 % in")
 	for side := range numSides {
 		c := &t.tally[side]
 		fmt.Fprintf(&b, "%-16s %8d %7.1f %%", side, c.requests(), 100*c.success())
@@ -46,7 +46,7 @@ var routeNames = []string{"search", "upload", "checkout", config.DefaultRoute}
 // breakdown has a column per route, and a row per outcome and reason that occurred.
 func breakdown(routes map[string]*counts) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-36s", "")
+	fmt.Fprintf(&b, "%-62s", "")
 	for _, name := range routeNames {
 		fmt.Fprintf(&b, " %9s", name)
 	}
@@ -55,7 +55,7 @@ func breakdown(routes map[string]*counts) string {
 		if !always && total(routes, count) == 0 {
 			return
 		}
-		fmt.Fprintf(&b, "%-36s", title)
+		fmt.Fprintf(&b, "%-62s", title)
 		for _, name := range routeNames {
 			n := 0.0
 			if c := routes[name]; c != nil {
@@ -67,11 +67,11 @@ func breakdown(routes map[string]*counts) string {
 	}
 	row("requests", true, (*counts).requests)
 	for _, o := range policy.AllOutcomes() {
-		row("  "+o.String(), false, func(c *counts) float64 { return c.outcomes[o.String()] })
+		row("  "+o.Words(), false, func(c *counts) float64 { return c.outcomes[o.String()] })
 	}
 	row("attempts", true, func(c *counts) float64 { return c.attempts })
 	for _, why := range policy.AllReasons() {
-		row("  retries because of "+why.String(), false, func(c *counts) float64 { return c.retries[why.String()] })
+		row("  retries because of: "+why.Words(), false, func(c *counts) float64 { return c.retries[why.String()] })
 	}
 	return b.String()
 }
@@ -90,7 +90,7 @@ func whyNot(routes map[string]*counts) string {
 	for _, why := range policy.AllReasons() {
 		label := policy.GaveUp(why).String()
 		if n := total(routes, func(c *counts) float64 { return c.outcomes[label] }); why.WhyNot() && n > 0 {
-			text += fmt.Sprintf("%5.0f  %s: %s\n", n, why, why.Explain())
+			text += fmt.Sprintf("%5.0f  %s: %s\n", n, why.Words(), why.Explain())
 		}
 	}
 	if text == "" {

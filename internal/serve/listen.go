@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -55,8 +56,22 @@ func (a *app) logListenErrors(err error) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	a.log.Error("cannot listen", zap.String("variable", a.inForce.Load().settings.ListenVariable(wrong.Address)), zap.String("address", wrong.Address), zap.Error(wrong.Err))
+	variable := a.inForce.Load().settings.ListenVariable(wrong.Address)
+	a.log.Error("cannot listen", zap.String("variable", variable), zap.String("address", wrong.Address), zap.Error(wrong.Err), zap.String("hint", listenHint(wrong.Err, variable)))
 	return ErrReported
+}
+
+// listenHint returns what to do about an address that cannot be listened on.
+func listenHint(err error, variable string) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "another process listens on this address; stop that process, or set " + variable + " to another port"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "this machine does not have the address; leave the host out of " + variable + ", as in :8080"
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return "this user may not listen on the address; set " + variable + " to a port of 1024 or above, or to a socket in a directory that the user may write"
+	}
+	return "set " + variable + " to another address"
 }
 
 // listen opens every listener, or takes systemd's; on error it closes all.
