@@ -30,8 +30,8 @@ var forms = map[string]func(value string) []string{
 	"ratio":        ratios,
 	"ratelimit":    rates,
 	"tokenlimit":   rates,
-	"address":      addresses,
-	"addressoff":   addresses,
+	"address":      func(v string) []string { return addresses(v, ":8080") },
+	"addressoff":   func(v string) []string { return addresses(v, ":9797") },
 	"upstream":     upstreams,
 	"fallback":     func(v string) []string { return append(fixedResponses(v), upstreams(v)...) },
 	"strategy":     strategies, "breakerbackoff": strategies,
@@ -225,7 +225,8 @@ func afterColon(v string) string {
 	return v
 }
 
-func addresses(v string) []string {
+// addresses returns the forms of an address; port is that of an address without one.
+func addresses(v, port string) []string {
 	if strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "//") {
 		return []string{"unix:" + v}
 	}
@@ -234,9 +235,9 @@ func addresses(v string) []string {
 		host = published[1]
 	}
 	if with := withBrackets(host); with != host {
-		return []string{with, with + ":8080"}
+		return []string{with, with + port}
 	}
-	return []string{":" + strings.TrimPrefix(strings.TrimPrefix(host, "*"), ":"), host, host + ":8080"}
+	return []string{":" + strings.TrimPrefix(strings.TrimPrefix(host, "*"), ":"), host, host + port}
 }
 
 // withBrackets puts brackets around an IPv6 address, with or without a port of at least two digits behind

@@ -83,6 +83,7 @@ var foreign = map[string][]translation{
 		{"bad-gateway", "502", ""}, {"service-unavailable", "503", ""}, {"gateway-timeout", "504", ""}, {"internal-server-error", "500", ""},
 		{"too-many-requests ratelimited throttled", "429", ""},
 		{"gateway-errors", "gateway-error", ""},
+		{"!5xx !gateway-error", "", "only statuses and ranges can be excluded, such as !500-599"},
 		{"non-idempotent", "", "methods are in " + Prefix + "RETRY_METHODS, where any is every method"},
 		{"idempotent", "", "idempotent methods are retried by default (" + Prefix + "RETRY_METHODS)"},
 		{"0rtt-rejected", "", "no early data is sent, so it cannot be rejected; leave it out"},
@@ -138,6 +139,7 @@ var foreign = map[string][]translation{
 	"hostpattern":  {{"* any all _", "", "without HOST the route matches every host; leave it out"}},
 	"pathpattern":  {{"* any all **", "/*", ""}},
 	"models":       {{"* any all", "", "without MODEL the route matches every model; leave it out"}},
+	"MAX_RETRIES":  {{"unlimited infinite infinity -1", "100", ""}},
 	"BREAKER": {
 		{"on true yes enabled enable auto default wait hold pause", "queue", ""},
 		{"fail reject failfast 503 open", "fail-fast", ""},
