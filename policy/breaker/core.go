@@ -180,12 +180,12 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 	case g.evidence.lostAll(g.counters.inFlight()):
 		g.shut(now, OpenedByLost)
 		return
-	case (one || g.window.phase == open && g.baseline.Rate()*evidenceWindow.Seconds() < few) && g.urls.otherAnswers(now, hash):
+	case (one || g.window.phase == open && g.evidence.rarelyGood()) && g.urls.otherAnswers(now, hash):
 		return
 	case g.overloaded(e):
 		g.regrow(now)
 		return
-	case !g.evidence.shows(now, g.baseline.Rate()):
+	case !g.evidence.shows(now):
 		return
 	}
 	g.shut(now, g.reason(e))

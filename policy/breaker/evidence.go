@@ -23,8 +23,9 @@ import (
 // None of them applies if nearly all failures have one URL and another one was answered
 // lately; see oneURL. So a client that sends nothing but failing requests stops nobody else.
 type evidence struct {
-	slots [evidenceSlots]evidenceSlot
-	slot  int64 // number of the current slot
+	slots    [evidenceSlots]evidenceSlot
+	slot     int64   // number of the current slot
+	meanGood float64 // good responses per slot, a mean that decays over evidenceWindow
 
 	// Since the first failure after a pause of evidenceWindow:
 	byURL      [64]uint16    // failures by hash of the URL
@@ -72,11 +73,12 @@ const (
 func (e *evidence) advance(now time.Duration) {
 	slot := int64(max(now, 0) / evidenceSlotTime)
 	for n := min(slot-e.slot, evidenceSlots); n > 0; n-- {
+		e.meanGood += (float64(e.slots[(slot-n)%evidenceSlots].good) - e.meanGood) / float64(evidenceSlots)
 		e.slots[(slot-n+1)%evidenceSlots] = evidenceSlot{}
 	}
 	e.slot = max(e.slot, slot)
 	if e.until != 0 && now >= e.until {
-		*e = evidence{slots: e.slots, slot: e.slot}
+		*e = evidence{slots: e.slots, slot: e.slot, meanGood: e.meanGood}
 	}
 }
 
@@ -147,15 +149,14 @@ func (e *evidence) losing(now time.Duration) bool {
 	return e.burst.n > 0 && now < e.burst.began+overdueMin || e.row.n >= several && now < e.until-evidenceWindow+overdueMin
 }
 
-// shows reports whether the upstream as a whole fails, after bad, by share or in a row; rate is the usual
-// number of responses a second.
-func (e *evidence) shows(now time.Duration, rate float64) bool {
+// shows reports whether the upstream as a whole fails, after bad, by share or in a row.
+func (e *evidence) shows(now time.Duration) bool {
 	var good, bad int64
 	for i := range evidenceSlots {
 		s := &e.slots[(e.slot-i+evidenceSlots)%evidenceSlots]
 		good += s.good
 		bad += s.bad
-		usual, short := rate*(time.Duration(i+1)*evidenceSlotTime).Seconds(), i+1 < evidenceSlots
+		usual, short := e.meanGood*float64(i+1), i+1 < evidenceSlots
 		switch {
 		case short && (i+1 != int64(latency.FoldEvery/evidenceSlotTime) || usual >= 0.5 && usual < few): // too few to judge by their number
 		case good+bad >= many && float64(bad) >= evidenceShare*float64(good+bad) && (good < 2 || 2*float64(good) < usual):
@@ -193,6 +194,9 @@ func (e *evidence) urls() (n int) {
 	}
 	return n
 }
+
+// rarelyGood reports whether too few good responses are usual to judge by their number.
+func (e *evidence) rarelyGood() bool { return e.meanGood*float64(evidenceSlots) < few }
 
 // mostlyUnanswered reports whether most failures are missing responses.
 func (e *evidence) mostlyUnanswered() bool { return e.unanswered > 0 }
