@@ -22,6 +22,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/breaker"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/printable"
 )
@@ -143,13 +144,14 @@ func (p *Page) Run(ctx context.Context) {
 }
 
 // look takes a step, and reports whether nothing will happen until the next request: nothing happened since the last
-// step, nothing is in flight, and no upstream is probed, which could change the state of its breaker.
+// step, nothing is in flight, and no upstream is probed, which could change the state of its breaker. Without a path,
+// too, one is probed by connecting while its breaker is not closed, and slow start ends without a request.
 func (p *Page) look(now time.Time) (quiet bool) {
 	upstreams := p.options.Upstreams()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	quiet = p.history.look(now, p.options.Metrics, upstreams)
-	p.asleep = quiet && !slices.ContainsFunc(upstreams, func(u metrics.Upstream) bool { return u.HasProbe })
+	p.asleep = quiet && !slices.ContainsFunc(upstreams, func(u metrics.Upstream) bool { return u.HasProbe || u.Guard.Breaker != breaker.Closed })
 	return p.asleep
 }
 
