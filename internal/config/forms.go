@@ -147,7 +147,10 @@ func fixedResponses(v string) []string {
 	if match == nil {
 		return nil
 	}
-	status, _ := strconv.Atoi(match[1]) // the pattern matches only numbers
+	status, _ := strconv.Atoi(match[1])                    // the pattern matches only numbers
+	if rest := match[2]; strings.ContainsAny(rest, ":/") { // not a body, but another fallback, which comes first
+		return []string{rest + "," + match[1] + ":" + http.StatusText(status)}
+	}
 	return []string{match[1] + ":" + cmp.Or(match[2], http.StatusText(status))}
 }
 
@@ -163,7 +166,7 @@ func strategies(v string) []string {
 			key = near
 		}
 		if err := strategy.Set(new(backoff.Options), key, value); err != nil {
-			value = durations(value)[0]
+			value = cmp.Or((&Setting{Unit: "duration", Default: "100ms"}).withUnit(value), durations(value)[0])
 		}
 		parts[i] = key + "=" + value
 	}
@@ -179,7 +182,11 @@ func wholeRate(v string) string {
 	if match == nil {
 		return ""
 	}
-	n, _ := strconv.ParseFloat(strings.Replace(match[1], ",", ".", 1), 64) // the pattern matches only numbers
+	number := strings.Replace(match[1], ",", ".", 1)
+	if whole, group, is := strings.Cut(match[1], ","); is && len(group) == 3 && match[2] == "" { // 200,000/m
+		number = whole + group
+	}
+	n, _ := strconv.ParseFloat(number, 64) // the pattern matches only numbers
 	n *= map[string]float64{"": 1, "k": 1e3, "K": 1e3, "M": 1e6}[match[2]]
 	periods := "smh"
 	for i := strings.Index(periods, match[3]); i < len(periods); i++ {

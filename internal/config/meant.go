@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding"
+	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
@@ -157,7 +158,8 @@ var portAfter = lazily(`^((?:[a-z0-9]+://)?[A-Za-z0-9.-]+)[;.,]([0-9]{2,5})$`)
 
 // withPort puts a colon before the port of an address.
 func (s *Setting) withPort(value string) string {
-	if s.Unit != "upstream" && s.Unit != "address" && s.Unit != "addressoff" {
+	_, err := netip.ParseAddr(value) // its last number is no port
+	if s.Unit != "upstream" && s.Unit != "address" && s.Unit != "addressoff" || err == nil {
 		return value
 	}
 	if with := portAfter().ReplaceAllString(value, "$1:$2"); s.allows(with) {

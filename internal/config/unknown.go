@@ -51,7 +51,7 @@ func explainUnknown(name string, routes RouteNames) string {
 		return "can only be set for a route: " + Prefix + "ROUTES=NAME and " + Prefix + "ROUTE_<NAME>_HOST; the Host header that is sent upstream is set by " + Prefix + "UPSTREAM_HOST"
 	case strings.HasPrefix(key, "ROUTES_"):
 		return "unknown name" + didYouMean(Prefix, "ROUTE_"+strings.TrimPrefix(key, "ROUTES_"))
-	case strings.HasPrefix(key, "ROUTE_"):
+	case strings.HasPrefix(key, "ROUTE_") && hintFor(key) == "":
 		return "unknown name" + didYouMean(Prefix, key+"_PATH")
 	case routeKeys()[key] != nil:
 		return "can only be set for a route: " + Prefix + "ROUTES=NAME and " + Prefix + "ROUTE_<NAME>_" + key

@@ -91,6 +91,10 @@ var foreign = map[string][]translation{
 		{"retriable-headers retriable-header", "", "name the header, as in retriable-header:X-Retry"},
 		{"http3-post-connect-failure", "", "no upstream is reached by HTTP/3, so leave it out"},
 	},
+	"breakeron": {
+		{usualWords + " all *", autoWord, ""},
+		{"4xx 4** 4..", "", "what clients do wrong is no evidence; list single statuses"},
+	},
 	"methodset": {
 		{allWords, anyMethod, ""},
 		{"idempotent safe default", "GET,HEAD,OPTIONS,TRACE,PUT,DELETE", ""},
