@@ -27,18 +27,20 @@ func TestVulnerabilitiesAreLookedForOffline(t *testing.T) {
 		offline = "case \"$*\" in *'-db file://'*) [ -s \"${2#file://}/ID/GO-2026-5030.json\" ] && { %s; } ;; *) echo 'govulncheck: fetching vulnerabilities: no route' >&2; exit 1 ;; esac"
 	)
 	for name, c := range map[string]struct {
-		govulncheck  string
-		fails, noted bool
+		govulncheck, required string
+		fails, noted          bool
 	}{
-		"nothing found":              {none, false, false},
-		"one found":                  {found, true, false},
-		"no database, nothing found": {strings.Replace(offline, "%s", none, 1), false, true},
-		"no database, one found":     {strings.Replace(offline, "%s", found, 1), true, true},
+		"nothing found":                         {none, "1", false, false},
+		"one found":                             {found, "", true, false},
+		"one found, in a database of that name": {"echo 'fetching vulnerabilities'; " + found, "", true, false},
+		"no database, nothing found":            {strings.Replace(offline, "%s", none, 1), "", false, true},
+		"no database, though it is required":    {strings.Replace(offline, "%s", none, 1), "1", true, false},
+		"no database, one found":                {strings.Replace(offline, "%s", found, 1), "", true, true},
 	} {
 		notes := filepath.Join(t.TempDir(), "notes")
 		run := exec.Command("bash", ".ci/vuln", script(t, "govulncheck", c.govulncheck))
 		run.Dir = root
-		run.Env = append(os.Environ(), "CHECK_NOTES="+notes)
+		run.Env = append(os.Environ(), "CHECK_NOTES="+notes, "VULN_REQUIRED="+c.required)
 		out, err := run.CombinedOutput()
 		text, _ := os.ReadFile(notes)
 		if (err != nil) != c.fails || (len(text) > 0) != c.noted {
