@@ -88,6 +88,9 @@ func parseHostRule(s string) (forward.HostRule, error) {
 		if s == mode.String() {
 			return forward.HostRule{Mode: mode}, nil
 		}
+		if strings.EqualFold(s, mode.String()) { // nobody means a host of that name
+			return forward.HostRule{}, errForm
+		}
 	}
 	if !isAuthority(s) {
 		return forward.HostRule{}, errForm

@@ -169,6 +169,8 @@ func TestWhatPeopleWrite(t *testing.T) {
 		"BREAKER_ON=true":                    "did you mean auto?",
 		"BREAKER_ON=4xx":                     "what clients do wrong is no evidence",
 		"MAX_RETRIES=unlimited":              "did you mean 100?",
+		"RETRY_BUFFER_BYTES=unlimited":       "name the size of the largest body that is kept",
+		"UPSTREAM_HOST=Preserve":             "did you mean preserve?",
 		"RETRY_ON=!5xx":                      "only statuses and ranges can be excluded, such as !500-599",
 		"LISTEN=none":                        "clients need this listener",
 		"RETRY_ON=true":                      "did you mean 5xx,429,connect-failure,reset,attempt-timeout?",

@@ -67,7 +67,7 @@ func listenHint(err error, variable string) string {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "another process listens on this address; stop that process, or set " + variable + " to another port"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "this machine does not have the address; leave the host out of " + variable + ", as in :8080"
+		return "this machine does not have the address; set " + variable + " to an address of this machine"
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return "this user may not listen on the address; set " + variable + " to a port of 1024 or above, or to a socket in a directory that the user may write"
 	}
