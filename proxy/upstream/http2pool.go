@@ -103,7 +103,7 @@ func (s *http2Pool) requestLookup() { s.pool.endpoint.requestLookup() }
 // openStream returns a stream on a connection with capacity, or nil. A connection on which the
 // upstream does not read a request's body has none: its window may be used up.
 func (s *http2Pool) openStream(o *GetOptions) *Conn {
-	if s.queued.Load() > 0 && !o.isFirst {
+	if s.queued.Load() > 0 && o.first == nil {
 		return nil // others came before
 	}
 	for _, c := range *s.conns.Load() {
@@ -178,6 +178,9 @@ func (s *http2Pool) openOrDial(ctx context.Context, o GetOptions) (*Conn, error)
 		d, mine := s.joinDial()
 		if d == nil {
 			return nil, errFull
+		}
+		if o.first != nil {
+			s.leave(o.first)
 		}
 		if mine {
 			return s.performDial(ctx, d, left)

@@ -21,10 +21,12 @@ var errFull = errors.New("no stream is free on as many connections as there may 
 
 // streamWait is a request that waits for a stream.
 type streamWait struct {
-	turn chan struct{} // has a value when it is worth looking for a stream
+	turn   chan struct{} // has a value when it is worth looking for a stream
+	queued bool          // it is in the queue; guarded by http2Pool.mu
 }
 
-// awaitStream waits for a stream, or for leave to dial, in the order of arrival. It ends with ctx.
+// awaitStream waits for a stream, or for leave to dial, in the order of arrival. It ends with ctx. While it dials, or
+// waits for a dial, it is not in the queue: the streams that become free meanwhile are for those behind it.
 func (s *http2Pool) awaitStream(ctx context.Context, o GetOptions) (*Conn, error) {
 	if o.dontQueue {
 		return nil, s.noStream(errFull)
@@ -35,10 +37,11 @@ func (s *http2Pool) awaitStream(ctx context.Context, o GetOptions) (*Conn, error
 	for {
 		var again <-chan time.Time
 		if s.isFirst(w) {
-			o.isFirst = true
+			o.first = w
 			if c, err := s.openOrDial(ctx, o); err != errFull {
 				return c, err
 			}
+			s.comeBack(w)
 			again = time.After(recheck)
 		}
 		select {
@@ -62,7 +65,7 @@ func (s *http2Pool) noStream(err error) error {
 }
 
 func (s *http2Pool) enqueue() *streamWait {
-	w := &streamWait{turn: make(chan struct{}, 1)}
+	w := &streamWait{turn: make(chan struct{}, 1), queued: true}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, w)
@@ -70,10 +73,26 @@ func (s *http2Pool) enqueue() *streamWait {
 	return w
 }
 
-// leave ends the wait of w. The next one is first then.
+// comeBack makes w the first one again if it has left, since the dial that it waited for brought no stream for it.
+func (s *http2Pool) comeBack(w *streamWait) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.queued {
+		return
+	}
+	w.queued = true
+	s.queue = slices.Insert(s.queue, 0, w)
+	s.queued.Add(1)
+}
+
+// leave takes w out of the queue, if it is there. The next one is first then.
 func (s *http2Pool) leave(w *streamWait) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !w.queued {
+		return
+	}
+	w.queued = false
 	s.queue = slices.DeleteFunc(s.queue, func(o *streamWait) bool { return o == w })
 	s.queued.Add(-1)
 	s.wakeFirst()

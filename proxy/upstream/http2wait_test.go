@@ -226,3 +226,77 @@ func TestAFullEndpointIsLeftForAnother(t *testing.T) {
 		t.Errorf("%d and %d connections at once", most[0].Load(), most[1].Load())
 	}
 }
+
+// A request that dials in place of a connection that has ended, in vain for long, does not keep the streams that
+// become free meanwhile from those that wait behind it.
+func TestADialThatHangsDoesNotHoldUpWhoWaitsForAStream(t *testing.T) {
+	release := make(chan struct{})
+	came := make(chan string, 10)
+	target, _ := narrowUpstream(t, func(_ http.ResponseWriter, r *http.Request) { came <- r.URL.Path; <-release })
+	hang, end := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	var conns []net.Conn
+	dials := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(conns)
+	}
+	target.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var c net.Conn
+		var err error
+		hangs := dials() == 2
+		if !hangs {
+			c, err = new(net.Dialer).DialContext(ctx, network, addr)
+		}
+		mu.Lock()
+		conns = append(conns, c)
+		mu.Unlock()
+		if hangs {
+			<-hang.Done()
+			return nil, hang.Err()
+		}
+		return c, err
+	}
+	p := makePool(t, target, Options{})
+	p.http2.mostConns = 2
+	var all sync.WaitGroup
+	ask := func(path string, mayFail bool) {
+		all.Go(func() {
+			if err := askFor(t.Context(), p, GetOptions{DialTimeout: time.Minute}, path); err != nil && !mayFail {
+				t.Errorf("%s: %v", path, err)
+			}
+		})
+	}
+	ask("/a", false)
+	<-came
+	ask("/b", true)
+	<-came
+	for i, path := range []string{"/dials", "/waits", "/waits"} {
+		ask(path, path == "/dials")
+		for p.http2.queued.Load() != int64(i+1) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	mu.Lock()
+	_ = conns[1].Close()
+	mu.Unlock()
+	for dials() != 3 {
+		time.Sleep(time.Millisecond)
+	}
+	close(release)
+	for range 2 {
+		select {
+		case path := <-came:
+			if path != "/waits" {
+				t.Error(path)
+			}
+		case <-time.After(5 * time.Second):
+			t.Error("a stream is free, and a request waits for it behind one that dials")
+		}
+	}
+	end()
+	all.Wait()
+	if n := p.http2.queued.Load(); n != 0 {
+		t.Errorf("%d wait", n)
+	}
+}

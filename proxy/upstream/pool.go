@@ -91,8 +91,8 @@ type GetOptions struct {
 	// to a dialed HTTP/1.1 connection, unless ALPN chose that; the streams of an HTTP/2 connection have windows.
 	BoundUnsent bool
 
-	dontQueue bool // fail at once if no stream is free; another endpoint may have one
-	isFirst   bool // the first of those that wait for a stream
+	dontQueue bool        // fail at once if no stream is free; another endpoint may have one
+	first     *streamWait // it is the first of those that wait for a stream; nil: it is not
 }
 
 func (o *GetOptions) dialTimeout() time.Duration {
