@@ -227,3 +227,33 @@ func TestABodyComesToItsReader(t *testing.T) {
 		t.Errorf("%d bytes came that are not those that were sent", len(got))
 	}
 }
+
+// What has come to where a reader waits was not read before the reader runs: on a busy machine, its client is not to
+// be taken for one that sends nothing.
+func TestWhatHasComeToAWaitingReaderIsUnread(t *testing.T) {
+	near, far := newPipe(t)
+	_ = near
+	c := NewConn(far, options(nil))
+	s := &Stream{conn: c}
+	s.init(&c.link, s)
+	s.open(1)
+	read := make(chan struct{})
+	go func() { _, _ = s.Read(make([]byte, 10)); close(read) }()
+	for waits := false; !waits; runtime.Gosched() {
+		c.mu.Lock()
+		if waits = s.into != nil; waits {
+			s.push([]byte("a"))
+		}
+		c.mu.Unlock()
+	}
+	if !s.HasUnread() {
+		t.Error("the reader has not run, and nothing is unread")
+	}
+	c.mu.Lock()
+	s.wake()
+	c.mu.Unlock()
+	<-read
+	if s.HasUnread() {
+		t.Error("it was read")
+	}
+}

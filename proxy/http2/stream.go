@@ -253,7 +253,7 @@ func (s *Stream) BodyBroken() bool {
 func (s *Stream) HasUnread() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	return s.r < len(s.in)
+	return s.r < len(s.in) || s.filled > 0 // what has come to a reader that did not run yet
 }
 
 // Moved returns how many bytes of bodies passed, in both directions.
