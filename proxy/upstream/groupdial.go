@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -72,32 +73,53 @@ func (g *Group) reportDialError(err error) {
 	}
 }
 
-// dialAny tries every address in order, each with its share of the remaining time.
+// dialAny tries every address in order, each with its share of the remaining time. If one that works has no stream
+// free, those that are ejected or unhealthy are left out, and the request waits for it unless another one has one.
 func (g *Group) dialAny(d *groupDial, o *GetOptions) (*Conn, error) {
 	var failed []error
-	trusted := false // one address failed for another reason
+	var last *DialError
+	var full *Endpoint // the first one without a free stream
+	trusted := false   // one address failed for another reason
 	picker := g.picker.Load()
 	first := o.Endpoint
 	if first == nil { // the addresses were not known yet
 		first = picker.choose(o.choice(), g)
 	}
 	order := picker.dialOrder(first, o.Avoid, g.random)
+	try := func(m *Endpoint, left int) *Conn {
+		c, err := d.dialOne(m, o, left)
+		if err != nil {
+			g.reportDialError(err)
+			failed, last = append(failed, err.Err), err
+			trusted = trusted || !err.Untrusted
+		}
+		return c
+	}
+	o.dontQueue = len(order) > 1
 	for i, m := range order {
-		o.dontQueue = i < len(order)-1
-		c, err := d.dialOne(m, o, len(order)-i)
-		if err == nil {
+		if full != nil && m.isUnavailable() && !slices.Contains(picker.usable, m) {
+			continue
+		}
+		if c := try(m, len(order)-i); c != nil {
 			return c, nil
 		}
-		g.reportDialError(err)
-		failed = append(failed, err.Err)
-		trusted = trusted || !err.Untrusted
-		if i == len(order)-1 || d.isOver() || err.Kind == KindNoDescriptors {
-			last := *err
-			last.Untrusted = !trusted
-			return nil, joinErrors(last, failed)
+		if last.Kind == KindNoDescriptors || d.isOver() {
+			full = nil
+			break
+		}
+		if full == nil && last.Kind == KindNoStream {
+			full = m
 		}
 	}
-	panic("unreachable: a view has at least one member")
+	if full != nil {
+		o.dontQueue = false
+		if c := try(full, 1); c != nil {
+			return c, nil
+		}
+	}
+	end := *last
+	end.Untrusted = !trusted
+	return nil, joinErrors(end, failed)
 }
 
 // dialOne connects to m within the share of one of the left addresses. A failed handshake

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -298,5 +299,67 @@ func TestADialThatHangsDoesNotHoldUpWhoWaitsForAStream(t *testing.T) {
 	all.Wait()
 	if n := p.http2.queued.Load(); n != 0 {
 		t.Errorf("%d wait", n)
+	}
+}
+
+// A request waits for a stream of an endpoint that works, rather than fail at one that does not, whether that was
+// ejected already or not. One that was is not dialed: that could take as long as a dial may take.
+func TestARequestWaitsForAStreamRatherThanFailAtAnEndpointThatIsDown(t *testing.T) {
+	for _, ejected := range []bool{false, true} {
+		release := make(chan struct{})
+		came := make(chan struct{}, 10)
+		real, _ := narrowUpstream(t, func(http.ResponseWriter, *http.Request) { came <- struct{}{}; <-release })
+		const works, down = "10.0.0.1:80", "10.0.0.2:80"
+		var tried atomic.Int64
+		w := newFakeNetwork(t, time.Hour, works, down)
+		target := Target{Network: "tcp", Address: "app.test:80", Protocol: HTTP2, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == down {
+				tried.Add(1)
+				return nil, errno("connect", syscall.ECONNREFUSED)
+			}
+			return new(net.Dialer).DialContext(ctx, network, real.Address)
+		}}
+		target.Resolve = resolving(80).Resolve // not asked: find is replaced
+		g := NewGroup(target, Options{Eject: Eject{After: -1}})
+		if ejected {
+			g = NewGroup(target, Options{Eject: Eject{After: 1, For: time.Hour}})
+		}
+		g.resolve = w.resolve
+		t.Cleanup(g.Close)
+		if err := g.ensureResolved(t.Context(), &GetOptions{}, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		at := g.endpoint(t, works)
+		at.pool.http2.mostConns = 1
+		if ejected {
+			g.endpoint(t, down).ReportLost()
+		}
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() {
+				c, err := g.Get(t.Context(), GetOptions{Endpoint: at})
+				if err != nil {
+					t.Errorf("ejected %v: %v", ejected, err)
+					return
+				}
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(time.Minute))
+				_, _ = beginText(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				if _, err := readText(c); err != nil {
+					t.Error(err)
+				}
+			})
+			if i == 0 {
+				<-came
+			}
+		}
+		for until := time.Now().Add(5 * time.Second); at.pool.http2.queued.Load() != 2 && time.Now().Before(until); {
+			time.Sleep(time.Millisecond)
+		}
+		close(release)
+		all.Wait()
+		if n := tried.Load(); ejected && n > 0 {
+			t.Errorf("the ejected endpoint was dialed %d times", n)
+		}
 	}
 }
