@@ -41,7 +41,9 @@ func (s *http2Pool) awaitStream(ctx context.Context, o GetOptions) (*Conn, error
 			if c, err := s.openOrDial(ctx, o); err != errFull {
 				return c, err
 			}
-			s.comeBack(w)
+			if s.comeBack(w) {
+				continue // a stream may have become free while nobody was in the queue
+			}
 			again = time.After(recheck)
 		}
 		select {
@@ -73,16 +75,18 @@ func (s *http2Pool) enqueue() *streamWait {
 	return w
 }
 
-// comeBack makes w the first one again if it has left, since the dial that it waited for brought no stream for it.
-func (s *http2Pool) comeBack(w *streamWait) {
+// comeBack makes w the first one again if it has left, since the dial that it waited for brought no stream for it. It
+// reports whether it had left.
+func (s *http2Pool) comeBack(w *streamWait) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.queued {
-		return
+		return false
 	}
 	w.queued = true
 	s.queue = slices.Insert(s.queue, 0, w)
 	s.queued.Add(1)
+	return true
 }
 
 // leave takes w out of the queue, if it is there. The next one is first then.
