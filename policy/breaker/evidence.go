@@ -64,9 +64,9 @@ const (
 	many    = latency.EstablishedSamples
 	several = 10
 
-	evidenceShare = 0.9          // of many that failed: one endpoint of ten may work, and nobody is helped by it
-	sameURLShare  = 1 - badShare // of the failures that points to one URL: others fail beside it now and then
-	few           = 5            // usual good responses, of which half says nothing; URLs that fail, if nothing but 500 comes
+	evidenceShare = 0.9 // of many that failed: one endpoint of ten may work, and nobody is helped by it
+	sameURLShare  = 0.8 // of the failures that points to one URL: others fail beside it now and then
+	few           = 5   // usual good responses, of which half says nothing; URLs that fail, if nothing but 500 comes
 )
 
 // advance drops what is older than the window.

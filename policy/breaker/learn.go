@@ -27,9 +27,9 @@ type learner struct {
 }
 
 // recoverySlowdown is the minimum ratio of each of the first latencies after an outage to the
-// usual 90th percentile from which the upstream counts as slower. With slowTimes, fifty proxies that
+// usual 90th percentile from which the upstream counts as slower. With 2, fifty proxies that
 // return at once to a small upstream would mistake each other's load for slowness.
-const recoverySlowdown = 2 * slowTimes
+const recoverySlowdown = 4
 
 // begin starts the watch on the first responses after an outage, unless it already runs. It
 // keeps running if the breaker opens again during slow start: that is the same outage, or the

@@ -38,14 +38,12 @@ type rhythm struct{ fail, failMax, hang, hangMax time.Duration }
 // A silent upstream has every probe to work off after its recovery, and fifty proxies send
 // fifty. Their connections are read on, and the late response to any of them ends the
 // silence, so another probe is only needed if all of them were lost.
-//
-// A probe hangs when it is overdue. No wait is longer than what it waits for counts as evidence.
 var rhythms = [numOpenedBy]rhythm{
-	OpenedByRefused: {25 * time.Millisecond, 150 * time.Millisecond, overdueMin, evidenceWindow},
-	OpenedByLost:    {25 * time.Millisecond, 150 * time.Millisecond, overdueMin, evidenceWindow},
-	OpenedByDial:    {evidenceSlotTime, 2 * overdueMin, overdueMin, ProbeCounts / 2},
-	OpenedByFailing: {evidenceSlotTime, overdueMin, overdueMin, ProbeCounts / 2},
-	OpenedByStall:   {2 * overdueMin, evidenceWindow, ProbeCounts, ProbeCounts},
+	OpenedByRefused: {25 * time.Millisecond, 150 * time.Millisecond, 250 * time.Millisecond, 5 * time.Second},
+	OpenedByLost:    {25 * time.Millisecond, 150 * time.Millisecond, 250 * time.Millisecond, 5 * time.Second},
+	OpenedByDial:    {100 * time.Millisecond, 500 * time.Millisecond, 250 * time.Millisecond, 30 * time.Second},
+	OpenedByFailing: {100 * time.Millisecond, 250 * time.Millisecond, 250 * time.Millisecond, 30 * time.Second},
+	OpenedByStall:   {500 * time.Millisecond, 5 * time.Second, ProbeCounts, ProbeCounts},
 }
 
 // ProbeCounts is how long the late response to a probe is worth waiting for: longer than most outages.

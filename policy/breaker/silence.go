@@ -41,16 +41,16 @@ const (
 	// overdueUnknown applies to an upstream of which nothing is known, and less the more is known:
 	// few services take longer, and few clients wait less. So what passes beside the window at an
 	// unknown rate passes that seldom.
-	overdueUnknown = latency.FoldEvery
+	overdueUnknown = time.Second
 	// A silence shows that the upstream is down when it has lasted for downFrom and for
 	// downMedians usual latencies, but no longer than downMax: what took 100 ms may take ten
 	// times as long. Clients with 2 s of patience are still there then.
 	downFrom    = 1150 * time.Millisecond
 	downMedians = 11
-	downMax     = 2 * evidenceWindow
+	downMax     = 10 * time.Second
 	// manyClients that left late show that responses take longer than clients wait: they know
-	// what they wait for. As many latencies are enough to know them.
-	manyClients = latency.KnownSamples
+	// what they wait for.
+	manyClients = 3
 	// refreshesPerOverdue is the precision of ages.
 	refreshesPerOverdue = 8
 )

@@ -29,10 +29,9 @@ const (
 	// others leave room for those of clients that come back.
 	urlMemory = 8
 	// answerCounts is how long a response is evidence for its URL: as long as people pause.
-	answerCounts = ProbeCounts
-	// silentEvery is the time between two requests of a silent URL while the window binds: when the
-	// second one is sent, the first one is overdue.
-	silentEvery = 2 * overdueMin
+	answerCounts = time.Minute
+	// silentEvery is the time between two requests of a silent URL while the window binds.
+	silentEvery = 500 * time.Millisecond
 )
 
 // trust is what is known of a URL.
@@ -101,7 +100,7 @@ func (u *urls) anyDoubtful(now, overdue time.Duration) bool {
 // not fail since.
 func (u *urls) otherAnswers(now time.Duration, hash uint32) bool {
 	for _, s := range u.answered {
-		if s.key != 0 && now-s.at <= downMax && urlHash(s.key) != hash {
+		if s.key != 0 && now-s.at <= 2*evidenceWindow && urlHash(s.key) != hash {
 			return true
 		}
 	}

@@ -95,24 +95,24 @@ const (
 	// as long as one response takes. Where responses are known to come within a second, it
 	// adds top in each second from there: an upstream that responds as quickly as before
 	// never gets more than top, and one that has become slower gets all that wait.
-	blindEvery = evidenceSlotTime / 2
+	blindEvery = 50 * time.Millisecond
 	// A round of seek lasts for latency.FoldEvery and for two of its latencies, or up to maxRoundTime
 	// until many attempts have ended.
 	maxRoundTime = 3 * time.Second
 
-	minGain   = 1.25         // latency above this factor of that before stops start, and a smaller growth ends it: chance alone moves a round of twenty by less
-	growth    = 0.1          // share of the size added in a round of seek: it doubles in seven
-	fast      = 0.5          // the same while latency is usual: without it, errors of the storm at an early stop last longer
-	shrinkage = 1 - badShare // of the size in a round that was slow or failed: it halves in three
-	slowTimes = 2            // latency above this factor of the usual is slow: all of a queue as long as the work itself
+	minGain   = 1.25 // latency above this factor of that before stops start, and a smaller growth ends it: chance alone moves a round of twenty by less
+	growth    = 0.1  // share of the size added in a round of seek: it doubles in seven
+	fast      = 0.5  // the same while latency is usual: without it, errors of the storm at an early stop last longer
+	shrinkage = 0.8  // of the size in a round that was slow or failed: it halves in three
+	slowTimes = 2    // latency above this factor of the usual is slow: all of a queue as long as the work itself
 
 	// Elasticity is d ln(goodput) / d ln(size). At 1, more concurrency means more goodput; at
 	// 0, it only means more latency. Without it, clients of an upstream that comes back three
 	// times slower fail (sim: TestASlowerUpstreamFailsNobody).
 	elastic = 0.5
 
-	maxSlow  = latency.KnownSamples // slow rounds at the usual concurrency, after which load is not the reason: others may return too
-	badShare = 0.2                  // of failures in a round that shrinks the window: more than one faulty endpoint of ten
+	maxSlow  = 3   // slow rounds at the usual concurrency, after which load is not the reason: others may return too
+	badShare = 0.2 // of failures in a round that shrinks the window: more than one faulty endpoint of ten
 )
 
 // binds reports whether the window matters, limits whether its size does.
