@@ -264,7 +264,7 @@ func (g *core) shut(now time.Duration, why OpenedBy) {
 		g.connections.check = noCheck
 	}
 	if g.window.phase == blind { // it never came back
-		g.pace.failed.add(now)
+		g.pace.failed++
 	} else {
 		g.pace.opened[why]++
 	}

@@ -39,10 +39,10 @@ type evidence struct {
 
 type evidenceSlot struct{ good, bad int64 }
 
-// run is a number of events of one kind without another kind between them.
+// run is a number of events of one kind, and since when they are counted.
 type run struct {
 	n     int
-	began time.Duration // with the first of them
+	began time.Duration
 }
 
 // add counts an event.

@@ -14,9 +14,10 @@ type pace struct {
 	next      time.Duration // when another probe is due: after a wait, or once the one in flight counts as hung; 0: now
 	wait      time.Duration // the wait before it
 
-	probe  uint32 // number of the probe in flight; 0: none
-	failed run    // probes that failed since the last proof; it begins with the first wait
-	hung   int    // probes that hung since then
+	probe  uint32        // number of the probe in flight; 0: none
+	failed int           // probes that failed since the last proof
+	since  time.Duration // when the first wait after it began
+	hung   int           // probes that hung since then
 
 	opened                     [numOpenedBy]uint64
 	slowStarts, probes, resets uint64
@@ -63,11 +64,11 @@ func (c *pace) shut(now time.Duration, why OpenedBy, o *Options) {
 		c.next = now + c.patience(o)
 		return
 	}
-	if c.failed.n == 0 {
-		c.failed.began = now
+	if c.failed == 0 {
+		c.since = now
 	}
 	c.waitFor(now, o)
-	if why == OpenedByStall || why == OpenedByLost && c.failed.n == 0 {
+	if why == OpenedByStall || why == OpenedByLost && c.failed == 0 {
 		c.discard()
 	}
 }
@@ -78,10 +79,10 @@ func (c *pace) due() bool { return c.probe == 0 && c.next == 0 }
 // waitFor sets the wait before the next probe. None is in flight.
 func (c *pace) waitFor(now time.Duration, o *Options) {
 	if o.Backoff != nil {
-		c.wait = max(leastWait, o.Backoff.Wait(backoff.Step{Retry: c.failed.n, Previous: c.wait, Elapsed: now - c.failed.began}, o.Rand))
+		c.wait = max(leastWait, o.Backoff.Wait(backoff.Step{Retry: c.failed, Previous: c.wait, Elapsed: now - c.since}, o.Rand))
 	} else {
 		r := &rhythms[c.why]
-		c.wait = equalJitter(backoff.Grow(r.fail, r.failMax, 2, c.failed.n), o.Rand)
+		c.wait = equalJitter(backoff.Grow(r.fail, r.failMax, 2, c.failed), o.Rand)
 	}
 	c.probe, c.next = 0, now+c.wait
 }
@@ -120,7 +121,7 @@ func (c *pace) patience(o *Options) time.Duration {
 // fail ends the probe in flight as a failure of the upstream.
 func (c *pace) fail(now time.Duration, why OpenedBy, o *Options) {
 	c.why = why
-	c.failed.n++ // its began is that of the first wait
+	c.failed++
 	c.waitFor(now, o)
 }
 
@@ -129,7 +130,7 @@ func (c *pace) discard() { c.probe, c.next = 0, 0 }
 
 // proved records that the upstream works.
 func (c *pace) proved() {
-	c.failed, c.hung, c.wait = run{}, 0, 0
+	c.failed, c.hung, c.wait = 0, 0, 0
 	c.resets++
 }
 
