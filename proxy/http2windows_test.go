@@ -36,7 +36,7 @@ func TestStalledReadersOfAnHTTP2UpstreamAreBounded(t *testing.T) {
 		_ = c.Conn.(*net.TCPConn).SetReadBuffer(4096)
 		c.Send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
-	peers.Eventually(t, "some are ended", func() bool { return p.ahead.Backlog.Ended() > 10 })
+	peers.Soon(t, "some are ended", func() bool { return p.ahead.Backlog.Ended() > 10 })
 	p.Dial().Send("GET /small HTTP/1.1\r\nHost: a\r\n\r\n").Want(200, "hello")
 	if st := p.Stats(); st.EvictedStalled < 10 {
 		t.Errorf("%d are counted", st.EvictedStalled)
@@ -47,7 +47,7 @@ func TestStalledReadersOfAnHTTP2UpstreamAreBounded(t *testing.T) {
 func endAllUnread(t *testing.T, p *testProxy, n uint64) {
 	t.Helper()
 	l := p.ahead.Backlog
-	peers.Eventually(t, "bodies wait", func() bool {
+	peers.Soon(t, "bodies wait", func() bool {
 		had := l.Ended()
 		l.Wait(1<<40, func() bool { return true })()
 		return l.Ended()-had > n
@@ -90,7 +90,7 @@ func TestUnreadUploadsDoNotStopOthers(t *testing.T) {
 			_ = c.WriteData(id, false, make([]byte, http2.FrameSize))
 		}
 	}
-	peers.Eventually(t, "the uploads wait for their upstream", func() bool { return dials.Load() == stuck })
+	peers.Soon(t, "the uploads wait for their upstream", func() bool { return dials.Load() == stuck })
 	id := c.Begin("POST", "/small", false)
 	_ = c.WriteData(id, true, []byte("hello"))
 	select {

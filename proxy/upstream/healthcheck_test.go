@@ -170,14 +170,7 @@ func TestHealthChecksKeepNoConnections(t *testing.T) {
 		}))
 		s.Config.Protocols = new(http.Protocols)
 		s.Config.Protocols.SetUnencryptedHTTP2(true)
-		s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				most.Store(max(most.Load(), open.Add(1)))
-			case http.StateClosed:
-				open.Add(-1)
-			}
-		}
+		countOpen(s, &open, &most)
 		s.Start()
 		t.Cleanup(s.Close)
 		one, err := ParseTarget(strings.Replace(s.URL, "http", "h2c", 1))

@@ -18,12 +18,19 @@ import (
 // narrowUpstream serves HTTP/2 with one stream on each connection, and counts the connections that it has at once.
 func narrowUpstream(t *testing.T, h http.HandlerFunc) (target Target, most *atomic.Int64) {
 	t.Helper()
-	most = new(atomic.Int64)
-	var open atomic.Int64
 	s := httptest.NewUnstartedServer(h)
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)
 	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 1}
+	most = new(atomic.Int64)
+	countOpen(s, new(atomic.Int64), most)
+	s.Start()
+	t.Cleanup(s.Close)
+	return Target{Network: "tcp", Address: s.Listener.Addr().String(), Protocol: HTTP2}, most
+}
+
+// countOpen counts the open connections of a server that has not started, and notes the most that there were.
+func countOpen(s *httptest.Server, open, most *atomic.Int64) {
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateNew:
@@ -32,9 +39,6 @@ func narrowUpstream(t *testing.T, h http.HandlerFunc) (target Target, most *atom
 			open.Add(-1)
 		}
 	}
-	s.Start()
-	t.Cleanup(s.Close)
-	return Target{Network: "tcp", Address: s.Listener.Addr().String(), Protocol: HTTP2}, most
 }
 
 // askFor sends a GET and reads its response.

@@ -54,19 +54,11 @@ func (p *Front) CallGRPC(body io.Reader, fields ...string) GRPCResult {
 	for i := 0; i < len(fields); i += 2 {
 		req.Header.Set(fields[i], fields[i+1])
 	}
-	res, err := HTTP2Client(p.T, nil).Do(req)
-	if err != nil {
-		p.T.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.T.Fatalf("body: %v after %q", err, b)
-	}
+	res, b := p.fetch(HTTP2Client(p.T, nil), req)
 	if ct := res.Header.Get("Content-Type"); res.StatusCode != 200 || !strings.HasPrefix(ct, "application/grpc") {
 		p.T.Errorf("a gRPC client got HTTP status %d and %q", res.StatusCode, ct)
 	}
-	a := GRPCResult{Status: res.Trailer.Get("Grpc-Status"), Message: res.Trailer.Get("Grpc-Message"), Body: string(b), Header: res.Header}
+	a := GRPCResult{Status: res.Trailer.Get("Grpc-Status"), Message: res.Trailer.Get("Grpc-Message"), Body: b, Header: res.Header}
 	if s := res.Header.Get("Grpc-Status"); s != "" {
 		a.Status, a.Message, a.TrailersOnly = s, res.Header.Get("Grpc-Message"), true
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +38,12 @@ func (p *Front) Fetch(client *http.Client, method, path string, body io.Reader) 
 	if err != nil {
 		p.T.Fatal(err)
 	}
+	return p.fetch(client, req)
+}
+
+// fetch sends req and reads the response.
+func (p *Front) fetch(client *http.Client, req *http.Request) (*http.Response, string) {
+	p.T.Helper()
 	res, err := client.Do(req)
 	if err != nil {
 		p.T.Fatal(err)
@@ -47,6 +54,22 @@ func (p *Front) Fetch(client *http.Client, method, path string, body io.Reader) 
 		p.T.Fatalf("body: %v after %q", err, b)
 	}
 	return res, string(b)
+}
+
+// GetAtOnce sends n GETs at once, and waits until each has its 200.
+func (p *Front) GetAtOnce(client *http.Client, n int) {
+	p.T.Helper()
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			if res, err := client.Get("http://" + p.Addr + "/"); err != nil || res.StatusCode != 200 {
+				p.T.Error(res, err)
+			} else {
+				_ = res.Body.Close()
+			}
+		})
+	}
+	all.Wait()
 }
 
 // HTTP2Server runs h as an upstream that speaks HTTP/2, and HTTP/1.1 where

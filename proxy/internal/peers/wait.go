@@ -30,13 +30,3 @@ func Within[T any](t testing.TB, what string, ch <-chan T) T {
 		panic("unreachable")
 	}
 }
-
-// Eventually polls until ok reports true.
-func Eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for began := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatalf("within a minute it never came that %s", what)
-		}
-	}
-}

@@ -77,8 +77,8 @@ func TestAProbeByPathDetectsTheUpstreamsReturn(t *testing.T) {
 		}
 		all = append(all, p.Dial().Send(request))
 	}
-	peers.Eventually(t, "clients were held", func() bool { return p.Guard().Queued == clients })
-	peers.Eventually(t, "a probe was refused", func() bool { return p.Stats().Upstreams[0].Probed[breaker.ProbeUnreachable] > 0 })
+	peers.Soon(t, "clients were held", func() bool { return p.Guard().Queued == clients })
+	peers.Soon(t, "a probe was refused", func() bool { return p.Stats().Upstreams[0].Probed[breaker.ProbeUnreachable] > 0 })
 	var r readiness
 	u := peers.ServeListener(t, permit.Open(), r.handle(func(asked int) string {
 		return []string{peers.Bad503, peers.Bad429, peers.Bad503, "HTTP/1.1 103 Hints\r\n\r\n" + peers.OK200}[min(asked, 4)-1]
@@ -114,15 +114,15 @@ func TestTheLateResponseOfAHungProbeClosesTheBreaker(t *testing.T) {
 	permit := peers.ReservePort(t)
 	p := proxytest.StartTo(t, "http://"+permit.Addr, probed)
 	held := p.Dial().Send(peers.Post("x"))
-	peers.Eventually(t, "clients were held", func() bool { return p.Guard().Queued == 1 })
+	peers.Soon(t, "clients were held", func() bool { return p.Guard().Queued == 1 })
 	response := make(chan struct{})
 	goOn := sync.OnceFunc(func() { close(response) })
 	var r readiness
 	u := peers.ServeListener(t, permit.Open(), r.handle(func(int) string { <-response; return peers.OK200 }))
 	t.Cleanup(goOn) // before the upstream is stopped
-	peers.Eventually(t, "a probe was sent", func() bool { return r.probes() == 1 })
+	peers.Soon(t, "a probe was sent", func() bool { return r.probes() == 1 })
 	others := p.Dial().Send(peers.Get("/"))
-	peers.Eventually(t, "both clients were held", func() bool { return p.Guard().Queued == 2 })
+	peers.Soon(t, "both clients were held", func() bool { return p.Guard().Queued == 2 })
 	if g := p.Guard(); g.Breaker != breaker.HalfOpen || u.Sends() != 1 {
 		t.Errorf("breaker %v, %d sends while the probe hangs", g.Breaker, u.Sends())
 	}
@@ -139,14 +139,14 @@ func TestAHungProbeEndsWithItsUpstream(t *testing.T) {
 	permit := peers.ReservePort(t)
 	p := proxytest.StartTo(t, "http://"+permit.Addr, probed)
 	c := p.Dial().Send(peers.Get("/"))
-	peers.Eventually(t, "clients were held", func() bool { return p.Guard().Queued == 1 })
+	peers.Soon(t, "clients were held", func() bool { return p.Guard().Queued == 1 })
 	never := make(chan struct{})
 	var r readiness
 	peers.ServeListener(t, permit.Open(), r.handle(func(int) string { <-never; return "" }))
 	t.Cleanup(func() { close(never) }) // before the upstream is stopped
-	peers.Eventually(t, "a probe was sent", func() bool { return r.probes() == 1 })
+	peers.Soon(t, "a probe was sent", func() bool { return r.probes() == 1 })
 	c.Close()
-	peers.Eventually(t, "the place was freed", func() bool { return p.Guard().Queued == 0 })
+	peers.Soon(t, "the place was freed", func() bool { return p.Guard().Queued == 0 })
 	next := peers.NewConfig(t, "http://"+peers.StartUpstream(t, peers.Script(peers.OK200)).Addr().String(), p.Seen)
 	reloaded := make(chan error, 1)
 	go func() { reloaded <- p.Reload(next) }()

@@ -129,11 +129,11 @@ func TestAKilledApplicationLosesOnlyWhatMayNotRunTwice(t *testing.T) {
 	}
 	come("before", inFlight)
 	// On a slow machine the breaker may take the application for stalled while they come.
-	peers.Eventually(t, "all requests were sent or held", func() bool { return a.sent()+p.Guard().Queued >= inFlight })
+	peers.Soon(t, "all requests were sent or held", func() bool { return a.sent()+p.Guard().Queued >= inFlight })
 	kill()
 	u.Wait()
 	come("while-down", later)
-	peers.Eventually(t, "all that was not lost was held", func() bool {
+	peers.Soon(t, "all that was not lost was held", func() bool {
 		defer p.Seen.Lock()()
 		return p.Guard().Queued+len(p.Seen.Outcomes) == inFlight+later
 	})

@@ -274,7 +274,7 @@ func TestAPanicInAHedgeIsContained(t *testing.T) {
 		}
 	})
 	c := p.Dial().Send(peers.Get("/"))
-	peers.Eventually(t, "the fault is counted", func() bool { return p.Stats().Faults == 1 })
+	peers.Soon(t, "the fault is counted", func() bool { return p.Stats().Faults == 1 })
 	answer()
 	c.Want(200, "ok")
 	if p.Seen.Outcome(t, 0); p.Seen.Attempts[0] != 2 || len(p.Seen.Classes) != 2 {

@@ -319,7 +319,7 @@ func TestHTTP2ResetEndsTheAttempt(t *testing.T) {
 		_, err := client.Do(req)
 		gone <- err
 	}()
-	peers.Eventually(t, "the request is upstream", func() bool { return u.Sends() == 1 })
+	peers.Soon(t, "the request is upstream", func() bool { return u.Sends() == 1 })
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -345,7 +345,7 @@ func TestHTTP2ResetEndsTheWait(t *testing.T) {
 	req, _ := http.NewRequestWithContext(ctx, "GET", "http://"+p.Addr+"/", nil)
 	done := make(chan struct{})
 	go func() { defer close(done); _, _ = peers.HTTP2Client(t, nil).Do(req) }()
-	peers.Eventually(t, "the wait began", func() bool { defer p.Seen.Lock()(); return p.Seen.Waiting == 1 })
+	peers.Soon(t, "the wait began", func() bool { defer p.Seen.Lock()(); return p.Seen.Waiting == 1 })
 	cancel()
 	<-done
 	if o := p.Seen.Outcome(t, 0); o != policy.OutcomeClientGone {
@@ -370,18 +370,7 @@ func TestHTTP2ManyStreamsAtOnce(t *testing.T) {
 		}
 	})
 	p := proxytest.Start(t, u, peers.SpeakHTTP2)
-	client := peers.HTTP2Client(t, nil)
-	var all sync.WaitGroup
-	for range streams {
-		all.Go(func() {
-			if res, err := client.Get("http://" + p.Addr + "/"); err != nil || res.StatusCode != 200 {
-				t.Error(res, err)
-			} else {
-				_ = res.Body.Close()
-			}
-		})
-	}
-	all.Wait()
+	p.GetAtOnce(peers.HTTP2Client(t, nil), streams)
 	if n := p.Stats().Connections; n != 1 {
 		t.Errorf("%d connections, want 1", n)
 	}
@@ -462,7 +451,7 @@ func TestHTTP2Drain(t *testing.T) {
 			responses[path] <- fmt.Sprint(res.StatusCode, " ", string(b))
 		}()
 	}
-	peers.Eventually(t, "one waits and one runs", func() bool { defer p.Seen.Lock()(); return p.Seen.Waiting == 1 && u.Sends() == 2 })
+	peers.Soon(t, "one waits and one runs", func() bool { defer p.Seen.Lock()(); return p.Seen.Waiting == 1 && u.Sends() == 2 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
 	if got := <-responses["/waits"]; got != "503 busy" {
@@ -497,10 +486,10 @@ func TestHTTP2BegunDuringADrain(t *testing.T) {
 		c.DrainTimeout, c.ClientIdleTimeout = time.Minute, time.Hour
 	})
 	c := p.Dial()
-	peers.Eventually(t, "it is connected", func() bool { return p.Stats().Connections == 1 })
+	peers.Soon(t, "it is connected", func() bool { return p.Stats().Connections == 1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(context.Background()) }()
-	peers.Eventually(t, "the drain began", func() bool { return p.Stats().Draining })
+	peers.Soon(t, "the drain began", func() bool { return p.Stats().Draining })
 	var begin bytes.Buffer
 	begin.WriteString(http2.ClientPreface)
 	f := http2.NewFramer(&begin, c.Reader)

@@ -30,7 +30,7 @@ func TestAnHTTP2UpstreamMayEndItsStreamAfterTheResponse(t *testing.T) {
 	p := proxytest.StartTo(t, "h2c://"+addr, nil)
 	c := p.Dial()
 	c.Send("GET /late HTTP/1.1\r\nHost: a\r\n\r\n").Want(200, "ok")
-	peers.Eventually(t, "the stream is released", func() bool { return p.Stats().Upstreams[0].Pool.Streams == 0 })
+	peers.Soon(t, "the stream is released", func() bool { return p.Stats().Upstreams[0].Pool.Streams == 0 })
 	for range 10 { // a reset would overtake these
 		c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Want(200, "ok")
 	}

@@ -193,13 +193,13 @@ func TestHTTP2UpstreamIsDialledOnceForMany(t *testing.T) {
 		c := p.Dial().Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 		all.Go(func() { c.Want(200, "ok") })
 	}
-	peers.Eventually(t, "all requests began", func() bool { defer p.Seen.Lock()(); return p.Seen.Began == many })
+	peers.Soon(t, "all requests began", func() bool { defer p.Seen.Lock()(); return p.Seen.Began == many })
 	close(dialing)
 	all.Wait()
 	if n := p.Stats().Upstreams[0].Pool.Dials; n != 1 {
 		t.Errorf("%d dials, want 1", n)
 	}
-	peers.Eventually(t, "the connection is idle", func() bool {
+	peers.Soon(t, "the connection is idle", func() bool {
 		st := p.Stats().Upstreams[0].Pool
 		return st.Streams == 0 && st.Idle == 1 && st.Active == 0
 	})
@@ -368,7 +368,7 @@ func TestIdleHTTP2ConnectionThatEndedIsNotUsed(t *testing.T) {
 	p := proxytest.StartTo(t, "h2c://"+u.Addr().String(), nil)
 	c := p.Dial()
 	c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").Want(200, "ok")
-	peers.Eventually(t, "the pool sees the end", func() bool { return p.Stats().Upstreams[0].Pool.Idle == 0 })
+	peers.Soon(t, "the pool sees the end", func() bool { return p.Stats().Upstreams[0].Pool.Idle == 0 })
 	c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").Want(200, "ok")
 	if u.Connections() != 2 {
 		t.Errorf("%d connections, want 2", u.Connections())
@@ -469,7 +469,7 @@ func TestReloadEndsHTTP2ConnectionsToUpstreamsNoLongerUsed(t *testing.T) {
 	if err := p.Reload(&next); err != nil {
 		t.Fatal(err)
 	}
-	peers.Eventually(t, "the connection ends", func() bool { return u.Opened() == 0 })
+	peers.Soon(t, "the connection ends", func() bool { return u.Opened() == 0 })
 }
 
 func TestLargeHeadersFromHTTP2UpstreamAreRefused(t *testing.T) {

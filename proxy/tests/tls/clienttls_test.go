@@ -84,7 +84,7 @@ func TestClientWithoutCertificateIsRefused(t *testing.T) {
 			t.Fatal("a client without a certificate was served")
 		}
 	}
-	peers.Eventually(t, "the failure is counted", func() bool { return p.Stats().HandshakeFailures == 1 })
+	peers.Soon(t, "the failure is counted", func() bool { return p.Stats().HandshakeFailures == 1 })
 	if n := u.Sends(); n != 0 {
 		t.Errorf("%d requests were sent", n)
 	}
@@ -153,7 +153,7 @@ func TestClientOverTLSThatLeavesEndsTheWait(t *testing.T) {
 	p := proxytest.Start(t, u, func(c *proxy.Config) { a.ClientsOverTLS(t, c, false) })
 	c := p.DialTLS(a.Client())
 	c.Send("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n")
-	peers.Eventually(t, "the wait began", func() bool { defer p.Seen.Lock()(); return p.Seen.Waiting == 1 })
+	peers.Soon(t, "the wait began", func() bool { defer p.Seen.Lock()(); return p.Seen.Waiting == 1 })
 	c.Conn.(*tls.Conn).NetConn().Close()
 	if o := p.Seen.Outcome(t, 0); o != policy.OutcomeClientGone {
 		t.Errorf("outcome %v, want %v", o, policy.OutcomeClientGone)
@@ -183,7 +183,7 @@ func TestDrainEndsIdleClientsOverTLS(t *testing.T) {
 	used := p.DialTLS(a.Client())
 	used.Send("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n").Want(200, "ok")
 	silent := p.Dial()
-	peers.Eventually(t, "both are connected", func() bool { return p.Stats().Connections == 2 })
+	peers.Soon(t, "both are connected", func() bool { return p.Stats().Connections == 2 })
 	if err := p.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}

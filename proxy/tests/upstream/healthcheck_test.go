@@ -54,17 +54,17 @@ func TestAnEndpointThatFailsItsHealthChecksGetsNoRequests(t *testing.T) {
 		}
 		return at
 	}
-	peers.Eventually(t, "the addresses", func() bool { return len(p.Addresses().Each) == 3 }) // a request before that has no turn
+	peers.Soon(t, "the addresses", func() bool { return len(p.Addresses().Each) == 3 }) // a request before that has no turn
 	if at := serves(30); at != [3]int64{10, 10, 10} {
 		t.Errorf("in turn: %v", at)
 	}
 	sick.Store(2)
-	peers.Eventually(t, "an unhealthy endpoint", func() bool { return p.Addresses().Unhealthy == 1 })
+	peers.Soon(t, "an unhealthy endpoint", func() bool { return p.Addresses().Unhealthy == 1 })
 	if at := serves(30); at != [3]int64{15, 0, 15} {
 		t.Errorf("one is unhealthy: %v", at)
 	}
 	sick.Store(0)
-	peers.Eventually(t, "a healthy endpoint", func() bool { return p.Addresses().Unhealthy == 0 })
+	peers.Soon(t, "a healthy endpoint", func() bool { return p.Addresses().Unhealthy == 0 })
 	if at := serves(30); at != [3]int64{10, 10, 10} {
 		t.Errorf("it passes again: %v", at)
 	}

@@ -157,7 +157,7 @@ func TestWhenEveryAddressRefusesTheBreakerClosesAndOneOpensIt(t *testing.T) {
 	})
 	c := p.Dial()
 	c.Send(peers.Get("/"))
-	peers.Eventually(t, "the breaker is open", func() bool { return p.Stats().Upstreams[0].Guard.Breaker == breaker.Open })
+	peers.Soon(t, "the breaker is open", func() bool { return p.Stats().Upstreams[0].Guard.Breaker == breaker.Open })
 	back, err := net.Listen("tcp", "127.0.0.2:"+port)
 	if err != nil {
 		t.Skipf("somebody took the port: %v", err)
@@ -167,7 +167,7 @@ func TestWhenEveryAddressRefusesTheBreakerClosesAndOneOpensIt(t *testing.T) {
 	if u.Sends() != 1 {
 		t.Errorf("%d requests", u.Sends())
 	}
-	peers.Eventually(t, "the breaker is closed", func() bool {
+	peers.Soon(t, "the breaker is closed", func() bool {
 		p.Dial().Send(peers.Get("/")).Want(200, "ok")
 		return p.Stats().Upstreams[0].Guard.Breaker == breaker.Closed
 	})
@@ -203,12 +203,12 @@ func TestAnAddressThatIsGoneIsDrainedWithoutAFailedRequest(t *testing.T) {
 	}
 	dns.Host("name.test", 1, "127.0.0.2", "127.0.0.3")
 	c := p.Dial()
-	peers.Eventually(t, "the name is looked up again", func() bool {
+	peers.Soon(t, "the name is looked up again", func() bool {
 		c.Send(peers.Get("/")).Want(200, "ok")
 		return p.Addresses().Draining == 1
 	})
 	before := going.Sends()
-	peers.Eventually(t, "the new address is used", func() bool {
+	peers.Soon(t, "the new address is used", func() bool {
 		c.Send(peers.Get("/")).Want(200, "ok")
 		return coming.Sends() > 0
 	})
@@ -219,7 +219,7 @@ func TestAnAddressThatIsGoneIsDrainedWithoutAFailedRequest(t *testing.T) {
 	for _, c := range waiting {
 		c.Want(200, "ok")
 	}
-	peers.Eventually(t, "nothing is left of it", func() bool { return p.Addresses().Draining == 0 })
+	peers.Soon(t, "nothing is left of it", func() bool { return p.Addresses().Draining == 0 })
 }
 
 func TestAServiceOfTwoHosts(t *testing.T) {
@@ -271,7 +271,7 @@ func TestHTTP2UpstreamWithTwoAddresses(t *testing.T) {
 	if a, b := sends[0].Load(), sends[1].Load(); a < 5 || b < 5 || a+b != 60 {
 		t.Errorf("%d and %d requests", a, b)
 	}
-	peers.Eventually(t, "there is one idle connection to each", func() bool {
+	peers.Soon(t, "there is one idle connection to each", func() bool {
 		s := p.Stats().Upstreams[0].Pool
 		return s.Dials == 2 && s.Idle == 2 && s.Streams == 0
 	})
