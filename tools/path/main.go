@@ -4,7 +4,8 @@
 //
 // An entry is a call into a file from another file, and a crossing one into a package from another.
 // Every function counts, also those that the compiler inlines in the program itself. Calls by the
-// standard library count as calls by the module's function above it.
+// standard library count as calls by the module's function above it. The crossings are listed by the
+// package that calls, the one that is called, and the function.
 package main
 
 import (
@@ -218,18 +219,25 @@ func ask(c net.Conn) {
 
 // report prints how often each file was entered.
 func report(entries []byte) {
-	count, crossings := map[string]int{}, 0
+	count, pairs, crossings := map[string]int{}, map[string]int{}, 0
 	lines := strings.Split(strings.TrimSpace(string(entries)), "\n")
 	for _, line := range lines {
 		f := strings.Fields(line)
 		count[f[1]]++
-		if filepath.Dir(f[0]) != filepath.Dir(f[1]) {
+		if from, to := filepath.Dir(f[0]), filepath.Dir(f[1]); from != to {
 			crossings++
+			pairs[from+" -> "+to+" "+f[2]]++
 		}
 	}
-	files := slices.SortedFunc(maps.Keys(count), func(a, b string) int { return cmp.Or(count[b]-count[a], cmp.Compare(a, b)) })
-	fmt.Printf("%d files, %d entries, %d crossings of packages\n", len(files), len(lines), crossings)
-	for _, f := range files {
-		fmt.Printf("%4d  %s\n", count[f], f)
+	fmt.Printf("%d files, %d entries, %d crossings of packages\n", len(count), len(lines), crossings)
+	rows(count)
+	fmt.Println("crossings")
+	rows(pairs)
+}
+
+// rows prints the counts, the largest first.
+func rows(count map[string]int) {
+	for _, name := range slices.SortedFunc(maps.Keys(count), func(a, b string) int { return cmp.Or(count[b]-count[a], cmp.Compare(a, b)) }) {
+		fmt.Printf("%4d  %s\n", count[name], name)
 	}
 }
