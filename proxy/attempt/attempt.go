@@ -19,6 +19,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/trace"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // Host is what all attempts of a server share.
@@ -35,11 +36,15 @@ type Env struct {
 	Host    *Host
 	Buffers *buffer.Cache // the source of read buffers
 	Client  Client
+	Source  Source
 	Owner   Owner
 }
 
 // Options are what an attempt must know about its request beforehand.
 type Options struct {
+	Form        wire.Form     // how header sections are written for the client
+	Limits      http1.Limits  // of the headers and the trailers of the response
+	BodyIdle    time.Duration // how long a body may pause; 0: no limit
 	Upgrade     bool          // the client asks for another protocol
 	Expect      bool          // the client waits for a 100
 	Interactive bool          // the client may wait for a response before it sends more of its body
@@ -66,14 +71,9 @@ type Attempt struct {
 	// unchecked means that the connection came from the pool and was not checked for an end or stray
 	// bytes yet.
 	unchecked bool
-	gotBytes  bool // the upstream got a byte of the request
-	// notReusable means that the connection must not carry another request, because the upstream may
-	// see the end of this request elsewhere.
-	notReusable    bool
-	respondedEarly bool         // part of the response came before the request was sent whole; the pump's
-	overtaken      bool         // the other attempt of the hedged request was first
-	progress       atomic.Int32 // of sending the request; the pump's too
-	number         int32        // among the request's attempts, from 1
+	overtaken bool         // the other attempt of the hedged request was first
+	progress  atomic.Int32 // of sending the request; the pump's too
+	number    int32        // among the request's attempts, from 1
 
 	upload upload
 	body   Body
@@ -103,7 +103,7 @@ func (a *Attempt) Init(e *Env) {
 }
 
 func (a *Attempt) client() Client { return a.conn.env.Client }
-func (a *Attempt) source() Source { return a.conn.env.Client.Source() }
+func (a *Attempt) source() Source { return a.conn.env.Source }
 func (a *Attempt) owner() Owner   { return a.conn.env.Owner }
 func (a *Attempt) host() *Host    { return a.conn.env.Host }
 
@@ -215,7 +215,7 @@ func (a *Attempt) Reused() bool { return a.reused }
 func (a *Attempt) InFlight() bool { return a.conn.up != nil }
 
 // SentSome reports whether the upstream may have received a byte of the request.
-func (a *Attempt) SentSome() bool { return a.Running() && a.InFlight() && a.gotBytes }
+func (a *Attempt) SentSome() bool { return a.Running() && a.InFlight() && a.conn.gotBytes }
 
 // Progress is how far an attempt has got, for whoever judges its upstream.
 type Progress struct {
@@ -275,17 +275,14 @@ func (a *Attempt) Body() *Body { return &a.body }
 func (a *Attempt) ResponseMemory() int { return cap(a.conn.buf) + cap(a.body.held) }
 
 // HasUnread reports whether bytes of the response came that were not parsed yet.
-func (a *Attempt) HasUnread() bool { return a.conn.r < a.conn.w }
+func (a *Attempt) HasUnread() bool { return a.conn.hasUnread() }
 
 // Unread returns what was read behind the headers, for a protocol that follows them.
 func (a *Attempt) Unread() []byte { return a.conn.unread() }
 
 // StopUpload ends the sending of a body that is no longer needed, and the watch on the client. The
 // connection is then good for this response only.
-func (a *Attempt) StopUpload() {
-	a.notReusable = true // the rest of the body could arrive after the response
-	a.upload.stop()
-}
+func (a *Attempt) StopUpload() { a.upload.cutOff() }
 
 // EndRequest is called when the response is whole, before its last bytes go to the client. A
 // request body still in flight is stopped, and its connection is not reused: later bytes could
@@ -296,8 +293,7 @@ func (a *Attempt) EndRequest() {
 	}
 	a.upload.awaitLastWrite()
 	if !a.IsSent() {
-		a.notReusable = true
-		a.upload.stop()
+		a.upload.cutOff()
 	}
 }
 
@@ -318,16 +314,22 @@ func (a *Attempt) Take() *upstream.Conn {
 // the time when that can be done.
 func (a *Attempt) Release(now func() clock.Instant) {
 	a.upload.stop()
-	a.release(now())
+	a.release(now(), a.respondedInOrder(), a.conn.resp.KeepAliveTimeout)
 }
 
-func (a *Attempt) release(now clock.Instant) {
-	c := &a.conn
-	if a.IsSent() && !a.notReusable && !a.respondedEarly && !c.resp.Close && c.r == c.w && !a.body.UntilClose() {
-		c.release(now)
+// respondedInOrder reports whether the connection can carry another request, as far as the response goes.
+func (a *Attempt) respondedInOrder() bool {
+	return !a.conn.resp.Close && !a.HasUnread() && !a.body.UntilClose()
+}
+
+// release returns the connection to the pool, where it may be idle for idle, or closes it if the response or
+// the request did not end in order.
+func (a *Attempt) release(now clock.Instant, respondedInOrder bool, idle time.Duration) {
+	if respondedInOrder && a.upload.endedInOrder() {
+		a.conn.release(now, idle)
 		return
 	}
-	c.close()
+	a.conn.close()
 }
 
 // Drop resets the connection, so that the upstream notices at once.

@@ -203,7 +203,7 @@ func hedged(r *request) (first, hedge *Attempt, cause policy.Cause) {
 		hedge = r.env.New()
 		hedge.Begin(2, r.clock.Now(), nil, Options{})
 		r.t.Cleanup(hedge.Drop)
-		first.StartHedge(hedge, Hedge{Pool: r.pool, Until: r.clock.Now().Add(testTimeout), Body: r, Head: func(wire.Form, string) wire.Head {
+		first.StartHedge(hedge, Hedge{Pool: r.pool, Until: r.clock.Now().Add(testTimeout), Head: func(wire.Form, string) wire.Head {
 			return wire.Head{Fields: []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")}
 		}})
 	}
@@ -299,7 +299,7 @@ func TestAFaultOfThePumpIsContained(t *testing.T) {
 	r := newRequest(t, serve(t, stalls)).withBody(1<<20, "begin")
 	faults := make(chan any, 1)
 	r.env.Host.OnFault = func(fault any) { faults <- fault }
-	r.source = faulty{r}
+	r.env.Source = faulty{r}
 	_, cause := r.send(Options{})
 	if cause != policy.CauseReset || r.ClientStaysOn() || len(faults) != 1 {
 		t.Errorf("%v; the client stays: %v; %d faults", cause, r.ClientStaysOn(), len(faults))

@@ -33,15 +33,15 @@ type Body struct {
 
 // begin begins the body of the response whose headers were read.
 func (b *Body) begin(a *Attempt) {
-	resp := &a.conn.resp
+	resp := a.Response()
 	b.a = a
-	if a.client().Form() == wire.Lines {
+	if a.options.Form == wire.Lines {
 		endAtLength(resp)
 	}
 	b.framing, b.left, b.keepBelow = resp.Body, resp.Body.Length, int32(a.conn.r)
 	b.ended = b.framing.Kind == http1.BodyNone || b.framing.Kind == http1.BodyLength && b.left == 0
 	if b.framing.HasTrailers() {
-		b.chunked.Reset(a.client().Limits())
+		b.chunked.Reset(a.options.Limits)
 	}
 	if b.framing.Kind == http1.BodyStream {
 		b.atStreamEnd()
@@ -51,8 +51,8 @@ func (b *Body) begin(a *Attempt) {
 // atStreamEnd notes the end of a body that ends with its stream, if all of it was taken and its trailers
 // are within their limits. Otherwise the next read finds out.
 func (b *Body) atStreamEnd() {
-	c := &b.a.conn
-	b.ended = c.up.AtEnd() && c.r == c.w && b.chunked.TakeTrailers(c.up.Trailers()) == nil
+	up := b.a.conn.up
+	b.ended = up.AtEnd() && !b.a.HasUnread() && b.chunked.TakeTrailers(up.Trailers()) == nil
 }
 
 // endAtLength makes a body with a declared length end with its last byte, for a client over HTTP/1.1, which has
@@ -137,23 +137,22 @@ func (b *Body) next(wait func() time.Duration) ([]byte, error) {
 // Buffered is like Next but returns only what is in the read buffer. An empty piece means that
 // nothing is.
 func (b *Body) Buffered() ([]byte, error) {
-	c := &b.a.conn
-	have := c.unread()
+	have := b.a.conn.unread()
 	switch b.framing.Kind {
 	case http1.BodyLength:
 		n := int(min(int64(len(have)), b.left))
 		b.took(int64(n))
-		c.r += n
+		b.a.conn.consume(n)
 		return have[:n], nil
 	case http1.BodyChunked:
 		return b.decode(have)
 	case http1.BodyStream:
-		c.r = c.w
+		b.a.conn.consume(len(have))
 		b.left -= int64(len(have))
 		b.atStreamEnd()
 		return have, nil
 	}
-	c.r = c.w
+	b.a.conn.consume(len(have))
 	return have, nil
 }
 
@@ -169,7 +168,7 @@ var errLongTrailers = http1.RefusalTrailersTooLarge.Err()
 func (b *Body) decode(have []byte) ([]byte, error) {
 	for len(have) > 0 {
 		n, data, err := b.chunked.Next(have)
-		b.a.conn.r += n
+		b.a.conn.consume(n)
 		have = have[n:]
 		b.ended = b.chunked.Done()
 		switch {
@@ -224,17 +223,17 @@ const endWithin = 5 * time.Second
 
 // lacksOnlyItsEnd reports whether all bytes of a declared length came, but not the end of their stream.
 func (b *Body) lacksOnlyItsEnd() bool {
-	return b.framing.Kind == http1.BodyStream && b.framing.Length > 0 && b.left == 0 && b.a.conn.r == b.a.conn.w
+	return b.framing.Kind == http1.BodyStream && b.framing.Length > 0 && b.left == 0 && !b.a.HasUnread()
 }
 
 // useLargeBuffer switches to a large buffer if more than a first read is to come.
 func (b *Body) useLargeBuffer() {
-	c, size := &b.a.conn, buffer.Large
-	if c.env.Host.UnderPressure() || b.framing.Kind == http1.BodyLength && b.left <= buffer.Medium {
+	size := buffer.Large
+	if b.a.host().UnderPressure() || b.framing.Kind == http1.BodyLength && b.left <= buffer.Medium {
 		size = buffer.Medium
 	}
-	if b.keepBelow == 0 && len(c.buf) < size {
-		c.enlargeBuffer(size)
+	if b.keepBelow == 0 && len(b.a.conn.buf) < size {
+		b.a.conn.enlargeBuffer(size)
 	}
 }
 
@@ -256,8 +255,7 @@ const (
 // CanSplice reports whether the rest of the body can move inside the kernel. While the request's body is
 // sent, it cannot.
 func (b *Body) CanSplice() bool {
-	c := &b.a.conn
-	return b.framing.Kind == http1.BodyLength && b.left >= SpliceFrom && c.r == c.w && !b.a.upload.hasBody() && c.up.TCP() != nil && rawsocket.CanSplice()
+	return b.framing.Kind == http1.BodyLength && b.left >= SpliceFrom && !b.a.HasUnread() && !b.a.upload.hasBody() && b.a.upload.up().TCP() != nil && rawsocket.CanSplice()
 }
 
 // SpliceTo moves the next piece to dst inside the kernel. The upstream may pause until then. whole

@@ -46,14 +46,6 @@ type Client interface {
 	LastTick() clock.Instant
 	// Method returns the method of the request.
 	Method() []byte
-	// Form returns how header sections are written for the client.
-	Form() wire.Form
-	// Source returns the body of the request.
-	Source() Source
-	// Limits returns those of the headers and the trailers of a response.
-	Limits() http1.Limits
-	// BodyIdle returns how long a body may pause; 0 means that there is no limit.
-	BodyIdle() time.Duration
 	// LeavesAt returns when the client leaves, as it announced; zero means that it is unknown.
 	LeavesAt() clock.Instant
 	// ClientStaysOn reports whether the client is still there and its side is in order.

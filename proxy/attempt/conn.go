@@ -12,6 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // conn is an upstream connection with its deadlines, the buffer that it is read into, and the headers
@@ -27,12 +28,13 @@ type conn struct {
 	headerEnd   int32
 	earlyErr    error // a read error that came before the response was due
 	resp        http1.Response
+	gotBytes    bool // the upstream got a byte of the request
 }
 
 // use makes up the connection.
 func (c *conn) use(up *upstream.Conn) {
 	c.up = up
-	c.r, c.w, c.earlyErr = 0, 0, nil
+	c.r, c.w, c.earlyErr, c.gotBytes = 0, 0, nil, false
 	c.resp.Restart()
 }
 
@@ -47,15 +49,15 @@ func (c *conn) take() *upstream.Conn {
 	return up
 }
 
-// release returns a connection whose response was read to the end to its pool. now is the time. A connection
-// that was bounded for want of memory does not outlive that.
-func (c *conn) release(now clock.Instant) {
+// release returns a connection whose response was read to the end to its pool, where it may be idle for idle;
+// 0 means for any time. now is the time. A connection that was bounded for want of memory does not outlive that.
+func (c *conn) release(now clock.Instant, idle time.Duration) {
 	if c.up.IsBounded() && !c.env.Host.UnderPressure() {
 		c.close()
 		return
 	}
 	up := c.take()
-	up.ReleaseAt(time.Duration(now), c.resp.KeepAliveTimeout)
+	up.ReleaseAt(time.Duration(now), idle)
 }
 
 // close closes a connection whose response was read to the end. It skips TLS's close_notify, which might
@@ -74,6 +76,42 @@ func (c *conn) begun() bool { return c.up != nil && c.r+c.w > 0 }
 
 // unread returns what was read and is not yet used.
 func (c *conn) unread() []byte { return c.buf[c.r:c.w] }
+
+// hasUnread reports whether there is some.
+func (c *conn) hasUnread() bool { return c.r < c.w }
+
+// consume uses n bytes of what is unread.
+func (c *conn) consume(n int) { c.r += n }
+
+// begin sends the headers and the first parts of a request.
+func (c *conn) begin(head *wire.Head, parts [][]byte, end bool, trailers []http1.Header) (int, error) {
+	n, err := c.up.Begin(head, parts, end, trailers)
+	c.gotBytes = n > 0
+	return n, err
+}
+
+// sendWhole sends a request of HTTP/1.1.
+func (c *conn) sendWhole(parts [][]byte) (int, error) {
+	n, err := c.up.SendBody(parts, true, nil)
+	c.gotBytes = n > 0
+	return n, err
+}
+
+// sendChecked sends a request of HTTP/1.1 if the connection is still open, and waits for the first bytes of
+// the response.
+func (c *conn) sendChecked(parts [][]byte) (n int, err error) {
+	n, c.w, err = c.up.SendChecked(parts, c.buf)
+	c.gotBytes = n > 0
+	return n, err
+}
+
+// moveResponse moves the response to resp and returns its buffer, which the caller owns from now on. Its
+// headers are buffer[start:end].
+func (c *conn) moveResponse(resp *http1.Response) (buffer []byte, start, end int32) {
+	*resp, c.resp = c.resp, *resp
+	buffer, c.buf = c.buf, nil
+	return buffer, c.headerStart, c.headerEnd
+}
 
 // extendWrite keeps the write deadline between idle and twice idle away; 0 means no deadline. The
 // deadline may stem from an earlier request of another route.
@@ -142,7 +180,7 @@ func (c *conn) readHead() error {
 // parseHeaders parses the headers of one response, if they are in the buffer. It makes room for more of
 // them otherwise.
 func (c *conn) parseHeaders(limits http1.Limits, method []byte) (whole bool, err error) {
-	if c.r < c.w {
+	if c.hasUnread() {
 		n, err := c.up.ReadResponse(&c.resp, c.unread(), limits, method)
 		if err != nil {
 			return false, err
@@ -155,6 +193,9 @@ func (c *conn) parseHeaders(limits http1.Limits, method []byte) (whole bool, err
 	}
 	return false, nil
 }
+
+// failedEarly records a read error that came before the response was due.
+func (c *conn) failedEarly(err error) { c.earlyErr = err }
 
 // takeEarlyErr returns the read error that came before the response was due, once.
 func (c *conn) takeEarlyErr() error {

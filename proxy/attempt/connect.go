@@ -112,7 +112,6 @@ func (a *Attempt) dial(asked *upstream.GetOptions, until clock.Instant) (up *ups
 func (a *Attempt) use(up *upstream.Conn) {
 	a.conn.use(up)
 	a.reused, a.endpoint, a.addr, a.dialErr = up.Reused, up.Endpoint, up.Addr, nil
-	a.gotBytes = false
 	a.progress.Store(sending)
 	if a.upload.lastPiece.Load() { // a load is cheaper than a store
 		a.upload.lastPiece.Store(false)

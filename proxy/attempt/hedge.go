@@ -26,7 +26,6 @@ type Hedge struct {
 	Until       clock.Instant // when it ends; zero: never
 	// Head returns the headers in that form for an endpoint with that host. The goroutine of the hedge calls it.
 	Head func(form wire.Form, host string) wire.Head
-	Body Source // all of it is kept; only StartHedge uses it
 }
 
 // background is the goroutine that makes a hedge.
@@ -74,9 +73,10 @@ func (a *Attempt) hedgeOvertook() bool {
 	return true
 }
 
-// StartHedge makes h, which has begun, the hedge beside a, and starts its goroutine.
+// StartHedge makes h, which has begun, the hedge beside a, and starts its goroutine. All of the body of the
+// request is kept.
 func (a *Attempt) StartHedge(h *Attempt, made Hedge) {
-	bg := &background{body: made.Body.Kept(), chunks: framed(made.Body), trailers: made.Body.Trailers(), a: h, hedge: made, beside: a.conn.up, avoid: a.conn.up.Addr, done: make(chan struct{})}
+	bg := &background{body: a.source().Kept(), chunks: framed(a.source()), trailers: a.source().Trailers(), a: h, hedge: made, beside: a.conn.up, avoid: a.conn.up.Addr, done: make(chan struct{})}
 	h.background, h.conn.buffers = bg, &bg.buffers
 	bg.ctx, bg.cancel = a.host().Clock.Context(made.Until)
 	a.hedge = h
@@ -203,8 +203,7 @@ func (b *background) send(fresh bool) policy.Cause {
 	if up.Form() == wire.Lines {
 		body = b.chunks
 	}
-	n, err := up.Begin(&head, append([][]byte{head.Fields}, body...), true, b.trailers)
-	b.a.gotBytes = n > 0
+	n, err := b.a.conn.begin(&head, append([][]byte{head.Fields}, body...), true, b.trailers)
 	b.wrote = b.wrote || n > 0
 	switch {
 	case err == nil:

@@ -28,25 +28,23 @@ type Kept struct {
 // the pool. now is called for the time when that can be done. If cut is set, the upstream ended the
 // response early.
 func (a *Attempt) Keep(k *Kept, cut bool, now func() clock.Instant) {
+	inOrder, idle := a.respondedInOrder() && !cut, a.conn.resp.KeepAliveTimeout
 	k.take(a, cut)
 	a.SetAside()
-	a.release(now())
+	a.release(now(), inOrder, idle)
 }
 
 // take takes the response of a. It is a function of its own because copying takes stack, which what
 // follows must not add to: each request in backoff keeps the stack of its deepest call.
 func (k *Kept) take(a *Attempt, cut bool) {
-	c := &a.conn
-	k.resp, c.resp = c.resp, k.resp
-	k.headers, c.buf = c.buf, nil
-	k.start, k.end, k.cut, k.compacted = c.headerStart, c.headerEnd, cut, false
+	k.headers, k.start, k.end = a.conn.moveResponse(&k.resp)
+	k.cut, k.compacted = cut, false
 	k.body, a.body.held = a.body.held, nil
 	if k.resp.Body.HasTrailers() {
 		k.chunked, a.body.chunked = a.body.chunked, k.chunked
 	}
-	k.composed = c.up.Stream()
-	k.atLength = a.client().Form() == wire.Lines
-	c.resp.Close, c.resp.KeepAliveTimeout = k.resp.Close || cut, k.resp.KeepAliveTimeout // for its release
+	k.composed = a.conn.up.Stream()
+	k.atLength = a.options.Form == wire.Lines
 }
 
 // Response returns the headers of the response.

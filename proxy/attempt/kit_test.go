@@ -107,7 +107,6 @@ type request struct {
 	told    []int         // statuses of informational responses
 	failed  atomic.Pointer[error]
 	method  string
-	source  Source   // of the body; by default r
 	conn    net.Conn // the client's side of client; what it sends is the body
 	client  net.Conn
 	framing http1.Framing
@@ -123,11 +122,10 @@ type request struct {
 // newRequest is a request without a body to pool.
 func newRequest(t *testing.T, pool *upstream.Group) *request {
 	r := &request{t: t, clock: testClock, pool: pool, method: "GET"}
-	r.source = r
 	r.conn, r.client = net.Pipe()
 	r.env = Env{
 		Host:    &Host{Clock: r.clock, UnderPressure: func() bool { return false }, OnFault: func(fault any) { t.Errorf("fault: %v", fault) }},
-		Buffers: new(buffer.Cache), Client: r, Owner: r,
+		Buffers: new(buffer.Cache), Client: r, Source: r, Owner: r,
 	}
 	r.framing = http1.Framing{Kind: http1.BodyNone}
 	t.Cleanup(func() { _, _ = r.conn.Close(), r.client.Close() })
@@ -145,6 +143,7 @@ func (r *request) withBody(n int64, begun string) *request {
 func (r *request) send(o Options) (*Attempt, policy.Cause) {
 	r.t.Helper()
 	a := r.env.New()
+	o.BodyIdle = testTimeout
 	a.Begin(1, r.clock.Now(), nil, o)
 	r.t.Cleanup(a.Abandon)
 	return a, a.Make(false)
@@ -195,10 +194,6 @@ func (r *request) HedgeDue() {
 }
 
 func (r *request) Method() []byte          { return []byte(r.method) }
-func (r *request) Source() Source          { return r.source }
-func (r *request) Form() wire.Form         { return wire.Lines }
-func (r *request) Limits() http1.Limits    { return http1.Limits{} }
-func (r *request) BodyIdle() time.Duration { return testTimeout }
 func (r *request) LeavesAt() clock.Instant { return 0 }
 func (r *request) Tick() clock.Instant     { return r.clock.Now() }
 func (r *request) LastTick() clock.Instant { return r.clock.Now() }

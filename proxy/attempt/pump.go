@@ -36,6 +36,11 @@ type upload struct {
 	done     chan struct{} // closed when it has ended
 	cancel   func()        // cancels a dial in progress
 
+	// notReusable means that the connection must not carry another request, because the upstream may
+	// see the end of this request elsewhere.
+	notReusable    bool
+	respondedEarly bool // part of the response came before the request was sent whole; the pump's
+
 	spliced   bool          // the kernel has moved some of the body
 	lastPiece atomic.Bool   // the pump is writing the end of the body
 	takenSeen uint64        // bytes taken at the last check for a stuck upload

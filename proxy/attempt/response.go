@@ -36,13 +36,12 @@ func (a *Attempt) readFinalHeaders() policy.Cause {
 
 // readHeaders reads the headers of one response.
 func (a *Attempt) readHeaders() policy.Cause {
-	var limits http1.Limits
 	var method []byte
 	if a.conn.env != nil {
-		limits, method = a.client().Limits(), a.client().Method()
+		method = a.client().Method()
 	}
 	for {
-		whole, err := a.conn.parseHeaders(limits, method)
+		whole, err := a.conn.parseHeaders(a.options.Limits, method)
 		switch {
 		case err != nil:
 			return causeOfHeaders(err)
@@ -85,9 +84,9 @@ func (a *Attempt) inform() {
 		return
 	}
 	if a.conn.resp.Status == 100 {
-		a.notReusable = a.upload.mayGoUnread() // the upstream reads the body that it asked for
+		a.upload.bodyWanted()
 	}
-	a.owner().Inform(&a.conn.resp)
+	a.owner().Inform(a.Response())
 }
 
 // causeOf returns the cause that corresponds to an error of reading headers.

@@ -33,7 +33,7 @@ func (u *upload) request() sendEnd {
 	a, src := u.a, u.a.source()
 	src.Rewind()
 	expect := a.options.Expect && !src.Ready() // a body that is here does not wait for a 100
-	a.notReusable, a.respondedEarly = expect || u.mayGoUnread(), false
+	u.notReusable, u.respondedEarly = expect || u.mayGoUnread(), false
 	head := a.owner().RequestHeaders(a, u.up().Form(), u.up().Host(), expect)
 	parts, end, err := u.gather(head.Fields, expect)
 	switch {
@@ -59,6 +59,18 @@ func (u *upload) mayGoUnread() bool {
 	}
 	return false
 }
+
+// bodyWanted is called when the upstream has asked for the body by a 100, so that it reads the body.
+func (u *upload) bodyWanted() { u.notReusable = u.mayGoUnread() }
+
+// cutOff stops sending a body that is no longer needed. The rest of it could arrive after the response.
+func (u *upload) cutOff() {
+	u.notReusable = true
+	u.stop()
+}
+
+// endedInOrder reports whether the connection can carry another request, as far as this one goes.
+func (u *upload) endedInOrder() bool { return u.a.IsSent() && !u.notReusable && !u.respondedEarly }
 
 // gather returns the headers with the part of the body that has arrived. end reports whether that
 // is all of it. It does not wait for more: the first bytes of a slow body are sent at once.
@@ -113,9 +125,8 @@ func (u *upload) send(head *wire.Head, parts [][]byte, expect, end bool) sendEnd
 	}
 	ofBody := length(parts[1:])
 	u.extendWrite()
-	n, err := u.up().Begin(head, parts, end, u.trailersAt(end))
+	n, err := a.conn.begin(head, parts, end, u.trailersAt(end))
 	u.forget()
-	a.gotBytes = n > 0
 	switch {
 	case n == 0 && err != nil:
 		return notTaken
@@ -134,14 +145,13 @@ func (u *upload) send(head *wire.Head, parts [][]byte, expect, end bool) sendEnd
 // sendChecked sends a complete request, if the connection is still open, and waits a short while for the
 // first bytes of the response. Reading the headers finds an error that came after the request was sent.
 func (u *upload) sendChecked(parts [][]byte) sendEnd {
-	a, c, now := u.a, &u.a.conn, u.a.client().LastTick()
+	a, now := u.a, u.a.client().LastTick()
 	defer u.forget()
-	c.needBuffer()
-	c.extendWrite(now, a.client().BodyIdle())
+	a.conn.needBuffer()
+	a.conn.extendWrite(now, a.options.BodyIdle)
 	a.sentWholeAt(now)
 	a.setRead(a.untilHedge(a.readUntil(now, 0, sent)), now)
-	n, got, err := c.up.SendChecked(parts, c.buf)
-	c.w, a.gotBytes = got, n > 0
+	n, err := a.conn.sendChecked(parts)
 	left := length(parts)
 	switch {
 	case err == nil && left == 0: // reading continues with the bytes that arrived
@@ -152,14 +162,14 @@ func (u *upload) sendChecked(parts [][]byte) sendEnd {
 	case n == 0 && err != nil:
 		return notTaken
 	case left > 0: // the upstream took a part: what it took is cut off
-		if _, err := c.up.SendBody(parts, true, nil); err != nil {
+		if _, err := a.conn.up.SendBody(parts, true, nil); err != nil {
 			a.progress.Store(writeFailed)
 		}
 	case rawsocket.IsTimeout(err) && a.hedgeDue(): // reading sends the hedge
 	case rawsocket.IsTimeout(err):
 		u.startWatch(nil)
 	default:
-		c.earlyErr = err
+		a.conn.failedEarly(err)
 	}
 	return taken
 }
@@ -179,8 +189,7 @@ func (u *upload) sendLate(parts [][]byte) sendEnd {
 	if a.reused && !a.conn.up.StillOpen() {
 		return stale
 	}
-	n, err := a.conn.up.SendBody(parts, true, nil)
-	a.gotBytes = n > 0
+	n, err := a.conn.sendWhole(parts)
 	switch {
 	case n == 0 && err != nil:
 		return notTaken
@@ -275,7 +284,7 @@ func (u *upload) splice() error {
 func (u *upload) write(piece []byte, end bool) error {
 	parts := u.appendPiece(u.vec[:0], piece, end)
 	if end {
-		u.a.respondedEarly = u.up().CanSendChecked() && !u.up().StillOpen()
+		u.respondedEarly = u.up().CanSendChecked() && !u.up().StillOpen()
 	}
 	u.extendWrite()
 	_, err := u.up().SendBody(parts, end, u.trailersAt(end))
@@ -338,7 +347,7 @@ func framed(src Source) (parts [][]byte) {
 	return parts
 }
 
-func (u *upload) extendWrite() { u.a.conn.extendWrite(u.a.now(), u.a.client().BodyIdle()) }
+func (u *upload) extendWrite() { u.a.conn.extendWrite(u.a.now(), u.a.options.BodyIdle) }
 
 // forget drops what the last write pointed to.
 func (u *upload) forget() { clear(u.vec[:]) }

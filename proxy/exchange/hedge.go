@@ -80,7 +80,7 @@ func (ra *race) send() {
 	}
 	ra.at.running().StartHedge(h.Attempt, attempt.Hedge{
 		Pool: r.Route.UpstreamState.Pool, DialTimeout: r.Route.DialTimeout, Until: until,
-		Head: r.Out.ForHedge(h.Attempt), Body: r.Source(),
+		Head: r.Out.ForHedge(h.Attempt),
 	})
 }
 

@@ -55,6 +55,7 @@ func (s *sender) options(n int, hedgeAfter time.Duration) attempt.Options {
 		timeout = 0
 	}
 	return attempt.Options{
+		Form: s.r.Conn.Form(), Limits: s.r.Settings.Limits, BodyIdle: s.r.Time.BodyIdle(),
 		Upgrade: s.r.HTTP.Upgrade != nil, Expect: s.r.ExpectsContinue() && n == 1, Interactive: s.r.GRPC, HedgeAfter: hedgeAfter, Timeout: timeout,
 	}
 }

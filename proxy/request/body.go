@@ -407,6 +407,15 @@ func (b *Body) readDeadline(heard, now clock.Instant) clock.Instant {
 	return until
 }
 
+// beginToFinish begins to read the rest of the body, if there is one that can be kept.
+func (b *Body) beginToFinish() bool {
+	if b.ended || !b.keeping {
+		return false
+	}
+	b.start()
+	return true
+}
+
 // finish reads the rest of the body only to keep it for a replay. It stops without an error if the
 // body can no longer be kept, if it will not be complete by until, or if it is too slow for any
 // body. A zero until means that it may take as long as any body.

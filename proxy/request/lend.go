@@ -81,12 +81,9 @@ func (cr *Request) ClientHungUp() bool { return cr.Conn.HungUp() }
 
 // FetchBody reads the client's whole body, even if none of it was read yet.
 func (cr *Request) FetchBody() {
-	b := &cr.Body
-	if b.ended || !b.keeping {
-		return
+	if cr.Body.beginToFinish() {
+		cr.FinishBody(cr.Time.RespondBy(cr.Route.RequestTimeout))
 	}
-	b.start()
-	cr.FinishBody(cr.Time.RespondBy(cr.Route.RequestTimeout))
 }
 
 // FinishBody reads the rest of the request body and keeps it, as far as it arrives before until;
