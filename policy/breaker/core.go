@@ -171,7 +171,7 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 	if g.window.limits() {
 		g.window.ended(p.at, now, false, g.counters, &g.baseline)
 	}
-	switch hash, one := g.evidence.oneURL(); {
+	switch key, one := g.evidence.oneURL(); {
 	case g.options.After > 0 && !g.unproven(p, e):
 		if g.evidence.row.n < g.options.After {
 			return
@@ -180,7 +180,7 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 	case g.evidence.lostAll(g.counters.inFlight()):
 		g.shut(now, OpenedByLost)
 		return
-	case (one || g.window.phase == open && g.evidence.rarelyGood()) && g.urls.otherAnswers(now, hash):
+	case (one || g.window.phase == open && g.evidence.rarelyGood()) && g.urls.otherAnswers(now, key):
 		return
 	case g.overloaded(e):
 		g.regrow(now)

@@ -28,7 +28,7 @@ type evidence struct {
 	meanGood float64 // good responses per slot, a mean that decays over evidenceWindow
 
 	// Since the first failure after a pause of evidenceWindow:
-	byURL      [64]uint16    // failures by hash of the URL
+	byURL      [64]failures  // by hash of the URL
 	clients    uint64        // hashes of the clients that saw them, as bits
 	unanswered int           // failures without a response in time, less other ones
 	until      time.Duration // when these are forgotten; 0: there are none
@@ -38,6 +38,12 @@ type evidence struct {
 }
 
 type evidenceSlot struct{ good, bad int64 }
+
+// failures are those of URLs with the same hash, which nearly always is one URL.
+type failures struct {
+	n   uint16
+	key uint32 // of the latest
+}
 
 // run is a number of events of one kind, and since when they are counted.
 type run struct {
@@ -108,8 +114,8 @@ func (e *evidence) goodSent(sent time.Duration) {
 func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
 	e.expectFailures(now)
 	if end.Key != 0 {
-		n := &e.byURL[urlHash(end.Key)]
-		*n = min(*n, 1<<15) + 1
+		f := &e.byURL[urlHash(end.Key)]
+		f.n, f.key = min(f.n, 1<<15)+1, end.Key
 	}
 	e.clients |= 1 << (end.Client % 64)
 	e.row.add(now)
@@ -189,8 +195,8 @@ func (e *evidence) only500(now time.Duration) bool {
 
 // urls returns the number of URLs that fail, as far as their hashes differ.
 func (e *evidence) urls() (n int) {
-	for _, failures := range e.byURL {
-		n += int(min(failures, 1))
+	for _, f := range e.byURL {
+		n += int(min(f.n, 1))
 	}
 	return n
 }
@@ -201,19 +207,19 @@ func (e *evidence) rarelyGood() bool { return e.meanGood*float64(evidenceSlots) 
 // mostlyUnanswered reports whether most failures are missing responses.
 func (e *evidence) mostlyUnanswered() bool { return e.unanswered > 0 }
 
-// oneURL reports whether nearly all failures have the same URL, and returns its hash.
-func (e *evidence) oneURL() (hash uint32, one bool) {
-	all, most := 0, uint16(0)
-	for i, n := range e.byURL {
-		all += int(n)
-		if n > most {
-			hash, most = uint32(i), n
+// oneURL reports whether nearly all failures have the same URL, and returns its key; otherwise 0.
+func (e *evidence) oneURL() (key uint32, one bool) {
+	all, most := 0, failures{}
+	for _, f := range e.byURL {
+		all += int(f.n)
+		if f.n > most.n {
+			most = f
 		}
 	}
-	if most == 0 || float64(most) < sameURLShare*float64(all) {
-		return uint32(len(e.byURL)), false // no URL has this hash
+	if most.n == 0 || float64(most.n) < sameURLShare*float64(all) {
+		return 0, false
 	}
-	return hash, true
+	return most.key, true
 }
 
 // urlHash returns the hash of a URL in evidence.

@@ -96,11 +96,11 @@ func (u *urls) anyDoubtful(now, overdue time.Duration) bool {
 	return false
 }
 
-// otherAnswers reports whether a URL with another hash was answered in the last seconds, and did
+// otherAnswers reports whether another URL than that of key was answered in the last seconds, and did
 // not fail since.
-func (u *urls) otherAnswers(now time.Duration, hash uint32) bool {
+func (u *urls) otherAnswers(now time.Duration, key uint32) bool {
 	for _, s := range u.answered {
-		if s.key != 0 && now-s.at <= 2*evidenceWindow && urlHash(s.key) != hash {
+		if s.key != 0 && now-s.at <= 2*evidenceWindow && s.key != key {
 			return true
 		}
 	}

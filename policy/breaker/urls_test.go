@@ -97,20 +97,22 @@ func TestWhileSuspectARespondingURLIsTriedAtOnce(t *testing.T) {
 
 // One URL fails all the time. Another one shows that the upstream works, until it fails as well.
 func TestAnotherURLSpeaksForTheUpstreamUntilItFails(t *testing.T) {
-	d := newGuardHarness(t, Options{})
-	d.lightly(1)
-	fail := func(key uint32, n int) {
-		for range n {
-			if p, v := d.g.Acquire(d.now, Request{Key: key}); v == VerdictGo {
-				d.now += 30 * time.Millisecond
-				d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 503, Key: key}))
+	for _, failing := range []uint32{3, 1 + 2*64} { // the second has the same hash as 1
+		d := newGuardHarness(t, Options{})
+		d.lightly(1)
+		fail := func(key uint32, n int) {
+			for range n {
+				if p, v := d.g.Acquire(d.now, Request{Key: key}); v == VerdictGo {
+					d.now += 30 * time.Millisecond
+					d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 503, Key: key}))
+				}
 			}
 		}
+		fail(failing, 200)
+		d.want(Closed, OpenedByNothing)
+		fail(1, 1)
+		d.want(Open, OpenedByFailing)
 	}
-	fail(2, 200)
-	d.want(Closed, OpenedByNothing)
-	fail(1, 1)
-	d.want(Open, OpenedByFailing)
 }
 
 // A response of long ago proves nothing.
