@@ -2,64 +2,14 @@ package proxy
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 )
-
-// An upstream that reads slowly is not stuck: a client that half-closes within its body still gets
-// a response.
-func TestASlowUploadIsNotStuck(t *testing.T) {
-	t.Parallel()
-	const size = 640 << 10
-	for name, headers := range map[string]string{
-		"spliced": peers.RequestText("PUT / HTTP/1.1", "Host: a", fmt.Sprintf("Content-Length: %d", 10*size)),
-		"chunked": peers.RequestText("PUT / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + fmt.Sprintf("%x\r\n", 10*size),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			taken := make(chan int, 1)
-			u := peers.StartUpstream(t, func(c *peers.Conn) {
-				c.Head()
-				n := c.Buffered()
-				for buf := make([]byte, 32<<10); ; time.Sleep(60 * time.Millisecond) { // slow is what it is to be
-					m, err := c.Conn.Read(buf)
-					if n += m; err != nil {
-						taken <- n
-						return
-					}
-				}
-			})
-			p := startProxy(t, u, func(c *Config) {
-				c.Default.RetryBufferBytes = 1
-				c.Default.Upstream.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-					nc, err := new(net.Dialer).DialContext(ctx, network, addr)
-					if err == nil {
-						_ = nc.(*net.TCPConn).SetWriteBuffer(64 << 10)
-					}
-					return nc, err
-				}
-			})
-			c := p.Dial()
-			go func() {
-				_, _ = c.Write([]byte(headers + strings.Repeat("x", size)))
-				_ = c.Conn.(*net.TCPConn).CloseWrite()
-			}()
-			c.Want(400, "*")
-			p.WantOutcome(0, policy.OutcomeRequestBroken)
-			if n := peers.Within(t, "the end upstream", taken); n > size {
-				t.Errorf("%d bytes of a body of %d", n, size)
-			}
-		})
-	}
-}
 
 // A client that has sent more than its upstream takes does not delay the proxy, so it is not evicted as
 // slow. One that sends nothing more does.

@@ -104,6 +104,7 @@ type request struct {
 	env     Env
 	respond clock.Instant // by then the response must be there; zero: never
 	onHedge func()        // called when the hedge is due
+	hungUp  bool          // the client has left
 	told    []int         // statuses of informational responses
 	failed  atomic.Pointer[error]
 	method  string
@@ -199,7 +200,7 @@ func (r *request) Tick() clock.Instant     { return r.clock.Now() }
 func (r *request) LastTick() clock.Instant { return r.clock.Now() }
 func (r *request) ClientStaysOn() bool     { return r.failed.Load() == nil }
 func (r *request) ClientFailed(err error)  { r.failed.Store(&err) }
-func (r *request) ClientHungUp() bool      { return false }
+func (r *request) ClientHungUp() bool      { return r.hungUp }
 func (r *request) LendClient()             { r.stopped.Store(false) }
 func (r *request) InterruptClient() {
 	r.stopped.Store(true)
