@@ -75,7 +75,7 @@ func (d *drainState) noteBusy() { d.lastBusy.Store(int64(d.process.Clock.Elapsed
 // are accepted, then the listeners close. Idle connections stay readable until no request arrived for
 // a second. Upgraded connections continue until shortly before the end; then both their sides are
 // half-closed. When DrainTimeout or ctx ends, whatever is left is cut off, and Drain returns
-// ErrDrainTimeout. Serve returns afterwards.
+// ErrDrainTimeout if requests were in flight. Serve returns afterwards.
 func (s *Server) Drain(ctx context.Context) error {
 	limit := s.settings.Load().DrainTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -112,11 +112,26 @@ func (s *Server) Drain(ctx context.Context) error {
 		case <-tick.C:
 		case <-ctx.Done():
 			s.drain.cutOff.Store(s.drain.active.Load())
+			allEnded := s.allEnded()
 			s.kill()
 			s.workers.Close()
+			if allEnded {
+				return nil
+			}
 			return ErrDrainTimeout
 		}
 	}
+}
+
+// allEnded reports whether no request is in flight or in an accept queue. Clients may still be connected.
+func (s *Server) allEnded() bool {
+	ended := s.drain.active.Load() == 0 && !s.drain.listens.Load()
+	s.connected.each(func(c *conn) {
+		if h := c.http2.Load(); h != nil && h.served() != nil && h.served().Running() > 0 { // maybe it waits for a slot
+			ended = false
+		}
+	})
+	return ended
 }
 
 // CutOff returns the number of requests that Drain cut off.

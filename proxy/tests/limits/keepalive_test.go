@@ -83,6 +83,25 @@ func TestAKeptAliveClientThatLeavesEndsItsRequest(t *testing.T) {
 	}
 }
 
+// Clients that are only connected when a drain ends are not requests that were cut off.
+func TestADrainThatEndsWithIdleClientsLosesNothing(t *testing.T) {
+	for name, connect := range map[string]func(p *proxytest.Proxy){
+		"HTTP/1.1": func(p *proxytest.Proxy) { p.Dial().Send(peers.Get("/")).Want(200, "ok") },
+		"HTTP/2":   func(p *proxytest.Proxy) { p.Fetch(peers.HTTP2Client(t, nil), "GET", "/", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := proxytest.Start(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *proxy.Config) {
+				peers.SpeakHTTP2(c)
+				c.DrainTimeout = 50 * time.Millisecond // idle connections end only after a second
+			})
+			connect(p)
+			if err := p.Drain(t.Context()); err != nil || p.CutOff() != 0 {
+				t.Errorf("%v, %d cut off", err, p.CutOff())
+			}
+		})
+	}
+}
+
 // The end of a drain cuts off kept-alive clients, idle or waiting for a response.
 func TestADrainCutsOffKeptAliveClients(t *testing.T) {
 	arrived := make(chan struct{})
