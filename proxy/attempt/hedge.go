@@ -44,7 +44,7 @@ type background struct {
 	stopped bool       // by StopHedge
 
 	cause policy.Cause // of the goroutine; the owner's after it has ended
-	wrote bool         // likewise: the upstream got a byte of the request
+	wrote bool         // likewise: the upstream may have processed the request
 
 	body     [][]byte // all of it
 	chunks   [][]byte // the same in the framing of HTTP/1.1
@@ -169,21 +169,30 @@ func (b *background) run() {
 	b.cause = b.make()
 }
 
-// make sends the request and reads the response headers. The connection stays open after a
-// status and after a timeout.
+// make makes the attempt, on a fresh connection if the pooled one was stale.
 func (b *background) make() policy.Cause {
-	cause := b.send(false)
+	cause := b.once(false)
 	if cause == policy.CauseIdleClose && !b.isStopped() {
-		cause = b.send(true) // the pooled connection was stale
+		cause = b.once(true)
 	}
-	if cause != policy.CauseStatus {
+	return cause
+}
+
+// once sends the request and reads the response headers. The connection stays open after a status and after a
+// timeout.
+func (b *background) once(fresh bool) policy.Cause {
+	if cause := b.send(fresh); cause != policy.CauseStatus {
 		return cause
 	}
 	b.a.sentWholeAt(b.a.now())
-	cause = b.a.readFinalHeaders()
-	if cause != policy.CauseStatus && cause != policy.CauseAttemptTimeout {
-		b.abort()
+	cause := b.a.readFinalHeaders()
+	switch cause {
+	case policy.CauseStatus, policy.CauseAttemptTimeout:
+		return cause
+	case policy.CauseIdleClose, policy.CauseRefusedStream: // of HTTP/2: certainly not processed
+		b.wrote = false
 	}
+	b.abort()
 	return cause
 }
 
@@ -206,7 +215,7 @@ func (b *background) send(fresh bool) policy.Cause {
 	n, err := b.a.conn.begin(&head, append([][]byte{head.Fields}, body...), true, b.trailers)
 	b.wrote = b.wrote || n > 0
 	switch {
-	case err == nil:
+	case err == nil, n > 0 && up.Stream(): // if a stream takes no more, its response tells why
 		return policy.CauseStatus
 	case n > 0:
 		b.abort()

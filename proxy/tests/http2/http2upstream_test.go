@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/retryproxy/retryproxy/policy"
+	"github.com/retryproxy/retryproxy/policy/budget"
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 	"github.com/retryproxy/retryproxy/proxy/internal/proxytest"
@@ -352,6 +353,80 @@ func TestGoAway(t *testing.T) {
 				t.Errorf("%d sends, want %d", u.Sends(), tc.sends)
 			}
 		})
+	}
+}
+
+// A hedge that was certainly not processed costs nothing. If its connection went away, it goes over another one; if
+// the upstream refuses it, the first attempt goes on.
+func TestAHedgeThatWasNotProcessedCostsNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end    func(f *framer, first, hedge uint32)
+		body   string
+		hedges int
+		tokens float64
+	}{
+		"the connection goes away": {func(f *framer, first, _ uint32) { _ = f.WriteGoAway(first, http2.ErrCodeNo, nil) }, "fresh", 1, 4},
+		"the stream is refused":    {func(f *framer, _, hedge uint32) { _ = f.WriteRSTStream(hedge, http2.ErrCodeRefusedStream) }, "first", 0, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var first uint32
+			evaluated := make(chan struct{})
+			u := peers.StartUpstream(t, frames(func(f *framer, id uint32) {
+				switch {
+				case f.c.N == 2:
+					f.respond(id, "200", "fresh")
+				case id == 1:
+					f.respond(id, "200", "warm")
+				case first == 0:
+					first = id
+				default:
+					tc.end(f, first, id)
+					<-evaluated
+					f.respond(first, "200", "first")
+				}
+			}))
+			p := proxytest.StartTo(t, "h2c://"+u.Addr().String(), func(c *proxy.Config) {
+				peers.HedgedOnce(t)(c)
+				c.Default.NoBudget, c.Default.Budget = false, budget.Config{Burst: 5}
+			})
+			c := p.Dial()
+			c.Send(peers.Get("/")).Want(200, "warm")
+			c.Send(strings.Replace(peers.Post("abc"), "POST", "PUT", 1))
+			if tc.hedges == 0 {
+				peers.Soon(t, "the hedge has ended", func() bool {
+					return u.Sends() == 3 && p.Stats().Upstreams[0].BudgetTokens == tc.tokens
+				})
+				close(evaluated)
+			}
+			c.Want(200, tc.body)
+			if tc.hedges > 0 {
+				close(evaluated)
+			}
+			p.Seen.Outcome(t, 1)
+			if tokens := p.Stats().Upstreams[0].BudgetTokens; p.Seen.HedgesSent != tc.hedges || tokens != tc.tokens {
+				t.Errorf("%d hedges, %v tokens", p.Seen.HedgesSent, tokens)
+			}
+		})
+	}
+}
+
+// A hedge wins with a response that comes before the end of its body, of which the upstream takes no more.
+func TestAHedgeIsAnsweredBeforeItsBodysEnd(t *testing.T) {
+	first := true
+	u := peers.StartUpstream(t, frames(func(f *framer, id uint32) {
+		if first {
+			first = false
+			_ = f.WriteWindowUpdate(0, 1<<20)
+			_ = f.WriteWindowUpdate(id, 1<<20)
+			return
+		}
+		f.respond(id, "200", "early")
+		_ = f.WriteRSTStream(id, http2.ErrCodeNo)
+	}))
+	p := proxytest.StartTo(t, "h2c://"+u.Addr().String(), peers.HedgedOnce(t))
+	p.Dial().Send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n"+strings.Repeat("b", 200000)).Want(200, "early")
+	if p.Seen.Outcome(t, 0); p.Seen.HedgesWon != 1 {
+		t.Errorf("%d hedges won", p.Seen.HedgesWon)
 	}
 }
 
