@@ -47,6 +47,7 @@ type link struct {
 	unwritable   error // why nothing more can be written to an upstream from which there may be more to read
 	unwritableAt time.Time
 	lingering    bool      // it ends when the last stream has ended and all is written
+	leavesSoon   bool      // the peer made a fault: writes end at the deadline that is set
 	settled      bool      // the peer's SETTINGS came
 	window       int64     // what may be sent on all streams together
 	usedUpAt     time.Time // when window was used up
@@ -135,6 +136,7 @@ func (c *link) sayGoodbye(err error, last uint32, report func(error)) {
 	}
 	c.mu.Lock()
 	c.control(32, func(dst []byte) []byte { return appendGoAway(dst, last, fault.code) })
+	c.leavesSoon = true
 	c.mu.Unlock()
 	_ = c.nc.SetWriteDeadline(time.Now().Add(goodbyeWithin))
 	for until := time.Now().Add(goodbyeWithin); c.isWriting() && time.Now().Before(until); {

@@ -207,9 +207,9 @@ func (c *link) control(n int, appendTo func([]byte) []byte) {
 }
 
 // extendWrite keeps the write deadline between one and two write timeouts away. Only the goroutine that
-// writes calls it.
+// writes calls it, with mu held.
 func (c *link) extendWrite(now time.Time) {
-	if c.writeTimeout <= 0 || c.writeBy.Sub(now) >= c.writeTimeout {
+	if c.writeTimeout <= 0 || c.leavesSoon || c.writeBy.Sub(now) >= c.writeTimeout {
 		return
 	}
 	c.writeBy = now.Add(2 * c.writeTimeout)

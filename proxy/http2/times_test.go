@@ -161,3 +161,39 @@ func TestHeadersAreHandedOver(t *testing.T) {
 	}
 	<-heads
 }
+
+// A client whose fault ended the connection has a second to read why, whatever the write timeout.
+func TestAFaultyClientThatReadsNothingEndsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := options(echo)
+		o.WriteTimeout = time.Hour
+		near, far := net.Pipe()
+		defer near.Close()
+		began, ended := time.Now(), make(chan time.Duration)
+		go func() { NewConn(far, o).Run(); _ = far.Close(); ended <- time.Since(began) }()
+		go func() { _, _ = io.WriteString(near, "no preface of HTTP/2, but as long") }()
+		if d := <-ended; d > 2*goodbyeWithin {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// A client that reads nothing at all, of no stream, is ended between one and two write timeouts later.
+func TestAClientThatReadsNothingAtAllIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := options(echo)
+		o.WriteTimeout, o.PingAfter, o.IdleTimeout = time.Minute, 0, 0
+		near, far := net.Pipe()
+		defer near.Close()
+		began, ended := time.Now(), make(chan time.Duration)
+		go func() { NewConn(far, o).Run(); _ = far.Close(); ended <- time.Since(began) }()
+		p := newPeer(t, near)
+		_, _ = io.WriteString(near, Preface)
+		_ = p.WriteSettings()
+		p.begin(true, getFields...)
+		if d := <-ended; d < time.Minute || d > 2*time.Minute {
+			t.Errorf("after %v", d)
+		}
+		o.Workers.Close()
+	})
+}
