@@ -7,7 +7,8 @@ import (
 )
 
 // A piece of a body of at least directFrom bytes is written from where it is, up to mostDirect of it at once, if
-// no other goroutine writes. Copied to what waits, GETs of 1 MiB cost 1.3 times the CPU.
+// no other goroutine writes. Copied to what waits, GETs of 1 MiB cost 1.3 times the CPU. If more than directFrom
+// waits already, it is copied: a client that reads slowly has the write timeout for what is written at once.
 const (
 	directFrom = 8 << 10
 	mostDirect = 64 << 10

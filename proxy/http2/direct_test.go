@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
@@ -100,6 +101,47 @@ func TestALargePieceIsWrittenFromWhereItIs(t *testing.T) {
 	}
 	_ = near.Close()
 	<-ended
+	o.Workers.Close()
+}
+
+// What is written at once is not much more than a piece, whatever waited before: a client that reads slowly has the
+// write timeout for it.
+func TestALargePieceIsNotWrittenWithMuchElse(t *testing.T) {
+	near, far := newPipe(t)
+	piece := pieceOf(64 << 10)
+	var direct atomic.Int64
+	largest := 0
+	o := options(nil)
+	o.Serve = func(s *Stream) {
+		awaitQuiet(s)
+		_ = s.WriteHeaders(200, blockOf([]http1.Header{http1.NewHeader("X-A", strings.Repeat("a", 60<<10))}), false)
+		if err := s.WriteBody(piece, nil, true); err != nil {
+			t.Error(err)
+		}
+	}
+	write := writevTo(far, piece, &direct)
+	o.Writev = func(parts [][]byte) (int, error) {
+		n, err := write(parts)
+		largest = max(largest, n)
+		return n, err
+	}
+	ended := make(chan struct{})
+	go func() { NewConn(far, o).Run(); _ = far.Close(); close(ended) }()
+	p := newPeer(t, near)
+	whole := make(chan []byte, 1)
+	go p.body(p.Framer, whole)
+	_, _ = io.WriteString(near, Preface)
+	_ = p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	_ = p.WriteWindowUpdate(0, 1<<20)
+	p.begin(true, getFields...)
+	if got := <-whole; !bytes.Equal(got, piece) {
+		t.Errorf("%d bytes came that are not those that were written", len(got))
+	}
+	_ = near.Close()
+	<-ended
+	if most := directFrom + mostDirect + mostDirect/FrameSize*frameHeader; largest > most || direct.Load() == 0 {
+		t.Errorf("%d bytes were written at once, more than %d; %d were not copied", largest, most, direct.Load())
+	}
 	o.Workers.Close()
 }
 

@@ -18,7 +18,7 @@ func (s *flow) writeData(p []byte, ends bool) error {
 		if err := s.writeErr(); err != nil {
 			return err
 		}
-		if n := int(min(int64(len(p)), s.window, c.window, mostDirect)); n >= directFrom && c.writev != nil && !c.out.writing {
+		if n := int(min(int64(len(p)), s.window, c.window, mostDirect)); n >= directFrom && c.writev != nil && !c.out.writing && len(c.out.pending) <= directFrom {
 			s.writeDirect(p[:n], ends && n == len(p))
 			if p = p[n:]; len(p) == 0 {
 				return nil
