@@ -39,6 +39,7 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 			return c, nil
 		}
 	}
+	o.waitsSince = time.Now()
 	for {
 		c, err := g.getWithin(ctx, o)
 		var dial *DialError
@@ -49,13 +50,14 @@ func (g *Group) Get(ctx context.Context, o GetOptions) (*Conn, error) {
 }
 
 // getWithin is Get for GetOptions.DialTimeout at most. A request for which no endpoint has a free stream has waited
-// for one as long.
+// for one as long. It keeps its place among those that wait when it looks at all endpoints again.
 func (g *Group) getWithin(ctx context.Context, o GetOptions) (*Conn, error) {
 	own, _ := ctx.Deadline()
 	ctx, cancel := context.WithTimeout(ctx, o.dialTimeout())
 	defer cancel()
 	at, _ := ctx.Deadline() // the caller's own, if that is earlier
 	d := &groupDial{ctx: ctx, deadline: at, total: time.Until(at), hurried: at.Equal(own)}
+	o.looksAgain = !d.hurried
 	if err := g.ensureResolved(ctx, &o, d.total); err != nil {
 		failed := &DialError{Kind: classifyLookup(ctx, err), Addr: g.target.Address, Err: err}
 		g.dnsErrors[failed.Kind].Add(1)

@@ -21,6 +21,7 @@ var errFull = errors.New("no stream is free on as many connections as there may 
 
 // streamWait is a request that waits for a stream.
 type streamWait struct {
+	since  time.Time     // the order of the queue
 	turn   chan struct{} // has a value when it is worth looking for a stream
 	queued bool          // it is in the queue; guarded by http2Pool.mu
 }
@@ -29,9 +30,9 @@ type streamWait struct {
 // waits for a dial, it is not in the queue: the streams that become free meanwhile are for those behind it.
 func (s *http2Pool) awaitStream(ctx context.Context, o GetOptions) (*Conn, error) {
 	if o.dontQueue {
-		return nil, s.noStream(errFull)
+		return nil, s.noStream(errFull, false)
 	}
-	w := s.enqueue()
+	w := s.enqueue(o.waitsSince)
 	defer s.leave(w)
 	o.Fresh = false // an older connection is better than none
 	for {
@@ -53,24 +54,32 @@ func (s *http2Pool) awaitStream(ctx context.Context, o GetOptions) (*Conn, error
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return nil, &DialError{Kind: KindCanceled, Addr: s.pool.target.Address, Err: ctx.Err()}
 			}
-			return nil, s.noStream(ctx.Err())
+			return nil, s.noStream(ctx.Err(), !o.looksAgain)
 		}
 	}
 }
 
-// noStream counts a request that got no stream, and returns its error.
-func (s *http2Pool) noStream(err error) error {
-	if err != errFull {
+// noStream returns the error of a request that got no stream, and counts the request if counts is set.
+func (s *http2Pool) noStream(err error, counts bool) error {
+	if counts {
 		s.pool.dialErrors[KindNoStream].Add(1)
 	}
 	return &DialError{Kind: KindNoStream, Addr: s.pool.target.Address, Err: err}
 }
 
-func (s *http2Pool) enqueue() *streamWait {
-	w := &streamWait{turn: make(chan struct{}, 1), queued: true}
+// enqueue queues a request that waits since a moment; zero: since now.
+func (s *http2Pool) enqueue(since time.Time) *streamWait {
+	if since.IsZero() {
+		since = time.Now()
+	}
+	w := &streamWait{since: since, turn: make(chan struct{}, 1), queued: true}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queue = append(s.queue, w)
+	at := len(s.queue)
+	for at > 0 && s.queue[at-1].since.After(since) {
+		at--
+	}
+	s.queue = slices.Insert(s.queue, at, w)
 	s.queued.Add(1)
 	return w
 }

@@ -118,7 +118,7 @@ func TestStreamsAreGivenInTheOrderOfArrival(t *testing.T) {
 	}
 	close(next)
 	all.Wait()
-	w := p.http2.enqueue()
+	w := p.http2.enqueue(time.Time{})
 	if c := p.TryPooled(&GetOptions{}); c != nil {
 		t.Error("one that came later got a stream")
 	}
@@ -366,4 +366,67 @@ func TestARequestWaitsForAStreamRatherThanFailAtAnEndpointThatIsDown(t *testing.
 			t.Errorf("the ejected endpoint was dialed %d times", n)
 		}
 	}
+}
+
+// A request that looks at all endpoints again, because the time for a dial is over, keeps its place among those that
+// wait for a stream, and is counted once, if its own time ends.
+func TestARequestKeepsItsPlaceWhileItLooksForAStreamElsewhere(t *testing.T) {
+	release := make(chan struct{})
+	came := make(chan struct{}, 10)
+	real, _ := narrowUpstream(t, func(http.ResponseWriter, *http.Request) { came <- struct{}{}; <-release })
+	w := newFakeNetwork(t, time.Hour, "10.0.0.1:80")
+	target := Target{Network: "tcp", Address: "app.test:80", Protocol: HTTP2, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, real.Address)
+	}}
+	target.Resolve = resolving(80).Resolve // not asked: find is replaced
+	g := NewGroup(target, Options{})
+	g.resolve = w.resolve
+	t.Cleanup(g.Close)
+	if err := g.ensureResolved(t.Context(), &GetOptions{}, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	p := g.endpoint(t, "10.0.0.1:80").pool
+	p.http2.mostConns = 1
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := askFor(t.Context(), p, GetOptions{}, "/"); err != nil {
+			t.Error(err)
+		}
+	})
+	<-came
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	all.Go(func() {
+		defer cancel()
+		if _, err := g.Get(ctx, GetOptions{DialTimeout: 10 * time.Millisecond}); err == nil {
+			t.Error("it got a stream that is not free")
+		}
+	})
+	waits := func(not *streamWait) (w *streamWait) {
+		for w == nil || w == not {
+			p.http2.mu.Lock()
+			if len(p.http2.queue) > 0 {
+				w = p.http2.queue[0]
+			}
+			p.http2.mu.Unlock()
+		}
+		return w
+	}
+	first := waits(nil)
+	again := waits(first)
+	if !again.since.Equal(first.since) {
+		t.Error("it waits anew")
+	}
+	if n := p.Stats().DialErrors[KindNoStream]; n != 0 {
+		t.Errorf("%d were counted while it waits", n)
+	}
+	cancel()
+	<-ctx.Done()
+	late, early := p.http2.enqueue(again.since.Add(time.Hour)), p.http2.enqueue(again.since.Add(time.Minute))
+	if i, j := slices.Index(p.http2.queue, early), slices.Index(p.http2.queue, late); i > j {
+		t.Errorf("who has waited longer is %d in the queue, behind %d", i, j)
+	}
+	p.http2.leave(late)
+	p.http2.leave(early)
+	close(release)
+	all.Wait()
 }

@@ -91,8 +91,10 @@ type GetOptions struct {
 	// to a dialed HTTP/1.1 connection, unless ALPN chose that; the streams of an HTTP/2 connection have windows.
 	BoundUnsent bool
 
-	dontQueue bool        // fail at once if no stream is free; another endpoint may have one
-	first     *streamWait // it is the first of those that wait for a stream; nil: it is not
+	dontQueue  bool        // fail at once if no stream is free; another endpoint may have one
+	first      *streamWait // it is the first of those that wait for a stream; nil: it is not
+	waitsSince time.Time   // for a stream; zero: it has not waited yet
+	looksAgain bool        // its Group looks for a stream again if this wait for one was in vain
 }
 
 func (o *GetOptions) dialTimeout() time.Duration {
