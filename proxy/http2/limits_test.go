@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
@@ -93,6 +94,35 @@ func TestHeadersThatExpandAreTooLarge(t *testing.T) {
 	p.want("5: \"")
 	if tooLarge != 1 {
 		t.Errorf("counted %d times", tooLarge)
+	}
+}
+
+// Each crumb of a cookie counts with its 32 bytes before it is stored. What fits is joined.
+func TestCrumbsOfACookieAreBounded(t *testing.T) {
+	const limit, crumb = 16 << 10, "a=b"
+	most := (limit - 300) / (len("cookie") + len(crumb) + fieldCost) // 300: for the other fields
+	o := options(echo)
+	o.HeaderBytes = limit
+	p := dialFrames(t, o)
+	for _, n := range []int{most, most + 20} {
+		request := with()
+		for range n {
+			request = append(request, "cookie", crumb)
+		}
+		id := p.begin(true, request...)
+		if n > most {
+			p.want(fmt.Sprintf("%d: :status=431", id))
+		} else if got := p.want(fmt.Sprintf("%d: \"", id)); !strings.Contains(got, "Cookie: a=b"+strings.Repeat("; a=b", n-1)+`\r`) {
+			t.Errorf("%d crumbs came as %s", n, got)
+		}
+	}
+	var f fields
+	f.reset(limit)
+	for range 10 * most {
+		f.add(hpack.HeaderField{Name: "cookie", Value: crumb})
+	}
+	if len(f.list) > most+20 {
+		t.Errorf("%d crumbs were stored", len(f.list))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // A fault of the framing ends the connection, and the upstream is told which.
@@ -189,6 +190,36 @@ func TestAnUpstreamThatDoesNotReadIsEnded(t *testing.T) {
 		t.Error(err)
 	}
 	_ = far.Close()
+}
+
+// Requests to an upstream that reads nothing take bounded memory: those for which there is no room were certainly not
+// processed.
+func TestRequestsToAnUpstreamThatDoesNotReadAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		o := upstreamOptions()
+		c := NewUpstream(near, &o)
+		ended := make(chan struct{})
+		go func() { c.Run(); close(ended) }()
+		c.AssumeSettings()
+		block := blockOf([]http1.Header{http1.NewHeader("X-A", strings.Repeat("a", 16<<10))})
+		var last *UpstreamStream
+		for s := c.Open(); s != nil; s = c.Open() {
+			_ = s.WriteHeaders(&wire.Head{Method: []byte("GET"), Target: []byte("/"), Authority: []byte("a"), Fields: block}, true)
+			if last = s; s.closed {
+				break
+			}
+		}
+		if c.mu.Lock(); len(c.out.pending) > mostUnwritten+2*len(block) {
+			t.Errorf("%d bytes wait", len(c.out.pending))
+		}
+		c.mu.Unlock()
+		if _, err := last.Read(make([]byte, 1)); err != ErrUnprocessed {
+			t.Error(err)
+		}
+		_ = far.Close()
+		<-ended
+	})
 }
 
 // FuzzUpstream is a whole connection to an upstream that sends anything. It ends, and a
