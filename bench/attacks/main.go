@@ -80,7 +80,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	bed := &rig.Bed{}
 	defer bed.End()
-	upstream := bed.Serve(echoing(usual()))
+	worker, err := bed.StartRole(upstreamRole, nil, nil)
+	if err != nil {
+		return err
+	}
+	upstream, err := worker.Order("")
+	if err != nil {
+		return err
+	}
 	if *slots {
 		return occupy(ctx, o, only, upstream, stdout, stderr)
 	}
@@ -122,6 +129,17 @@ func (a *attack) title() string {
 		met = "looked for"
 	}
 	return fmt.Sprintf("\n| attack | connections | sent | %s | memory: before, grew by, bound (MiB) | others: requests, failed | their p99: before, during, ratio | goroutines, descriptors: before, after |\n|---|---|---|---|---|---|---|---|\n", met)
+}
+
+// upstreamRole is the role of the process of the usual upstream. Its answer to an order is its address. What others
+// wait for in a process that writes or reads attacks is no property of the proxy.
+const upstreamRole = "attacks upstream"
+
+func init() {
+	rig.Role(upstreamRole, func([]string) (func(string) (string, error), error) {
+		addr := new(rig.Bed).Serve(echoing(usual()))
+		return func(string) (string, error) { return addr, nil }, nil
+	})
 }
 
 // good is the body that other clients expect.

@@ -243,8 +243,8 @@ func (o *occupation) run(ctx context.Context, name, program, upstream string, la
 	return r, nil
 }
 
-// attackersRole is the role of a process that occupies slots. The upstream and the bystanders are in another
-// one: what 3000 attackers have to wait for in their own process is no property of a proxy.
+// attackersRole is the role of a process that occupies slots. The bystanders are in another one:
+// what 3000 attackers have to wait for in their own process is no property of a proxy.
 const attackersRole = "attackers"
 
 func init() {
