@@ -9,7 +9,8 @@ import (
 
 // mostHTTP2Conns is how many HTTP/2 connections an endpoint has that take requests. An upstream that allows few
 // streams on each, or reads none of the bodies, gets as many, and no more: half of the common limit of 1024
-// descriptors, as for idle connections (DefaultIdleConns). Further requests wait for a stream.
+// descriptors, as for idle connections (DefaultIdleConns). Further requests wait for a stream. Connections that end
+// after a GOAWAY are not counted: each serves a request, and they must not keep requests from an upstream that restarts.
 const mostHTTP2Conns = 512
 
 // recheck is how often the first request that waits for a stream looks for one without being woken: a connection
