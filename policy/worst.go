@@ -6,6 +6,9 @@ import (
 	"github.com/retryproxy/retryproxy/policy/backoff"
 )
 
+// NotCounted names the attempts, beside the first one, that are not among Policy.MaxRetries.
+const NotCounted = "probes of an open circuit breaker, retries of what was certainly not processed"
+
 // Worst is the worst case of a policy for a client and an upstream.
 type Worst struct {
 	// Total is the longest time from sending the request to the response headers. It is the
@@ -15,8 +18,7 @@ type Worst struct {
 
 	// Attempts is the largest number of attempts of a request, if all fail at once and the
 	// waits are the shortest: 1 + its retries. It is the load amplification without a
-	// budget. The free retry after an idle close does not count, since the attempt before
-	// it was not sent.
+	// budget. It leaves out what is NotCounted.
 	Attempts int
 
 	// SlowAttempts is the number of attempts if each lasts as long as its timeout and the

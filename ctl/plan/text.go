@@ -10,6 +10,7 @@ import (
 	"github.com/retryproxy/retryproxy/ctl/plot"
 	"github.com/retryproxy/retryproxy/internal/terminal"
 	"github.com/retryproxy/retryproxy/internal/text"
+	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/policy/backoff"
 	"github.com/retryproxy/retryproxy/policy/budget"
 )
@@ -81,7 +82,7 @@ func (l *Line) table() [][]string {
 
 // worst prints the worst case of each strategy.
 func (p *printer) worst(plan *Plan) {
-	p.printf("%s\n", p.Bold("At worst"))
+	p.printf("%s (not counted: %s)\n", p.Bold("At worst"), policy.NotCounted)
 	for i := range plan.Lines {
 		l := &plan.Lines[i]
 		p.printf("  %s: at most %s, %s\n", l.Label, text.Plural(l.Worst.Attempts, "attempt"), l.inTime())

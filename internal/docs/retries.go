@@ -31,10 +31,10 @@ func RetryTable() (string, error) {
 	var b strings.Builder
 	b.WriteString("\n")
 	table(&b, []string{"What the upstream did", "`" + strings.ReplaceAll(p.Methods.String(), ",", "`, `") + "`", "`POST`, `PATCH` with `Idempotency-Key`", "`POST`, `PATCH`"}, rows)
-	fmt.Fprintf(&b, "There are at most %d retries, all within %s. There is no retry if the retry budget is empty\n"+
-		"(outbound: and has no token within the time left), the wait does not fit into the time left, or the\n"+
-		"retry buffer does not have the whole body.\n"+
-		"`retryproxy explain METHOD URL` answers for the settings of the shell in which you run it.\n\n",
+	fmt.Fprintf(&b, "There are at most %d retries beside probes, all within %s. There is no retry if the retry budget is\n"+
+		"empty (outbound: and has no token within the time left), the wait does not fit into the time left, or\n"+
+		"the retry buffer does not have the whole body.\n"+
+		"`retryproxy explain METHOD URL` answers for the settings of your shell.\n\n",
 		p.MaxRetries, defaults.RequestTimeout)
 	return b.String(), nil
 }

@@ -35,7 +35,7 @@ type Route struct {
 
 // Worst is the worst case of a route for a client and its upstream.
 type Worst struct {
-	// Attempts is the maximum number of attempts of a request, and the factor by which the load of
+	// Attempts is the maximum number of attempts of a request, without policy.NotCounted, and the factor by which the load of
 	// the upstream can grow while the budget's burst lasts.
 	Attempts int `json:"attempts"`
 	// Seconds is the time from sending the request to the response headers; null without a limit.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/internal/text"
+	"github.com/retryproxy/retryproxy/policy"
 )
 
 // Text writes the settings, route by route, and the problems. For the process and the default route
@@ -35,6 +36,7 @@ func Text(w io.Writer, p text.Paint, s *config.Settings, problems config.Problem
 		fmt.Fprintf(w, "\n%s%s\n", p.Bold("route "+r.Name), matchText(r))
 		printWorst(w, v.Routes[i].Worst)
 		if i == 0 {
+			fmt.Fprintf(w, "  not counted: %s\n", policy.NotCounted)
 			for _, value := range r.Values() {
 				usual[value.Key] = value.Text
 			}

@@ -37,7 +37,7 @@ func (v *View) Text(w io.Writer, p text.Paint) {
 		word = p.Green("yes")
 	}
 	fmt.Fprintf(w, "retriable   %s: %s\n", word, v.Why)
-	fmt.Fprintf(w, "retries     at most %d, while time, budget and memory for the body allow\n", v.MaxRetries)
+	fmt.Fprintf(w, "retries     at most %d, while time, budget and memory for the body allow\n            not counted: %s\n", v.MaxRetries, policy.NotCounted)
 	if v.StreamSeconds > 0 {
 		fmt.Fprintf(w, "streams     an event stream is held back until its first content, for up to %gs; an error before that counts as the status that it reports\n", v.StreamSeconds)
 	}

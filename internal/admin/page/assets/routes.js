@@ -124,7 +124,7 @@ function list(node, counts, none) {
 
 function settings(rule) {
   const limit = (ms) => ms ? text.time(ms * 1000) : 'no limit';
-  const words = (rule.dry_run ? 'dry run: no retry is made; otherwise ' : '') + `${rule.backoff}, at most ${rule.max_retries} ${rule.max_retries === 1 ? 'retry' : 'retries'}; ` +
+  const words = (rule.dry_run ? 'dry run: no retry is made; otherwise ' : '') + `${rule.backoff}, at most ${rule.max_retries} ${rule.max_retries === 1 ? 'retry' : 'retries'} beside probes; ` +
     `request ${limit(rule.request_timeout_ms)}, attempt ${limit(rule.attempt_timeout_ms)}`;
   const range = (w) => w.min === w.max ? wait(w.max) : `${wait(w.min)} to ${wait(w.max)}`;
   if (!rule.curve.length) return [el('p', {class: 'quiet'}, words)];
