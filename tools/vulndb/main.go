@@ -3,9 +3,9 @@
 //
 //	go run ./tools/vulndb take REPO     writes snapshot.json from REPO, a clone of github.com/golang/vulndb
 //	go run ./tools/vulndb database DIR  writes the snapshot to DIR, as the database that govulncheck -db file://DIR reads,
-//	                                    and prints the day of its newest entry
+//	                                    and prints the day of its newest entry and its age
 //
-// database fails if a module of this project is not among those that the snapshot was taken for, so a new dependency needs
+// database fails if the snapshot is older than oldest, or if a module of this project is not among those that the snapshot was taken for, so a new dependency needs
 // a new snapshot. The identifiers, versions and symbols are the Go vulnerability database's, which is under CC BY 4.0;
 // its texts are left out.
 package main
@@ -99,11 +99,28 @@ func run(args []string) error {
 	if missing := s.without(modules); len(missing) > 0 {
 		return fmt.Errorf("%s was not taken for %s; take a new one: go run ./tools/vulndb take REPO", file, strings.Join(missing, ", "))
 	}
+	age, err := s.age(time.Now())
+	if err != nil {
+		return err
+	}
 	if err := s.write(args[1]); err != nil {
 		return err
 	}
-	fmt.Println(s.Modified.Format(time.DateOnly))
+	fmt.Println(age)
 	return nil
+}
+
+// oldest is the age from which a snapshot says too little: Go has a release every six months, and a snapshot from before
+// the one in use knows none of its vulnerabilities.
+const oldest = 180 * 24 * time.Hour
+
+// age describes the snapshot's age at now. It fails if the snapshot is older than oldest.
+func (s *snapshot) age(now time.Time) (string, error) {
+	text := fmt.Sprintf("%s, %d days old", s.Modified.Format(time.DateOnly), int(now.Sub(s.Modified).Hours()/24))
+	if now.Sub(s.Modified) > oldest {
+		return "", fmt.Errorf("%s is of %s, more than %d; take a new one: go run ./tools/vulndb take REPO", file, text, int(oldest.Hours()/24))
+	}
+	return text, nil
 }
 
 // projectModules returns the modules whose packages are in a program or test of this one, sorted, with the names that the
