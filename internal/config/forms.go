@@ -21,7 +21,7 @@ import (
 var forms = map[string]func(value string) []string{
 	"duration":     durations,
 	"autoduration": durations,
-	"hedge":        func(v string) []string { return append([]string{"p" + strings.Trim(v, "pP%th ")}, durations(v)...) },
+	"hedge":        hedges,
 	"size":         sizes,
 	"count":        counts,
 	"limit":        counts,
@@ -49,7 +49,7 @@ var forms = map[string]func(value string) []string{
 	"routes":       func(v string) []string { return []string{strings.Trim(notInName().ReplaceAllString(v, "-"), "-")} },
 	"pausekey":     sharingKeys,
 	"ratelimitkey": sharingKeys,
-	"balance":      func(v string) []string { return []string{hashOf + strings.TrimPrefix(afterColon(v), "$http_")} },
+	"balance":      func(v string) []string { return []string{hashOf + headerIn(v)} },
 }
 
 var (
@@ -59,6 +59,7 @@ var (
 	statusPrefix  = lazily(`(?i)^(?:http|status|code)[_ -]?([0-9]{3})$`)
 	statusRange   = lazily(`^([0-9]{3})\s*(?:\.\.|:|to|~)\s*([0-9]{3})$`)
 	ratePeriod    = lazily(`(?i)^([0-9]+)\s*(?:requests?|reqs?|r|q|tokens?|t)?\s*(?:/|per|p)?\s*(?:1\s*|60\s*)?(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)$`)
+	clockDuration = lazily(`^([0-9]+[hm])([0-9]{1,2})$`)
 	doubledPort   = lazily(`^([0-9]+):[0-9]+$`)
 )
 
@@ -75,8 +76,8 @@ var durationUnits = map[string]string{
 // default or to the example of the setting; "" for another value.
 func (s *Setting) withUnit(value string) string {
 	n, err := strconv.ParseFloat(value, 64)
-	if s.Unit != "duration" && s.Unit != "autoduration" || err != nil || n <= 0 {
-		return ""
+	if s.Unit != "duration" && s.Unit != "autoduration" || err != nil || n <= 0 || strings.Trim(value, "0123456789.") != "" {
+		return "" // 1e6 is neither seconds nor milliseconds
 	}
 	usual := time.Second
 	for _, text := range []string{s.Example, s.Default} {
@@ -92,7 +93,10 @@ func (s *Setting) withUnit(value string) string {
 
 func durations(v string) []string {
 	v = strings.ToLower(v)
-	joined := strings.ReplaceAll(strings.TrimPrefix(v, "pt"), " ", "") // PT30S of ISO 8601, 1h 30m
+	joined := strings.ReplaceAll(strings.TrimPrefix(v, "pt"), " ", "")     // PT30S of ISO 8601, 1h 30m
+	if match := clockDuration().FindStringSubmatch(joined); match != nil { // 1m30
+		return []string{joined + map[byte]string{'h': "m", 'm': "s"}[match[1][len(match[1])-1]]}
+	}
 	match := numberAndUnit().FindStringSubmatch(v)
 	if match == nil {
 		return []string{joined}
@@ -107,7 +111,17 @@ func durations(v string) []string {
 	}
 }
 
+// hedges takes a number for a percentile if it can be one, otherwise for a duration.
+func hedges(v string) []string {
+	percentile := "p" + strings.Trim(v, "pP%th ")
+	return append([]string{percentile, (&Setting{Unit: "duration", Default: "100ms"}).withUnit(v)}, durations(v)...)
+}
+
 func sizes(v string) []string {
+	v = strings.ReplaceAll(v, "_", "")
+	if n, err := strconv.ParseFloat(v, 64); err == nil && n < math.MaxInt64 { // 1e6
+		return []string{Size(n).String()}
+	}
 	match := numberAndUnit().FindStringSubmatch(v)
 	if match == nil {
 		return nil
@@ -388,8 +402,13 @@ func statuses(v string) []string {
 	if match := statusRange().FindStringSubmatch(v); match != nil {
 		return []string{match[1] + "-" + match[2]}
 	}
+	if up, is := strings.CutSuffix(v, "+"); is {
+		v = up + "-"
+	}
 	if first, last, is := strings.Cut(v, "-"); is && len(first) == 3 {
 		switch {
+		case last == "" && first[0] != '5': // 429-: few of those behind it can be retried
+			return []string{first}
 		case last == "": // 500-
 			return []string{first + "-" + first[:1] + "99"}
 		case last < first: // 504-500
@@ -409,5 +428,10 @@ func sharingKeys(v string) []string {
 	if strings.HasPrefix(v, "json:") {
 		return []string{modelKey}
 	}
-	return []string{headerKey + strings.TrimPrefix(strings.TrimPrefix(afterColon(v), "$http_"), " "), strings.ToLower(v)}
+	return []string{headerKey + headerIn(v), strings.ToLower(v)}
+}
+
+// headerIn returns the header's name behind a colon, or in nginx's variable.
+func headerIn(v string) string {
+	return strings.Join(strings.Fields(strings.TrimPrefix(afterColon(v), "$http_")), "-")
 }

@@ -130,14 +130,18 @@ var foreign = map[string][]translation{
 		{"docker", "172.16.0.0/12", ""},
 		{"* any all everyone 0.0.0.0", "0.0.0.0/0,::/0", ""},
 	},
-	"address":   {{nothingWords, "", "clients need this listener"}},
-	"probepath": {{"true on yes enabled enable auto default", "/healthz", ""}},
+	"address":    {{nothingWords, "", "clients need this listener"}, {usualWords, ":8080", ""}},
+	"addressoff": {{usualWords, ":9797", ""}},
+	"probepath":  {{"true on yes enabled enable auto default", "/healthz", ""}},
 	"ratelimitkey": {
 		{nothingWords, "upstream", ""},
 		{"ip client-ip clientip remote-addr client $remote-addr $binary-remote-addr address source", "", "the client's address cannot be the key; use a header that names the client, such as header:X-Tenant"},
 		{"header headers", "", "name the header, such as header:X-Tenant"},
 	},
-	"pausekey":           {{"header headers", "", "name the header, such as header:X-Tenant"}},
+	"pausekey": {
+		{"header headers", "", "name the header, such as header:X-Tenant"},
+		{"upstream global all shared service " + usualWords, "route", ""},
+	},
 	"limit":              {{"auto automatic dynamic on true learned gradient", "adaptive", ""}},
 	"breakerafter":       {{usualWords, autoWord, ""}},
 	"hostpattern":        {{"* any all _", "", "without HOST the route matches every host; leave it out"}},
@@ -154,14 +158,14 @@ var foreign = map[string][]translation{
 		{"egress client forward forward-proxy out gateway", "outbound", ""},
 	},
 	"PROFILE": {
-		{"default standard normal web api service", "interactive", ""},
-		{"bulk background job jobs worker", "batch", ""},
-		{"ai openai anthropic gpt claude gemini model llms", "llm", ""},
+		{"default standard normal web api service rest http rest-api web-api", "interactive", ""},
+		{"bulk background job jobs worker batch-job batch-jobs cron offline async", "batch", ""},
+		{"ai openai anthropic gpt claude gemini model llms llm-api ai-api openai-api chat", "llm", ""},
 	},
 	"LOG_LEVEL":       {{"debug trace verbose all notice default", "info", ""}, {"warning", "warn", ""}, {"critical fatal off none quiet", "error", ""}},
 	"TLS_MIN_VERSION": {{"tls1.2 tlsv1.2 12 tls12 tlsv1-2 1-2 1.0 1.1 tlsv1 tlsv1.1 tls1.1 tls1.0", "1.2", ""}, {"tls1.3 tlsv1.3 13 tls13 tlsv1-3 1-3", "1.3", ""}},
 	"LAYERED_RETRIES": {{"yes true on all full", "allow", ""}, {"half auto default", "halve", ""}},
-	"QUEUE_ORDER":     {{"lifo adaptive-lifo last stack", "newest", ""}, {"fifo first queue", "oldest", ""}},
+	"QUEUE_ORDER":     {{"lifo adaptive-lifo last stack new recent latest", "newest", ""}, {"fifo first queue old earliest fair", "oldest", ""}},
 }
 
 // translations returns the words of the setting that stand for a word of another program, the most
