@@ -74,6 +74,7 @@ func New(o Options) *Server {
 	if o.Page != nil {
 		mux.Handle("GET /{$}", access.reading(o.Page))
 		mux.Handle("GET /page/", access.reading(o.Page))
+		mux.Handle("GET /page", access.reading(http.RedirectHandler("/", http.StatusFound))) // its name in the documentation
 	}
 	addProfiles(mux, access)
 	s := &Server{served: make(chan struct{})}

@@ -173,7 +173,7 @@ func TestLocalOnly(t *testing.T) {
 
 func TestPageHasItsPathsAndNoOthers(t *testing.T) {
 	s := start(t, "tcp", "127.0.0.1:0")
-	for path, want := range map[string]int{"/": 200, "/page/main.js": 200, "/other": 404, "/pages": 404} {
+	for path, want := range map[string]int{"/": 200, "/page/main.js": 200, "/page": 302, "/other": 404, "/pages": 404} {
 		if status, body := send(t, "tcp", s.addr, "GET "+path+" HTTP/1.1\nHost: localhost\n"); status != want {
 			t.Errorf("%s: %d %q", path, status, body)
 		}
