@@ -162,6 +162,29 @@ func TestHeadersAreHandedOver(t *testing.T) {
 	<-heads
 }
 
+// A connection that is to go away before it has begun serves what its client sends at once, and then ends.
+func TestAConnectionMayGoAwayBeforeItBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		o := options(echo)
+		c := NewConn(far, o)
+		c.GoAway()
+		ended := make(chan struct{})
+		go func() { c.Run(); _ = far.Close(); close(ended) }()
+		p := newPeer(t, near)
+		go p.read()
+		_, _ = io.WriteString(near, Preface)
+		_ = p.WriteSettings()
+		p.begin(true, getFields...)
+		for _, what := range []string{"away 2147483647 NO_ERROR", `1: "`, "away 1 NO_ERROR", "end"} {
+			p.want(what)
+		}
+		<-ended
+		_ = near.Close()
+		o.Workers.Close()
+	})
+}
+
 // A client whose fault ended the connection has a second to read why, whatever the write timeout.
 func TestAFaultyClientThatReadsNothingEndsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

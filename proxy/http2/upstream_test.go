@@ -192,6 +192,7 @@ func TestAnUpstreamGoesAway(t *testing.T) {
 	p.sync()
 	first, second, third := ask(t, c, getRequest), ask(t, c, getRequest), ask(t, c, getRequest)
 	p.want("5: :method")
+	reserved := newTextUpstream(c.Open())
 	_ = p.WriteGoAway(1, http2.ErrCodeNo, nil)
 	<-left
 	for _, s := range []*textUpstream{second, third} {
@@ -204,6 +205,14 @@ func TestAnUpstreamGoesAway(t *testing.T) {
 	}
 	if !c.IsLeaving() || c.Open() != nil {
 		t.Error("it takes more")
+	}
+	_ = p.WriteGoAway(5, http2.ErrCodeNo, nil) // cannot take back what was said before (RFC 9113 section 6.8)
+	p.sync()
+	if _, err := io.WriteString(reserved, getRequest); err != nil {
+		t.Error(err)
+	}
+	if n := <-lost; n != 1 {
+		t.Errorf("%d were processed, after a GOAWAY that takes back another one", n)
 	}
 	p.headers(1, false, ":status", "200")
 	_ = p.WriteData(1, true, []byte("ok"))
