@@ -92,10 +92,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	for {
 		if s.drain.quiet() {
 			s.drain.idleEnd.Store(true)
-			s.connected.each(func(c *conn) {
-				c.client.Wake(downstream.PhaseIdle)
-				c.http2.Load().goAway()
-			})
+			s.connected.each(func(c *conn) { c.client.Wake(downstream.PhaseIdle) })
 			s.parked.Clear()
 		}
 		if ending.Before(s.now()) {

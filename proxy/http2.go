@@ -165,9 +165,6 @@ func headerListBytes(l http1.Limits) int {
 // serveStream serves one request.
 func (h *http2Conn) serveStream(stream *http2.Stream) {
 	s := h.c.server
-	if s.process.IsDraining() {
-		h.goAway() // the connection began late; this request is still served
-	}
 	if !s.clients.streams.beginStream(h) {
 		s.countRefusal(http1.RefusalNoStreamSlot)
 		stream.Reset(http2.RefusedStream) // there are so many that even a response would take too much memory
