@@ -2,43 +2,46 @@ package http2
 
 import "time"
 
-// alarm wakes a stream that waits for its peer. The timers of a connection are used again, since a stream waits
-// often and seldom in vain.
+// alarm wakes the streams of a connection whose deadlines pass while they wait. It is one timer, for the earliest
+// deadline, and stays set when a wait ends before: streams wait often and seldom in vain. All of it is guarded by
+// link.mu.
 type alarm struct {
-	timer *time.Timer
-	s     *flow
+	timer *time.Timer // nil: not used yet
+	at    time.Time   // when it rings; zero: it is not set
 }
 
-// mostAlarms is how many a connection keeps that nobody uses. They go with its last stream.
-const mostAlarms = 128
-
-// setAlarm wakes s after d, unless endAlarm is called before. It is called with mu held.
-func (c *link) setAlarm(s *flow, d time.Duration) *alarm {
-	n := len(c.alarms)
-	if n == 0 {
-		a := &alarm{s: s}
-		a.timer = time.AfterFunc(d, a.ring)
-		return a
+// wakeBy wakes the streams that wait at by. It is called with mu held.
+func (c *link) wakeBy(by time.Time) {
+	a := &c.alarm
+	if !a.at.IsZero() && !by.Before(a.at) {
+		return
 	}
-	a := c.alarms[n-1]
-	c.alarms[n-1] = nil
-	c.alarms = c.alarms[:n-1]
-	a.s = s
-	a.timer.Reset(d)
-	return a
-}
-
-// endAlarm ends a. One that rings already is not used again. It is called with mu held.
-func (c *link) endAlarm(a *alarm) {
-	if a.timer.Stop() && len(c.alarms) < mostAlarms {
-		a.s = nil
-		c.alarms = append(c.alarms, a)
+	a.at = by
+	if d := time.Until(by); a.timer == nil {
+		a.timer = time.AfterFunc(d, c.ring)
+	} else {
+		a.timer.Reset(d)
 	}
 }
 
-func (a *alarm) ring() {
-	c := a.s.c
+// ring wakes the streams whose deadlines have passed, and sets the alarm for the others.
+func (c *link) ring() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a.s.wake()
+	c.alarm.at = noTime
+	now := time.Now()
+	for _, s := range c.streams {
+		if s.waiting == 0 {
+			continue
+		}
+		for _, by := range [...]time.Time{s.readBy, s.writeBy} {
+			switch {
+			case by.IsZero():
+			case now.Before(by):
+				c.wakeBy(by)
+			default:
+				s.wake()
+			}
+		}
+	}
 }

@@ -85,7 +85,7 @@ func (s *flow) wake() {
 // wait releases mu until wake, or until by.
 func (s *flow) wait(by time.Time) {
 	if !by.IsZero() {
-		defer s.c.endAlarm(s.c.setAlarm(s, max(time.Until(by), 0)))
+		s.c.wakeBy(by)
 	}
 	s.waiting++
 	s.cond.Wait()

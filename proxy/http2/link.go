@@ -61,7 +61,7 @@ type link struct {
 	encoded      []byte    // the header block written last
 	tableShrinks bool      // the peer wants a smaller dynamic table: the next block says that we use none
 	idleSince    time.Time // without streams since then; zero: there are some
-	alarms       []*alarm  // that nobody uses
+	alarm        alarm
 }
 
 // limits are what a peer may do. They do not change.
@@ -121,6 +121,9 @@ func (c *link) fail(err error) {
 	c.err = err
 	for _, s := range c.streams {
 		s.self.end(errGone)
+	}
+	if c.alarm.timer != nil {
+		c.alarm.timer.Stop()
 	}
 	c.endReading()
 }
@@ -367,7 +370,7 @@ func (c *link) isOver() bool {
 
 // emptied notes that the last stream has ended. It is called with mu held.
 func (c *link) emptied() {
-	c.idleSince, c.alarms = time.Now(), nil
+	c.idleSince = time.Now()
 	if c.isOver() {
 		c.endReading()
 	}

@@ -129,11 +129,11 @@ func (s *UpstreamStream) ReadHead() (head []byte, err error) {
 	defer s.c.mu.Unlock()
 	for {
 		switch {
-		case expired(s.readBy):
-			return nil, os.ErrDeadlineExceeded
 		case len(s.head) > 0:
 			head, s.head = s.head, nil
 			return head, s.endOf(true)
+		case expired(s.readBy):
+			return nil, os.ErrDeadlineExceeded
 		case s.inEnd != nil:
 			return nil, s.inEnd
 		}

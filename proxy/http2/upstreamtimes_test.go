@@ -242,3 +242,34 @@ func TestAResponseBeginsInABufferOfItsOwn(t *testing.T) {
 		t.Errorf("%q %v", head, err)
 	}
 }
+
+// Streams of one connection that wait end at their own deadlines, also those that were moved meanwhile.
+func TestEachStreamEndsAtItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c := toUpstream(t, upstreamOptions())
+		p.answers.Store(true)
+		p.sync()
+		began := time.Now()
+		ended := make(chan time.Duration, 4)
+		streams := make([]*textUpstream, cap(ended))
+		for i := range streams {
+			streams[i] = ask(t, c, getRequest)
+			_ = streams[i].SetReadDeadline(began.Add(time.Duration(4-i) * time.Minute))
+			go func() {
+				if _, err := streams[i].UpstreamStream.ReadHead(); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error(err)
+				}
+				ended <- time.Since(began)
+			}()
+			p.want("")
+		}
+		synctest.Wait()
+		_ = streams[0].SetReadDeadline(began.Add(time.Second)) // from the last to the first
+		_ = streams[3].SetReadDeadline(began.Add(time.Hour))   // the other way
+		for _, want := range []time.Duration{time.Second, 2 * time.Minute, 3 * time.Minute, time.Hour} {
+			if at := <-ended; at != want {
+				t.Errorf("ended after %v, not %v", at, want)
+			}
+		}
+	})
+}
