@@ -20,6 +20,8 @@ type flow struct {
 	filled  int
 	blocked bool // it is in out.blocked, maybe since the message before
 
+	readBy, writeBy time.Time // deadlines
+
 	flowState
 }
 
@@ -47,8 +49,6 @@ type flowState struct {
 	window   int64  // what may be sent
 	complete bool   // our message was written whole
 	moved    uint64 // bytes of bodies, in both directions
-
-	readBy, writeBy time.Time
 }
 
 // stream is a Stream or an UpstreamStream. All methods are called with mu held.

@@ -36,6 +36,7 @@ func (c *Conn) newStream(id uint32) *Stream {
 	f.streams = f.streams[:n-1]
 	f.least = min(f.least, n-1)
 	s.open(id)
+	s.readBy, s.writeBy = noTime, noTime
 	s.streamState = streamState{}
 	return s
 }
@@ -77,6 +78,33 @@ func (c *Conn) trimStreams() {
 		return
 	}
 	time.AfterFunc(trimEvery, c.trimStreams)
+}
+
+// mostUnused is how many streams an Upstream keeps for other requests. They go with its last stream.
+const mostUnused = 128
+
+// newStream returns a stream for a request: one whose request has ended in order, with what its owner made for it,
+// or a new one. Its deadlines stay. It is called with mu held.
+func (c *Upstream) newStream() *UpstreamStream {
+	n := len(c.unused)
+	if n == 0 {
+		s := &UpstreamStream{conn: c}
+		s.init(&c.link, s)
+		return s
+	}
+	s := c.unused[n-1]
+	c.unused[n-1] = nil
+	c.unused = c.unused[:n-1]
+	s.upstreamState = upstreamState{}
+	return s
+}
+
+// keep keeps a stream that has ended for another request. It is called with mu held.
+func (c *Upstream) keep(s *UpstreamStream) {
+	poison.Fill(s.in[:cap(s.in)])
+	if len(c.unused) < mostUnused {
+		c.unused = append(c.unused, s)
+	}
 }
 
 // dropFirst removes the first n of list.

@@ -74,6 +74,7 @@ type Upstream struct {
 	ending    bool   // nothing more is read
 	toldReady bool   // Settled was called
 	toldLeave bool   // Leaving was called
+	unused    []*UpstreamStream
 }
 
 // NewUpstream returns the connection nc, on which nothing was sent.
@@ -181,8 +182,7 @@ func (c *Upstream) Open() *UpstreamStream {
 	}
 	c.inFlight++
 	c.idleSince = noTime
-	s := &UpstreamStream{conn: c}
-	s.init(&c.link, s)
+	s := c.newStream()
 	s.open(0)
 	s.early = true
 	return s

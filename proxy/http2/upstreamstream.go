@@ -15,12 +15,17 @@ import (
 // ends.
 //
 // One goroutine writes and one reads. Any goroutine may set deadlines and call Close. Its use ends with one
-// of Finish and Close.
+// of Finish and Close. After Finish it may have another request of its connection.
 type UpstreamStream struct {
 	flow
 	conn *Upstream
+	kept any // used by its owner
 
-	// All below is guarded by mu of the connection.
+	upstreamState // guarded by mu of the connection
+}
+
+// upstreamState is what an UpstreamStream forgets when it has another request.
+type upstreamState struct {
 	begun  bool  // its headers were written
 	at     int64 // where, among all bytes of the connection
 	free   bool  // its place among the connection's streams was given back
@@ -96,6 +101,7 @@ func (c *Upstream) forget(s *UpstreamStream) {
 	}
 	s.free = true
 	if c.inFlight--; c.inFlight == 0 {
+		c.unused = nil
 		c.emptied()
 	}
 	if c.o.Freed != nil {
@@ -146,6 +152,7 @@ func (s *UpstreamStream) ReadHead() (head []byte, err error) {
 // is over, possibly before Finish returns, and must not use the stream.
 func (s *UpstreamStream) Finish(grace time.Duration, ended func()) {
 	s.c.mu.Lock()
+	again := s.closed && s.err == nil && s.conn.inFlight > 0
 	switch {
 	case s.closed || !s.begun:
 		s.end(net.ErrClosed)
@@ -157,7 +164,7 @@ func (s *UpstreamStream) Finish(grace time.Duration, ended func()) {
 		s.onEnd = ended
 		s.grace = time.AfterFunc(grace, func() { _ = s.Close() })
 	}
-	s.drop()
+	s.drop(again)
 }
 
 // Close ends the stream. It resets the stream if the exchange is not complete. It does not wait, is safe for
@@ -169,12 +176,18 @@ func (s *UpstreamStream) Close() error {
 	} else {
 		s.end(net.ErrClosed)
 	}
-	s.drop()
+	s.drop(false)
 	return nil
 }
 
-// drop drops what was not read, and unlocks mu.
-func (s *UpstreamStream) drop() {
+// Kept returns what Keep was called with for an earlier request; nil if there was none.
+func (s *UpstreamStream) Kept() any { return s.kept }
+
+// Keep keeps v for the requests that use the stream.
+func (s *UpstreamStream) Keep(v any) { s.kept = v }
+
+// drop drops what was not read, and unlocks mu. If again is true, the stream may have another request.
+func (s *UpstreamStream) drop(again bool) {
 	s.dropBody(net.ErrClosed)
 	if s.head != nil {
 		buffer.Put(s.head[:0])
@@ -182,6 +195,9 @@ func (s *UpstreamStream) drop() {
 	}
 	stop := s.caughtUp
 	s.caughtUp, s.behind = nil, false
+	if again {
+		s.conn.keep(s)
+	}
 	s.c.mu.Unlock()
 	if stop != nil {
 		stop()

@@ -273,3 +273,42 @@ func TestEachStreamEndsAtItsDeadline(t *testing.T) {
 		}
 	})
 }
+
+// A stream whose request has ended in order serves another one, with its deadlines and what its owner keeps there.
+// One that was reset does not, and none is kept without need.
+func TestAStreamToAnUpstreamIsUsedAgain(t *testing.T) {
+	p, c := toUpstream(t, upstreamOptions())
+	p.sync()
+	other := ask(t, c, getRequest)
+	p.want("1: ")
+	first := ask(t, c, getRequest)
+	p.want("3: ")
+	first.Keep("kept")
+	p.headers(3, false, ":status", "200", "content-length", "2")
+	_ = p.WriteData(3, true, []byte("ok"))
+	if _, body, err := respondedWith(first, "GET"); body != "ok" || err != nil {
+		t.Fatal(body, err)
+	}
+	by := first.readBy
+	first.Finish(time.Minute, func() {})
+	second := newTextUpstream(c.Open())
+	if second.UpstreamStream != first.UpstreamStream || second.Kept() != "kept" || by.IsZero() || !second.readBy.Equal(by) {
+		t.Error("another stream is used, or nothing is kept")
+	}
+	if _, err := io.WriteString(second, postRequest(2)+"ab"); err != nil {
+		t.Fatal(err)
+	}
+	p.want("5: ")
+	p.headers(5, false, ":status", "404", "content-length", "3")
+	_ = p.WriteData(5, true, []byte("not"))
+	if status, body, err := respondedWith(second, "POST"); status != 404 || body != "not" || err != nil {
+		t.Errorf("the second request got %d %q %v", status, body, err)
+	}
+	_ = p.WriteRSTStream(1, http2.ErrCodeCancel)
+	p.sync()
+	second.Finish(time.Minute, func() {}) // the last one
+	other.Finish(time.Minute, func() {})  // reset
+	if s := c.Open(); s == first.UpstreamStream || s == other.UpstreamStream {
+		t.Error("a stream is kept without others, or after a reset")
+	}
+}

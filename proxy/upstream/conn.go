@@ -43,7 +43,7 @@ type Conn struct {
 	readBy, writeBy time.Duration // deadlines now set, in pool time; 0: none, or unknown
 
 	pool       *Pool
-	stream     *http2.UpstreamStream // of an HTTP/2 connection: used once, never pooled; nil: HTTP/1.1
+	stream     *http2.UpstreamStream // of an HTTP/2 connection, which keeps the Conn for its next request; nil: HTTP/1.1
 	shared     *http2Conn            // that connection
 	atEnd      bool                  // all of its response was read
 	bounded    bool                  // dialed with GetOptions.BoundUnsent
@@ -88,6 +88,15 @@ func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
 	p.addActive(1)
 	p.mu.Unlock()
 	return conn
+}
+
+// takeAgain makes c, the Conn of a stream, that of the stream's next request.
+func (p *Pool) takeAgain(c *Conn) {
+	c.atEnd = false
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.state = connInUse
+	p.addActive(1)
 }
 
 // wire returns the connection at the bottom, below TLS.

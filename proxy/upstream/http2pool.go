@@ -127,14 +127,21 @@ func (s *http2Pool) stream(c *http2Conn, stream *http2.UpstreamStream) *Conn {
 	if uses > 1 {
 		s.reuses.Add(1)
 	}
-	conn := s.pool.newConn(c.addr, stream, nil)
-	conn.stream, conn.shared, conn.Uses, conn.Reused = stream, c, uses, uses > 1
+	conn, again := stream.Kept().(*Conn)
+	if again {
+		s.pool.takeAgain(conn)
+	} else {
+		conn = s.pool.newConn(c.addr, stream, nil)
+		conn.stream, conn.shared = stream, c
+		stream.Keep(conn)
+	}
+	conn.Uses, conn.Reused = uses, uses > 1
 	return conn
 }
 
 // release ends a stream whose response was read completely.
 func (s *http2Pool) release(c *Conn) {
-	if s.ending.Add(1) > maxEnding {
+	if s.ending.Add(1) > maxEnding || !c.deadlinesKnown() {
 		s.ending.Add(-1)
 		_ = c.Close()
 		return
