@@ -226,11 +226,14 @@ func (b *Body) lacksOnlyItsEnd() bool {
 	return b.framing.Kind == http1.BodyStream && b.framing.Length > 0 && b.left == 0 && !b.a.HasUnread()
 }
 
-// useLargeBuffer switches to a large buffer if more than a first read is to come.
+// useLargeBuffer switches to a larger buffer if the rest of the body does not fit.
 func (b *Body) useLargeBuffer() {
 	size := buffer.Large
-	if b.a.host().UnderPressure() || b.framing.Kind == http1.BodyLength && b.left <= buffer.Medium {
-		size = buffer.Medium
+	if b.framing.Length > 0 {
+		size = int(min(b.left, buffer.Large))
+	}
+	if b.a.host().UnderPressure() {
+		size = min(size, buffer.Medium)
 	}
 	if b.keepBelow == 0 && len(b.a.conn.buf) < size {
 		b.a.conn.enlargeBuffer(size)

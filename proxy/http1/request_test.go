@@ -246,3 +246,18 @@ func TestResetDropsSpans(t *testing.T) {
 		t.Errorf("after Reset: %+v", r)
 	}
 }
+
+// A usual method stays when the buffer of its request is used again.
+func TestAUsualMethodIsNoSpan(t *testing.T) {
+	for _, method := range []string{"GET", "POST", "PUT"} {
+		var r Request
+		b := []byte(method + " / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if _, err := r.Parse(b, Limits{}); err != nil {
+			t.Fatal(err)
+		}
+		clear(b)
+		if string(r.Method) != method {
+			t.Errorf("%s became %q", method, r.Method)
+		}
+	}
+}
