@@ -3,8 +3,8 @@ package http2
 import "time"
 
 // alarm wakes the streams of a connection whose deadlines pass while they wait. It is one timer, for the earliest
-// deadline, and stays set when a wait ends before: streams wait often and seldom in vain. All of it is guarded by
-// link.mu.
+// deadline, and stays set when a wait ends before: streams wait often and seldom in vain. A timer for each wait cost
+// 2.5 % of the CPU of h2c to h2c. All of it is guarded by link.mu.
 type alarm struct {
 	timer *time.Timer // nil: not used yet
 	at    time.Time   // when it rings; zero: it is not set
