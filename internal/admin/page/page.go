@@ -145,13 +145,16 @@ func (p *Page) Run(ctx context.Context) {
 
 // look takes a step, and reports whether nothing will happen until the next request: nothing happened since the last
 // step, nothing is in flight, and no upstream is probed, which could change the state of its breaker. Without a path,
-// too, one is probed by connecting while its breaker is not closed, and slow start ends without a request.
+// too, one is probed by connecting while its breaker is not closed, and slow start ends without a request. An abandoned
+// attempt counts as in flight at its upstream until it expires.
 func (p *Page) look(now time.Time) (quiet bool) {
 	upstreams := p.options.Upstreams()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	quiet = p.history.look(now, p.options.Metrics, upstreams)
-	p.asleep = quiet && !slices.ContainsFunc(upstreams, func(u metrics.Upstream) bool { return u.HasProbe || u.Guard.Breaker != breaker.Closed })
+	p.asleep = quiet && !slices.ContainsFunc(upstreams, func(u metrics.Upstream) bool {
+		return u.HasProbe || u.Guard.Breaker != breaker.Closed || u.Guard.Abandoned > 0
+	})
 	return p.asleep
 }
 

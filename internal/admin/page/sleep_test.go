@@ -79,6 +79,7 @@ func TestThePageStaysAwake(t *testing.T) {
 	for name, begin := range map[string]func(s *stage, u *metrics.Upstream){
 		"a request in flight":                    func(s *stage, _ *metrics.Upstream) { s.metrics.Route("a").Near().RequestBegan() },
 		"an upstream is probed":                  func(_ *stage, u *metrics.Upstream) { u.HasProbe = true },
+		"an abandoned attempt that expires":      func(_ *stage, u *metrics.Upstream) { u.Guard.Abandoned = 1 },
 		"an upstream is probed by connecting":    func(_ *stage, u *metrics.Upstream) { u.Guard.Breaker = breaker.Open },
 		"a retry budget that becomes full again": func(_ *stage, u *metrics.Upstream) { u.HasBudget = true },
 	} {
