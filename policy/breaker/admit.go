@@ -86,7 +86,7 @@ func (g *core) atFixed(whole bool) bool {
 	case g.options.NoBreaker:
 		return c.inFlight() >= limit
 	}
-	return c.inFlight()-c.abandoned.count() >= limit
+	return c.inFlight()-c.abandoned() >= limit
 }
 
 // probesSeparately reports whether the caller takes the due probe with Guard.Probe.
@@ -98,18 +98,18 @@ func (g *core) probesSeparately() bool {
 func (g *core) issue(now time.Duration, v Verdict, r Request) Permit {
 	w := &g.window
 	p := Permit{at: now, kind: permitTaken}
-	number := uint32(g.counters.acquired.Load()) | 1<<31 // another one for each probe, and never 0
-	if g.mayTry(now, !r.Unfinished, g.trust(now, r)) {
+	t := g.trust(now, r)
+	if g.mayTry(now, !r.Unfinished, t) {
 		g.urls.trialEnd = now + overdue(&g.baseline)
 	}
 	switch {
 	case v == VerdictProbe:
-		p.probe = number
+		p.probe = g.pace.begin(now, g.options)
 		g.pace.probes++
 	case w.phase == doubt:
 		w.extraAt = now + g.doubtInterval()
 		if !r.Unfinished {
-			p.probe = number
+			p.probe = g.pace.begin(now, g.options)
 		}
 	case w.phase == shut:
 		w.extraAt = now + g.pace.patience(g.options)
@@ -117,16 +117,11 @@ func (g *core) issue(now time.Duration, v Verdict, r Request) Permit {
 		w.extraAt = now + overdue(&g.baseline)
 		w.uploads = max(w.uploads, g.counters.sending.Load()-half(int64(w.size))+1)
 	}
-	if p.probe != 0 {
-		g.pace.begin(now, number, g.options)
-	}
-	if w.binds() && (!r.Unfinished || g.trust(now, r) == silent) {
+	if w.binds() && (!r.Unfinished || t == silent) {
 		g.urls.sent(now, r.Key)
 	}
-	g.counters.acquired.Add(1)
-	if r.Unfinished {
-		p.kind = permitSending
-		g.counters.sending.Add(1)
+	if p.generation = g.counters.acquire(); r.Unfinished {
+		p = g.counters.beginSending(p)
 	}
 	g.publish(now)
 	return p
@@ -196,8 +191,8 @@ func (g *core) nextEvent(now time.Duration) time.Duration {
 			at = backoff.Forever
 		}
 	}
-	if n := &g.counters.abandoned; n.count() > 0 && (w.binds() || g.waiting.any()) {
-		at = min(at, n.began+g.abandonedPeriod())
+	if w.binds() || g.waiting.any() {
+		at = min(at, g.counters.free(now, g.abandonedPeriod()))
 	}
 	if !g.waiting.any() {
 		return at
@@ -209,7 +204,7 @@ func (g *core) nextEvent(now time.Duration) time.Duration {
 	}
 	switch w.phase {
 	case doubt:
-		at = min(at, max(g.silence.since()+downAfter(&g.baseline), now+refreshInterval(&g.baseline)))
+		at = min(at, max(g.silence.since+downAfter(&g.baseline), now+refreshInterval(&g.baseline)))
 	case blind:
 		at = min(at, w.blindAt(g.counters, &g.baseline))
 	}

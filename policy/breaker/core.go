@@ -39,7 +39,7 @@ type core struct {
 // state returns the state of the breaker.
 func (g *core) state() State {
 	switch {
-	case g.window.phase == shut && (g.pace.due() || g.pace.probe != 0):
+	case g.window.phase == shut && (g.pace.due() || g.pace.probing()):
 		return HalfOpen
 	case g.window.phase == shut:
 		return Open
@@ -59,17 +59,13 @@ func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
 	if e.CutShort {
 		e.Kind = Unsent
 	}
-	g.counters.release(p, e.Kind)
-	if p.kind != permitAbandoned && p.kind != permitSending {
-		g.window.leave(p.at)
-	}
+	g.counters.release(p)
 	if e.Kind == Responded {
-		g.learner.counted++
-		g.silence.update(g.counters.mark(now), true)
+		g.silence.end(now, &g.counters.generations)
 		g.answered(p.at, now)
 	}
 	if g.window.phase != shut && g.isProbe(p) {
-		g.pace.probe = 0
+		g.pace.discard()
 	}
 	if p.kind == permitSending {
 		return 0
@@ -77,7 +73,6 @@ func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
 	fails := g.options.On.Has(e) || g.soft500(e) && g.window.phase == shut && g.pace.why == OpenedByFailing
 	switch {
 	case e.Kind == Unsent || e.Kind == Connected:
-		g.silence.unsent(p.at)
 		g.urls.forgetPending(e.Key)
 	case fails:
 		g.urls.failed(e.Key)
@@ -107,7 +102,9 @@ func (g *core) answered(sent, now time.Duration) {
 		g.trusted(now)
 	}
 	g.window.extraAt = now + overdue(&g.baseline)
-	g.window.pass(sent, now, g.counters, &g.baseline)
+	if g.window.limits() {
+		g.window.pass(sent, now, &g.baseline)
+	}
 }
 
 // succeeded counts a good response while the breaker is closed or in slow start.
@@ -198,11 +195,12 @@ func (g *core) overloaded(e AttemptEnd) bool {
 		g.evidence.unanswered >= several && g.crowded(g.counters.awaiting())
 }
 
-// judgeOverdue lets the window grow from what is in flight if n overdue attempts are far more than ever went
-// well at once, and what is answered takes longer than usual. So one slow endpoint or URL beside others is
-// no evidence.
-func (g *core) judgeOverdue(n int64, now time.Duration) {
-	if g.window.phase == open && g.mayBind() && g.crowded(n) && g.counters.fresh.Slower(slowTimes*g.baseline.P90) {
+// judgeOverdue lets the window grow from what is in flight if more attempts are overdue than were answered
+// since, by far more than ever went well at once, and what is answered takes longer than usual. So one slow
+// endpoint or URL beside others is no evidence.
+func (g *core) judgeOverdue(now time.Duration) {
+	at := now - overdue(&g.baseline)
+	if g.window.phase == open && g.mayBind() && g.crowded(g.counters.older(at)-g.counters.endedSince(at)) && g.counters.fresh.Slower(slowTimes*g.baseline.P90) {
 		g.regrow(now)
 	}
 }
@@ -210,7 +208,7 @@ func (g *core) judgeOverdue(n int64, now time.Duration) {
 // trusted ends a doubt: the upstream responds. If far more is in flight than ever went well, that may be
 // why it was silent.
 func (g *core) trusted(now time.Duration) {
-	g.pace.probe = 0
+	g.pace.discard()
 	if g.mayBind() && g.crowded(g.counters.awaiting()) {
 		g.regrow(now)
 		return
@@ -296,13 +294,12 @@ func (g *core) start(now time.Duration, proven bool) {
 	}
 	g.pace.slowStarts++
 	g.evidence = evidence{slot: g.evidence.slot}
-	g.counters.free(g.counters.abandoned.count())
-	g.counters.abandoned = abandoned{}
+	g.counters.free(now, 0)
 	g.window.begin(now, g.counters, &g.baseline, proven)
 	g.learner.begin(now)
 	g.urls.begin()
 	g.silence.movedAt = 0
-	g.silence.reset(g.counters.mark(now))
+	g.silence.end(now, &g.counters.generations)
 }
 
 // endShut records the end of an attempt while the window is shut. What shut it is what opens
@@ -333,13 +330,11 @@ func (g *core) isProbe(p Permit) bool { return p.probe != 0 && p.probe == g.pace
 func (g *core) abandon(p Permit, now time.Duration, e AttemptEnd) (down Signal) {
 	due := overdue(&g.baseline)
 	late := e.Kind == TimedOut || now-p.at >= due
-	if late && p.at >= g.silence.since() {
-		g.silence.leftLate++
+	switch {
+	case late || now-p.at >= due/2:
+		g.silence.leave(p.at, now, late, &g.baseline)
 		g.pace.impatient = g.pace.impatient || g.silence.leftLate >= manyClients
-	}
-	if e.Kind != TimedOut && now-p.at < due/2 {
-		g.counters.unsent++
-		g.silence.unsent(p.at)
+	default:
 		g.urls.forgetPending(e.Key)
 	}
 	if late && g.window.phase != shut && g.options.On.Has(e) && (g.options.After == 0 || e.Kind == TimedOut) {
@@ -353,7 +348,7 @@ func (g *core) abandon(p Permit, now time.Duration, e AttemptEnd) (down Signal) 
 			down = SignalDown
 		}
 	}
-	g.counters.abandoned.add(now)
+	g.counters.abandon(p)
 	return down
 }
 
@@ -376,7 +371,8 @@ func (g *core) lost() {
 
 // takeCheck returns the permit of the check that is due.
 func (g *core) takeCheck(now time.Duration) Permit {
-	g.connections.check, g.connections.checkBegan = checking, g.counters.mark(now)
+	g.connections.check = checking
+	g.counters.begin(now)
 	return Permit{at: now, kind: permitCheck}
 }
 
@@ -394,7 +390,7 @@ func (g *core) checked(p Permit, now time.Duration, e AttemptEnd) {
 func (g *core) contradicted(sent, now time.Duration, e AttemptEnd) bool {
 	if e.Kind == Dropped {
 		g.refresh(now)
-		return g.silence.lastAt > sent || g.counters.older(g.connections.checkBegan) > 0
+		return g.silence.lastAt >= sent || g.counters.older(sent) > 0
 	}
 	if g.connections.contradicted(sent) {
 		return true
@@ -403,7 +399,7 @@ func (g *core) contradicted(sent, now time.Duration, e AttemptEnd) bool {
 		return false
 	}
 	g.refresh(now) // the dial failed slowly while existing connections work
-	return g.silence.lastAt > sent
+	return g.silence.lastAt >= sent
 }
 
 // The fast paths only count. Every refreshInterval (about 40 ms if responses take 100 ms) one
@@ -421,23 +417,20 @@ func (g *core) refreshIfDue(now time.Duration) bool {
 // refresh processes what the fast paths counted.
 func (g *core) refresh(now time.Duration) {
 	l := &g.learner
-	good := g.counters.responses() - l.counted
-	if l.counted += good; good > 0 {
-		g.evidence.good(now, good)
-	}
+	good := g.counters.answered()
 	l.peak = max(l.peak, g.counters.awaiting())
-	if dt := now - l.folded.at; dt >= latency.FoldEvery {
+	if dt := now - l.folded; dt >= latency.FoldEvery {
 		g.learn(now, dt)
 	}
-	if n := g.counters.abandoned.expire(now, g.abandonedPeriod()); n > 0 {
-		g.counters.free(n)
-		g.window.expire(n)
+	g.counters.free(now, g.abandonedPeriod())
+	if now >= g.counters.now().began+g.window.due(&g.baseline)/generationsPerOverdue {
+		g.counters.begin(now)
 	}
-	if now >= l.aged.at+overdue(&g.baseline) {
-		g.judgeOverdue(g.counters.older(l.aged), now)
-		l.aged = g.counters.mark(now)
+	g.judgeOverdue(now)
+	if good > 0 {
+		g.evidence.good(now, good)
+		g.silence.end(now, &g.counters.generations)
 	}
-	g.silence.update(g.counters.mark(now), good > 0)
 	g.judgeSilence(now)
 }
 
@@ -447,7 +440,7 @@ func (g *core) judgeSilence(now time.Duration) {
 	if w.phase == shut || g.options.NoBreaker && !g.mayBind() {
 		return
 	}
-	if g.silence.suspicion(now, &g.baseline, g.counters.awaiting()+int64(g.silence.leftLate)) < suspicionThreshold {
+	if g.silence.suspicion(now, &g.baseline, &g.counters.generations) < suspicionThreshold {
 		if w.phase == doubt {
 			g.trusted(now)
 		}
@@ -458,7 +451,7 @@ func (g *core) judgeSilence(now time.Duration) {
 	} else if w.phase == open {
 		w.enter(doubt, now, g.counters)
 		w.extraAt = now + g.doubtInterval()
-		g.pace.probe = 0
+		g.pace.discard()
 		g.urls.begin()
 	}
 }
@@ -467,7 +460,7 @@ func (g *core) judgeSilence(now time.Duration) {
 // known, a client must have left late, too.
 func (g *core) longSilent(now time.Duration) bool {
 	left := g.silence.leftLate
-	return left >= manyClients || now-g.silence.since() >= downAfter(&g.baseline) && (left > 0 || g.baseline.Established())
+	return left >= manyClients || now-g.silence.since >= downAfter(&g.baseline) && (left > 0 || g.baseline.Established())
 }
 
 // onlySilent reports whether silence is the only evidence against the upstream, or nothing is while the
@@ -497,9 +490,10 @@ func (g *core) doubtInterval() time.Duration {
 	return max(least, time.Duration(gaps/max(g.baseline.Rate(), gaps)*float64(overdueUnknown)))
 }
 
-// abandonedPeriod returns the period of abandoned permits: if nothing is heard of an abandoned
-// attempt, it counts as in flight until it is long overdue.
-func (g *core) abandonedPeriod() time.Duration { return min(4*overdue(&g.baseline), downMax) }
+// abandonedPeriod returns how long an abandoned attempt counts as in flight: until it is long overdue.
+func (g *core) abandonedPeriod() time.Duration {
+	return min(numGenerations/generationsPerOverdue*overdue(&g.baseline), 2*downMax)
+}
 
 // expire applies what is due by time alone, and forgets uploads that ended.
 func (g *core) expire(now time.Duration) {

@@ -242,7 +242,6 @@ type connections struct {
 	acceptedAt atomic.Int64  // when the upstream last accepted a connection
 	servedAt   time.Duration // when the latest request with a good response was sent
 	check      checkState    // of the connection after a lost one
-	checkBegan mark
 }
 
 type checkState uint8

@@ -47,8 +47,7 @@ func New(o Options) *Guard {
 	c := &g.core
 	c.counters, c.options, c.eventAt = &g.counters, &g.options, backoff.Forever
 	c.connections.acceptedAt.Store(-1)
-	c.connections.servedAt = -1
-	c.silence.marks = make([]mark, 1, silenceMarks)
+	c.connections.servedAt, c.silence.lastAt = -1, -1
 	c.publish(0)
 	return g
 }
@@ -86,8 +85,7 @@ func (g *Guard) AcquireFast(now time.Duration) (Permit, bool) {
 	if g.counters.mode.Load()&modeSlow != 0 {
 		return Permit{}, false
 	}
-	g.counters.acquired.Add(1)
-	return Permit{at: now, kind: permitTaken}, true
+	return Permit{at: now, generation: g.counters.acquire(), kind: permitTaken}, true
 }
 
 // Line is the caller's queue.
@@ -142,11 +140,7 @@ func (g *Guard) CancelWait(now time.Duration, r Request) {
 // Sending records that the attempt with permit p, just taken, is sent before its request is
 // complete. The returned Permit replaces p.
 func (g *Guard) Sending(p Permit) Permit {
-	if p.kind == permitTaken {
-		g.counters.sending.Add(1)
-		p.kind = permitSending
-	}
-	return p
+	return g.counters.beginSending(p)
 }
 
 // Sent records that the request of the attempt with permit p was sent completely at the
@@ -175,7 +169,7 @@ func (g *Guard) Release(p Permit, now time.Duration, e AttemptEnd) Signal {
 		return g.release(p, now, e)
 	}
 	g.counters.fresh.Add(now - p.at)
-	g.counters.released.Add(1)
+	g.counters.end(p)
 	if e.Key != 0 && g.mu.TryLock() {
 		g.core.urls.responded(now, e.Key)
 		g.mu.Unlock()

@@ -9,10 +9,8 @@ import (
 
 // learner collects one window of counters and latencies after another.
 type learner struct {
-	counted int64 // responses that evidence and silence know of
-	folded  mark  // the end of the last window
-	peak    int64 // most requests awaiting a response at any observation since then
-	aged    mark  // of requests that are overdue when it is set anew
+	folded time.Duration // the end of the last window
+	peak   int64         // most requests awaiting a response at any observation since then
 
 	// An upstream that gets more requests than it answers differs from one that only became
 	// slower: its attempts in flight grow from window to window. They also grow for the time
@@ -86,7 +84,7 @@ func (g *core) learn(now, dt time.Duration) {
 	// more than its window.
 	mean := min(float64(w.Sum)/float64(dt), float64(l.peak))
 	pending := c.older(l.folded)
-	l.peak, l.folded = inFlight, c.mark(now)
+	l.peak, l.folded = inFlight, now
 	switch {
 	case g.window.binds():
 	case overloaded(u, &w, mean), l.base > 0 && inFlight >= several && w.Total < many:

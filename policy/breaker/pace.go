@@ -14,7 +14,7 @@ type pace struct {
 	next      time.Duration // when another probe is due: after a wait, or once the one in flight counts as hung; 0: now
 	wait      time.Duration // the wait before it
 
-	probe  uint32        // number of the probe in flight; 0: none
+	probe  uint32        // number of the latest probe; it is odd while it is in flight
 	failed int           // probes that failed since the last proof
 	since  time.Duration // when the first wait after it began
 	hung   int           // probes that hung since then
@@ -59,7 +59,7 @@ const leastWait = time.Millisecond
 // requests that arrive while it is in flight.
 func (c *pace) shut(now time.Duration, why OpenedBy, o *Options) {
 	c.why = why
-	if why == OpenedByStall && c.probe != 0 && !o.ActiveProbe {
+	if why == OpenedByStall && c.probing() && !o.ActiveProbe {
 		c.probes++
 		c.next = now + c.patience(o)
 		return
@@ -73,8 +73,9 @@ func (c *pace) shut(now time.Duration, why OpenedBy, o *Options) {
 	}
 }
 
-// due reports whether a probe may be sent.
-func (c *pace) due() bool { return c.probe == 0 && c.next == 0 }
+// probing reports whether a probe is in flight, due whether one may be sent.
+func (c *pace) probing() bool { return c.probe%2 == 1 }
+func (c *pace) due() bool     { return !c.probing() && c.next == 0 }
 
 // waitFor sets the wait before the next probe. None is in flight.
 func (c *pace) waitFor(now time.Duration, o *Options) {
@@ -84,7 +85,8 @@ func (c *pace) waitFor(now time.Duration, o *Options) {
 		r := &rhythms[c.why]
 		c.wait = equalJitter(backoff.Grow(r.fail, r.failMax, 2, c.failed), o.Rand)
 	}
-	c.probe, c.next = 0, now+c.wait
+	c.discard()
+	c.next = now + c.wait
 }
 
 // equalJitter returns a duration uniform in [d/2, d].
@@ -95,15 +97,16 @@ func (c *pace) expire(now time.Duration) {
 	if c.next == 0 || now < c.next {
 		return
 	}
-	if c.probe != 0 {
+	if c.probing() {
 		c.hung++
 	}
 	c.discard()
 }
 
-// begin starts the probe with a number, which is not 0.
-func (c *pace) begin(now time.Duration, number uint32, o *Options) {
-	c.probe, c.next = number, now+c.patience(o)
+// begin starts a probe, and returns its number.
+func (c *pace) begin(now time.Duration, o *Options) uint32 {
+	c.probe, c.next = (c.probe+1)|1, now+c.patience(o)
+	return c.probe
 }
 
 // patience returns how long a probe may be in flight before another one is due.
@@ -126,7 +129,7 @@ func (c *pace) fail(now time.Duration, why OpenedBy, o *Options) {
 }
 
 // discard ends the probe in flight without a result; another is due at once.
-func (c *pace) discard() { c.probe, c.next = 0, 0 }
+func (c *pace) discard() { c.probe, c.next = c.probe+c.probe%2, 0 }
 
 // proved records that the upstream works.
 func (c *pace) proved() {

@@ -27,9 +27,10 @@ const (
 // Permit is the right to have one attempt in flight. It is a value: keep the last one that
 // the Guard returned for the attempt and release it exactly once. The zero Permit is none.
 type Permit struct {
-	at    time.Duration // when it was taken
-	kind  permitKind
-	probe uint32 // number of its probe; 0 = none
+	at         time.Duration // when it was taken
+	generation uint32
+	probe      uint32 // number of its probe; 0 = none
+	kind       permitKind
 }
 
 type permitKind uint8

@@ -19,16 +19,14 @@ import (
 // heartbeats. Without an established baseline it counts less until a client left late. After a lost
 // connection, only clients that left late show it: who responded may be gone, and who takes over may be slow at first.
 type silence struct {
-	lastAt   time.Duration // the update that saw the last response
-	marks    []mark        // at least one, at most silenceMarks
+	lastAt   time.Duration // when the generation began in which the last response was seen
+	since    time.Duration // when the first request was sent that is missing since then
+	left     float64       // the suspicion for missing requests that were abandoned
 	leftLate int           // clients that left late since then
 	movedAt  time.Duration // see core.moved; 0: what is usual holds
 }
 
 const (
-	// silenceMarks is the number of times at which sent requests are counted. In a long
-	// silence the first ones are enough.
-	silenceMarks = 32
 	// suspicionThreshold is -ln of 1e-4: one false alarm in 10 000 overdue silences. A false
 	// alarm only makes requests wait until the next response.
 	suspicionThreshold = 9.2
@@ -51,7 +49,7 @@ const (
 	// manyClients that left late show that responses take longer than clients wait: they know
 	// what they wait for.
 	manyClients = 3
-	// refreshesPerOverdue is the precision of ages.
+	// refreshesPerOverdue is how often core.refresh runs until a response is overdue.
 	refreshesPerOverdue = 8
 )
 
@@ -72,64 +70,54 @@ func refreshInterval(u *latency.Baseline) time.Duration {
 	return min(overdue(u)/refreshesPerOverdue, time.Second)
 }
 
-// reset forgets all requests sent so far.
-func (s *silence) reset(m mark) {
-	s.leftLate = 0
-	s.marks = append(s.marks[:0], m)
+// end records a response, or that all requests sent so far say nothing.
+func (s *silence) end(now time.Duration, c *generations) {
+	*s = silence{lastAt: c.now().began, since: now, movedAt: s.movedAt}
 }
 
-// update records how many requests were sent by now, and whether a response came since the last update.
-func (s *silence) update(m mark, answered bool) {
-	if answered {
-		s.reset(m)
-		s.lastAt = m.at
+// leave records that an attempt sent at sent was abandoned, when a response was nearly overdue or, with late, was.
+func (s *silence) leave(sent, now time.Duration, late bool, u *latency.Baseline) {
+	if sent < s.lastAt {
 		return
 	}
-	if last := &s.marks[len(s.marks)-1]; m.sent <= last.sent {
-		last.at = m.at // nothing was sent since: later requests are younger
-	} else if len(s.marks) < silenceMarks {
-		s.marks = append(s.marks, m)
+	if late {
+		s.leftLate++
 	}
+	s.left += s.missing(now-sent, u)
 }
 
-// suspicion returns the suspicion at now, after update. It is 0 unless the first request is
-// overdue and another one is at least half as old. open is the maximum number of requests in
-// flight: a request that ended without a response is not missing.
-func (s *silence) suspicion(now time.Duration, u *latency.Baseline, open int64) float64 {
-	due := overdue(u)
-	known := u.Known() && s.movedAt == 0
+// missing returns the suspicion for a request of an age. One alone is never enough. Without a client that left
+// late, a distribution that is half known counts half.
+func (s *silence) missing(age time.Duration, u *latency.Baseline) float64 {
+	known := 1.0
+	if s.leftLate == 0 {
+		known = u.Confidence()
+	}
+	return min(-known*math.Log(u.Tail(age)), suspicionThreshold-1)
+}
+
+// suspicion returns the suspicion at now. It is 0 unless the first request is overdue and another one is at
+// least half as old.
+func (s *silence) suspicion(now time.Duration, u *latency.Baseline, c *generations) float64 {
+	due, known := overdue(u), u.Known() && s.movedAt == 0
+	sum, some := s.left, s.left > 0
+	for i := range c.ring {
+		g := &c.ring[i]
+		if n := g.waited(); n > 0 && g.began >= s.lastAt {
+			some = true
+			if age := now - g.began; age >= due/2 {
+				sum += float64(n) * s.missing(age, u)
+			}
+		}
+	}
+	if !some {
+		s.since = now // later requests are younger
+	}
 	switch {
 	case !known && s.leftLate >= manyClients:
 		return suspicionThreshold
-	case !known, now-s.since() < due:
+	case !known, now-s.since < due:
 		return 0
-	}
-	sum, seen := 0.0, int64(0)
-	for i := 0; i+1 < len(s.marks) && open > 0; i++ {
-		age := now - s.marks[i].at
-		if age < due/2 {
-			break
-		}
-		n := max(0, min(s.marks[i+1].sent-s.marks[i].sent, open))
-		open -= n
-		seen += n
-		sum -= float64(n) * math.Log(u.Tail(age))
-	}
-	if seen < 2 {
-		return 0
-	}
-	if s.leftLate == 0 { // a distribution that is half known counts half
-		sum *= u.Confidence()
 	}
 	return sum
 }
-
-// unsent removes a request from the marks that no longer counts as sent.
-func (s *silence) unsent(entered time.Duration) {
-	for i := len(s.marks) - 1; i >= 0 && s.marks[i].at > entered; i-- {
-		s.marks[i].sent--
-	}
-}
-
-// since returns when the silence began, as precisely as the refresh interval.
-func (s *silence) since() time.Duration { return s.marks[0].at }

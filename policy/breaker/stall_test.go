@@ -11,19 +11,33 @@ import (
 // hush simulates a silence with requests sent at the given times after the last response. It looks
 // every 10 ms and returns when the silence is surprising.
 func hush(u *latency.Baseline, sent []time.Duration, until time.Duration) (time.Duration, bool) {
-	s := silence{marks: make([]mark, 1)}
-	n := int64(0)
-	s.update(mark{}, true)
+	var s silence
+	var c generations
 	for now := time.Duration(0); now <= until; now += 10 * time.Millisecond {
-		for int(n) < len(sent) && sent[n] < now {
-			n++
+		for len(sent) > 0 && sent[0] < now {
+			c.acquire()
+			sent = sent[1:]
 		}
-		s.update(mark{now, n}, false)
-		if s.suspicion(now, u, n) >= suspicionThreshold {
+		if c.age(now, u); s.surprising(now, false, u, &c) {
 			return now, true
 		}
 	}
 	return 0, false
+}
+
+// age begins a generation when the latest one is old enough.
+func (c *generations) age(now time.Duration, u *latency.Baseline) {
+	if now >= c.now().began+overdue(u)/generationsPerOverdue {
+		c.begin(now)
+	}
+}
+
+// surprising reports whether there is a silence.
+func (s *silence) surprising(now time.Duration, answered bool, u *latency.Baseline, c *generations) bool {
+	if answered {
+		s.end(now, c)
+	}
+	return s.suspicion(now, u, c) >= suspicionThreshold
 }
 
 func every(d time.Duration, n int) []time.Duration {
@@ -71,11 +85,11 @@ func TestSilenceOfAnUnknownUpstream(t *testing.T) {
 	if at, is := hush(&u, every(10*time.Millisecond, 1000), 10*time.Minute); is {
 		t.Errorf("noticed after %v, though it may be slow", at)
 	}
-	s := silence{marks: make([]mark, 1)}
-	s.update(mark{}, false)
-	s.update(mark{time.Second, 9}, false)
-	s.leftLate = 3
-	if s.suspicion(3*time.Second, &u, 9) < suspicionThreshold {
+	var s silence
+	for range manyClients {
+		s.leave(0, 3*time.Second, true, &u)
+	}
+	if !s.surprising(3*time.Second, false, &u, &generations{}) {
 		t.Error("three clients left and nobody was answered: not noticed")
 	}
 	learn(&u, 1, latencyWindow(repeat(5, 100*time.Millisecond)...), true)
@@ -87,12 +101,12 @@ func TestSilenceOfAnUnknownUpstream(t *testing.T) {
 func TestAResponseEndsTheStall(t *testing.T) {
 	var u latency.Baseline
 	learn(&u, 15, latencyWindow(repeat(100, 100*time.Millisecond)...), true)
-	s := silence{marks: make([]mark, 1)}
-	for now, n := time.Duration(0), int64(0); now < time.Minute; now += 10 * time.Millisecond {
-		n++
-		answered := int64(now / (200 * time.Millisecond)) // one in twenty
-		s.update(mark{now, n}, now%(200*time.Millisecond) == 0)
-		if s.suspicion(now, &u, n-answered) >= suspicionThreshold {
+	var s silence
+	var c generations
+	for now := time.Duration(0); now < time.Minute; now += 10 * time.Millisecond {
+		answered := now%(200*time.Millisecond) == 0
+		c.acquire()
+		if c.age(now, &u); s.surprising(now, answered, &u, &c) { // one in twenty is answered
 			t.Fatalf("noticed after %v, though something was answered lately", now)
 		}
 	}
@@ -101,13 +115,19 @@ func TestAResponseEndsTheStall(t *testing.T) {
 func TestWhatEndedIsNotMissed(t *testing.T) {
 	var u latency.Baseline
 	learn(&u, 15, latencyWindow(repeat(100, 100*time.Millisecond)...), true)
-	s := silence{marks: make([]mark, 1)}
-	s.update(mark{}, true)
-	for now := time.Duration(0); now < time.Minute; now += 10 * time.Millisecond {
-		s.update(mark{now, int64(now / (100 * time.Millisecond))}, false)
-		if s.suspicion(now, &u, 1) >= suspicionThreshold {
+	var s silence
+	var c generations
+	for now := time.Duration(0); now < time.Minute; now += 100 * time.Millisecond {
+		c.begin(now)
+		i := c.acquire()
+		if s.surprising(now, false, &u, &c) {
 			t.Fatalf("%v: a single request in flight is missed", now)
 		}
+		c.end(Permit{generation: i})
+	}
+	c.acquire()
+	if s.surprising(2*time.Minute, false, &u, &c) {
+		t.Error("a single request in flight is missed")
 	}
 }
 

@@ -99,7 +99,7 @@ func (g *Guard) State() GuardState {
 		Suspect:            c.window.phase == doubt,
 		LimitBound:         c.window.bound,
 		InFlight:           int(g.counters.inFlight()),
-		Abandoned:          int(g.counters.abandoned.count()),
+		Abandoned:          int(g.counters.abandoned()),
 		Queued:             c.waiting.all,
 		LearnedConcurrency: c.baseline.Concurrency,
 		MedianLatency:      c.baseline.Median,

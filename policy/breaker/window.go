@@ -22,8 +22,7 @@ import (
 //
 // An attempt holds its place in the window until it ends, or until it is passed: one that was
 // sent well after it was answered. Then it is not the load of the upstream that delays it, but
-// its URL, a client that uploads, or a lost connection. This is TCP's RACK (RFC 8985), with
-// two generations of attempts instead of a list.
+// its URL, a client that uploads, or a lost connection. This is TCP's RACK (RFC 8985).
 type window struct {
 	phase      phase
 	size       float64       // >= 1 from blind on; its integer part applies
@@ -31,9 +30,8 @@ type window struct {
 	began      time.Duration // when the phase began, or its start for seek
 	recovering bool          // start, and seek for a while after it: the state is slow start
 
-	mark, oldMark  time.Duration // attempts sent until then are of an earlier generation
-	before, passed int64         // the number of those in flight
-	uploads        int64         // incomplete requests that it does not limit: in flight when it began to bind
+	passed  time.Duration // attempts sent until then hold no place
+	uploads int64         // incomplete requests that it does not limit: in flight when it began to bind
 
 	extraAt   time.Duration // when an attempt may pass beside it
 	reachedAt time.Duration // when it was last reached; it ends a second later, since then it is only a risk
@@ -61,7 +59,6 @@ type round struct {
 	size        float64
 	good        latency.Sums
 	bad, waits  int           // attempts that failed, and requests that had to wait
-	held        int64         // attempts in flight from before it
 	busy        time.Duration // sum of the latencies, failures included
 	squares     float64       // sum of their squares, in seconds
 }
@@ -120,7 +117,7 @@ func (w *window) binds() bool  { return w.phase != open }
 func (w *window) limits() bool { return w.phase >= blind }
 
 // places returns the number of attempts that hold a place.
-func (w *window) places(c *counters) int64 { return max(0, c.awaiting()-w.passed) }
+func (w *window) places(c *counters) int64 { return c.awaiting() - c.older(w.passed) }
 
 // full reports whether no place is free.
 func (w *window) full(c *counters) bool { return w.places(c) >= int64(w.size) }
@@ -138,8 +135,8 @@ func half(limit int64) int64 { return (limit + 1) / 2 }
 // enter begins a phase at now. What is in flight holds no place any more: it was sent under
 // other conditions, and after an outage nobody waits for most of it.
 func (w *window) enter(p phase, now time.Duration, c *counters) {
-	n := c.awaiting()
-	*w = window{phase: p, began: now, mark: now, oldMark: now, before: n, passed: n, uploads: c.sending.Load(), reachedAt: now, extraAt: now, bound: w.bound, good: w.good}
+	c.begin(now)
+	*w = window{phase: p, began: now, passed: now, uploads: c.sending.Load(), reachedAt: now, extraAt: now, bound: w.bound, good: w.good}
 	if p == open {
 		w.good = 0
 	}
@@ -170,7 +167,7 @@ func (w *window) prove(now time.Duration, c *counters, u *latency.Baseline) {
 func (w *window) bind(now time.Duration, size int64, c *counters, u *latency.Baseline) {
 	w.enter(seek, now, c)
 	w.extraAt = now + overdue(u)
-	w.passed, w.oldMark = 0, 0
+	w.passed = 0
 	w.size = float64(max(size, minWindow))
 	w.bound++
 	w.newRound(now, c)
@@ -188,7 +185,8 @@ func (w *window) regrow(now time.Duration, size float64, c *counters) {
 }
 
 func (w *window) newRound(now time.Duration, c *counters) {
-	w.round = round{began: now, size: w.size, held: w.places(c)}
+	c.begin(now)
+	w.round = round{began: now, size: w.size}
 }
 
 // waits records that a request has to wait.
@@ -197,35 +195,22 @@ func (w *window) waits(now time.Duration) {
 	w.reachedAt = now
 }
 
-// leave frees the place of an attempt sent at sent, which has left the upstream.
-func (w *window) leave(sent time.Duration) {
-	if sent <= w.mark {
-		w.before = max(0, w.before-1)
-		if sent <= w.oldMark {
-			w.passed--
-		}
-		w.passed = max(0, min(w.passed, w.before))
-	}
-}
-
-// expire frees the places of n abandoned attempts, which are old.
-func (w *window) expire(n int64) {
-	w.before = max(0, w.before-n)
-	w.passed = max(0, min(w.passed-n, w.before))
-}
-
 // pass takes the places of older attempts when one sent at sent was answered. They are at
 // least as old as a request that is overdue, by what is usual and by what was lately. Those that were in
 // flight when the window began to bind may be slow for the same reason, so they are given longer.
-func (w *window) pass(sent, now time.Duration, c *counters, u *latency.Baseline) {
-	due := overdue(u)
-	if w.oldMark == 0 {
-		due = downAfter(u)
+func (w *window) pass(sent, now time.Duration, u *latency.Baseline) {
+	least := 2 * w.due(u)
+	if w.passed < w.began {
+		least = max(least, downAfter(u))
 	}
-	if sent > w.mark && now-w.mark >= max(due, overdueP90s*max(w.round.holding(), w.last.holding())) {
-		w.oldMark, w.passed = w.mark, w.before
-		w.mark, w.before = now, c.awaiting()
+	if until := min(sent, now-least); until >= w.began {
+		w.passed = max(w.passed, until)
 	}
+}
+
+// due returns when a response is overdue, by what is usual and by what was lately.
+func (w *window) due(u *latency.Baseline) time.Duration {
+	return max(overdue(u), overdueP90s*max(w.round.holding(), w.last.holding()))
 }
 
 // blindAt returns when the window grows next without a response, or Forever.
@@ -255,16 +240,13 @@ func (w *window) growBlindly(now time.Duration, c *counters, u *latency.Baseline
 			return
 		}
 		w.size = min(2*w.size, maxFixed)
-		w.newRound(at, c)
+		w.round = round{began: at, size: w.size}
 	}
 }
 
 // ended moves the window by the end of an attempt that was sent in it.
 func (w *window) ended(sent, now time.Duration, good bool, c *counters, u *latency.Baseline) {
 	r := &w.round
-	if sent <= r.began {
-		r.held--
-	}
 	switch {
 	case sent < w.began && w.phase == start && !w.recovering && w.last.took == 0 && good: // sent when fewer were in flight
 		w.last.size = r.size
@@ -310,13 +292,8 @@ func (w *window) grow(now, took time.Duration, good bool, c *counters, u *latenc
 	if w.top < maxFixed || float64(took) <= minGain*float64(usual) && 2*float64(w.places(c)+1) >= w.size {
 		w.size = max(w.size, min(w.size+1, most))
 	}
-	held, long := float64(r.held) > max(1, r.size/4), now-r.began >= max(overdueMin, overdueP90s*r.holding())
-	switch {
-	case held && long && w.top >= maxFixed: // nothing is known of this size
-		w.size = r.size
-		w.newRound(now, c)
-		return
-	case held && !long, r.good.Total < math.Floor(r.size):
+	before := c.older(r.began) - c.older(w.passed)
+	if float64(before) > max(1, r.size/4) || r.good.Total < math.Floor(r.size) {
 		return
 	}
 	e, is := elasticity(&w.last, r)
