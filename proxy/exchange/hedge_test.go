@@ -1,0 +1,104 @@
+package exchange
+
+import (
+	"testing"
+	"time"
+
+	"github.com/retryproxy/retryproxy/policy/breaker"
+	hedging "github.com/retryproxy/retryproxy/policy/hedge"
+	"github.com/retryproxy/retryproxy/proxy/settings"
+)
+
+// hedged sends a hedge after 100 ms.
+func hedged(_ *served, c *settings.Config) {
+	after, err := hedging.Parse("100ms")
+	if err != nil {
+		panic(err)
+	}
+	c.Default.HedgeAfter = after
+}
+
+func TestHedges(t *testing.T) {
+	const s = time.Second
+	runAll(t, []example{
+		{"not needed", hedged, get(), []step{{50 * time.Millisecond, ok200}},
+			"0s GET /a, ok 200 after 50ms, 50ms done 200 success 1",
+			got(200, "ok", 1)},
+		{"not for what is unsafe", hedged, with("POST", "body"), []step{{s, ok200}},
+			"0s POST /a body, ok 200 after 1s, 1s done 200 success 1",
+			got(200, "ok", 1)},
+		{"wins", hedged, with("PUT", "body"), []step{{time.Minute, closes}, {s, answer(200, "hedge")}},
+			"0s PUT /a body, 100ms PUT /a body, overtaken 0 after 1.1s, hedged, hedge won, ok 200 after 1s, 1.1s done 200 success 2",
+			got(200, "hedge", 2)},
+		{"loses", hedged, get(), []step{{s, ok200}, {time.Minute}},
+			"0s GET /a, 100ms GET /a, hedged, overtaken 0 after 900ms, ok 200 after 1s, 1s done 200 success 2",
+			got(200, "ok", 2)},
+		{"is refused", hedged, get(), []step{{s, ok200}, {refuses}},
+			"0s GET /a, 100ms refused, not_sent 0 after 900ms, ok 200 after 1s, 1s done 200 success 2",
+			got(200, "ok", 2)},
+		{"fails first", hedged, get(), []step{{2 * s, ok200}, {s, answer(503, "busy")}},
+			"0s GET /a, 100ms GET /a, hedged, unknown 503 after 1.9s, ok 200 after 2s, 2s done 200 success 2",
+			got(200, "ok", 2)},
+		{"is lost first", hedged, get(), []step{{2 * s, ok200}, {s, closes}},
+			"0s GET /a, 100ms GET /a, hedged, unknown 0 after 1.9s, ok 200 after 2s, 2s done 200 success 2",
+			got(200, "ok", 2)},
+		{"wins after the first failed", hedged, get(), []step{{s, answer(503, "busy")}, {2 * s, ok200}},
+			"0s GET /a, 100ms GET /a, unknown 503 after 2.1s, hedged, hedge won, ok 200 after 2s, 2.1s done 200 recovered 2",
+			got(200, "ok", 2)},
+		{"wins after the first was lost", hedged, get(), []step{{s, closes}, {2 * s, ok200}},
+			"0s GET /a, 100ms GET /a, unknown 0 after 2.1s, hedged, hedge won, ok 200 after 2s, 2.1s done 200 recovered 2",
+			got(200, "ok", 2)},
+		{"both fail", hedged, get(), []step{{s, closes}, {2 * s, answer(503, "busy")}, {ok200}},
+			"0s GET /a, 100ms GET /a, unknown 0 after 2.1s, hedged, unknown 503 after 2s, waited 1s, retry status_503, 3.1s GET /a, ok 200 after 0s, 3.1s done 200 recovered 3",
+			got(200, "ok", 3)},
+		{"both fail, the first with a response", hedged, get(), []step{{s, answer(503, "busy")}, {2 * s, closes}, {ok200}},
+			"0s GET /a, 100ms GET /a, hedged, unknown 0 after 2s, unknown 503 after 2.1s, waited 1s, retry status_503, 3.1s GET /a, ok 200 after 0s, 3.1s done 200 recovered 3",
+			got(200, "ok", 3)},
+		{"both time out", hedged, get(), []step{{time.Minute}, {time.Minute}, {ok200}},
+			"0s GET /a, 100ms GET /a, hedged, unknown 0 after 10s, unknown 0 after 10.1s, waited 1s, retry attempt_timeout, 11.1s GET /a, ok 200 after 0s, 11.1s done 200 recovered 3",
+			got(200, "ok", 3)},
+		{"a retry has one too", hedged, get(), []step{{closes}, {2 * s, ok200}, {s, answer(200, "hedge")}},
+			"0s GET /a, unknown 0 after 0s, waited 1s, retry reset, 1s GET /a, 1.1s GET /a, overtaken 0 after 1.1s, hedged, hedge won, ok 200 after 1s, 2.1s done 200 recovered 3",
+			got(200, "hedge", 3)},
+		{"no retry is left", func(s *served, c *settings.Config) {
+			hedged(s, c)
+			c.Default.Policy.MaxRetries = 0
+		}, get(), []step{{s, ok200}},
+			"0s GET /a, ok 200 after 1s, 1s done 200 success 1",
+			got(200, "ok", 1)},
+	})
+}
+
+// guarded has a breaker that two failures in a row open.
+func guarded(s *served, c *settings.Config) {
+	hedged(s, c)
+	c.Default.Guard = breaker.Options{After: 2}
+}
+
+// The upstream works on an attempt whose hedge won as long as on one whose client left: that says nothing
+// against it.
+func TestTheLoserOfAHedgeIsNoEvidence(t *testing.T) {
+	inMemory(t, []step{{time.Minute}, {time.Second, ok200}, {time.Minute}, {time.Second, ok200}, {time.Minute}, {time.Second, ok200}}, guarded, func(s *served) {
+		for range 3 {
+			s.serve(get())
+		}
+		g := s.guard()
+		if g.Breaker != breaker.Closed || g.InFlight != 3 || g.Abandoned != 3 {
+			s.Errorf("%+v", g)
+		}
+	})
+}
+
+// A hedge that lost is abandoned likewise, one that was never sent holds no permit.
+func TestAHedgeThatLostIsAbandoned(t *testing.T) {
+	inMemory(t, []step{{time.Second, ok200}, {time.Minute}, {time.Second, ok200}, {refuses}}, guarded, func(s *served) {
+		s.serve(get())
+		if g := s.guard(); g.InFlight != 1 || g.Abandoned != 1 {
+			s.Errorf("%+v", g)
+		}
+		s.serve(get())
+		if g := s.guard(); g.InFlight != 1 || g.Abandoned != 1 || g.Breaker != breaker.Closed {
+			s.Errorf("%+v", g)
+		}
+	})
+}
