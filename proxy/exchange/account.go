@@ -68,7 +68,7 @@ func isRefusal(status int) bool { return status == 400 || status == 401 || statu
 
 // verdict reads the error in the response.
 func (c account) verdict(list *apierror.List) apierror.Verdict {
-	if c.buffered != nil && c.buffered.full && c.buffered.keptOf(c.at.Attempts) {
+	if c.buffered != nil && c.buffered.full && c.buffered.keptOf(c.at.Attempts()) {
 		return c.buffered.errorVerdict(list, &c.at.stream)
 	}
 	att := c.at.running()

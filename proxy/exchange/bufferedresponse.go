@@ -75,7 +75,7 @@ func (h *bufferedResponse) read() policy.Reason {
 // the result of that attempt; nil means that there was none. It reports false if the response
 // cannot be buffered.
 func (h *bufferedResponse) readLast(res *policy.Result) bool {
-	if res == nil || res.Cause != policy.CauseStatus || h.keptOf(h.request().Attempts) {
+	if res == nil || res.Cause != policy.CauseStatus || h.keptOf(h.request().Attempts()) {
 		return true
 	}
 	return h.read() == policy.ReasonNone
@@ -119,7 +119,7 @@ func (h *bufferedResponse) releaseCharge() {
 // keep takes the response from its attempt and returns the connection to the pool. If cut is set, the
 // response is cut off for the client too.
 func (h *bufferedResponse) keep(cut bool) {
-	h.full, h.attempt = true, int32(h.request().Attempts)
+	h.full, h.attempt = true, int32(h.request().Attempts())
 	h.s.att.Keep(&h.kept, cut, h.request().Time.Tick)
 }
 
@@ -131,7 +131,7 @@ func (h *bufferedResponse) leave(res *policy.Result, stream *heldStream) {
 		h.s.att.Abandon()
 		return
 	}
-	h.attempt, h.failed = int32(h.request().Attempts), stream.failed
+	h.attempt, h.failed = int32(h.request().Attempts()), stream.failed
 	h.rest = h.s.setAside()
 }
 

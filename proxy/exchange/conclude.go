@@ -28,7 +28,7 @@ func (x *Exchange) conclude(res *policy.Result, d policy.Decision) request.End {
 		end.Reason = policy.ReasonNotInRetryOn.String() // the response does not carry this reason: a proxy in front may retry the status
 	}
 	switch {
-	case x.buffered.keptOf(x.r.Attempts), x.buffered.holds() && res.Cause != policy.CauseStatus:
+	case x.buffered.keptOf(x.r.Attempts()), x.buffered.holds() && res.Cause != policy.CauseStatus:
 		x.sender.att.Drop()
 		return x.relay.buffered(&x.buffered, end, reasonOf(d.Why))
 	case res.Cause == policy.CauseStatus:

@@ -40,7 +40,7 @@ func (x *Exchange) askFallbacks(res *policy.Result, reason string) (end request.
 	prepared := false
 	for _, to := range x.r.Route.FallbackRoutes {
 		switch {
-		case x.report.Exposed && !x.r.Safe:
+		case x.report.Exposed && !x.r.IsSafe():
 			return end, false
 		case x.r.WouldDropTLS(to.Upstream), x.r.AccountLeft(to, x.r.Time.Clock) > 0:
 			continue
@@ -77,7 +77,7 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (end requ
 		return x.fallbackFailed(last, unmade)
 	}
 	var res policy.Result
-	x.attempts.begin(x.r.Attempts + 1)
+	x.attempts.begin(x.r.Attempts() + 1)
 	x.attempts.make(&res, x.sender.ticket.IsProbe())
 	if !x.r.ClientStaysOn() {
 		x.sender.abandonTicket(breaker.Abandoned)

@@ -68,7 +68,7 @@ func (ra *race) send() {
 	if ra.at.running().HasUnread() || !r.Body.Ended() || r.Route.Policy.MayHedge(&situation) != policy.ReasonNone || !r.Process.MakesRetry() {
 		return
 	}
-	h, n := ra.at.s.admitHedge(now), r.Attempts+1
+	h, n := ra.at.s.admitHedge(now), r.Attempts()+1
 	if h == nil {
 		return
 	}

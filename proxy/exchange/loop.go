@@ -49,8 +49,7 @@ func (x *Exchange) admit(d policy.Decision) *admission.Refusal {
 
 // attempt makes the first attempt, or the retry d, and sets res to its result.
 func (x *Exchange) attempt(res *policy.Result, d policy.Decision) {
-	x.r.BeginAttempt()
-	x.attempts.begin(x.r.Attempts)
+	x.attempts.begin(x.r.BeginAttempt())
 	x.attempts.make(res, d.Free || x.sender.ticket.IsProbe())
 	x.r.Time.Tick()
 }

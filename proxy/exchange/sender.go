@@ -63,7 +63,7 @@ func (s *sender) options(n int, hedgeAfter time.Duration) attempt.Options {
 // target returns where the next attempt is sent.
 func (s *sender) target() attempt.Target {
 	var now time.Duration
-	if s.r.Attempts == 1 {
+	if s.r.Attempts() == 1 {
 		now = time.Duration(s.r.Time.Clock)
 	}
 	return attempt.Target{
@@ -84,11 +84,9 @@ func (s *sender) choice() upstream.Choice {
 	return c
 }
 
-// maxIdle returns for how long a pooled connection may have been idle; 0 means any time. It depends on
-// whether the attempt will be retried, as far as is known now, if its connection ends without a
-// response.
+// maxIdle returns for how long a pooled connection may have been idle; 0 means any time.
 func (s *sender) maxIdle() time.Duration {
-	if s.r.Safe && s.r.Body.Keeps() && s.r.Retries < s.r.MaxRetries && s.r.Dest.RepeatsReset {
+	if s.r.RetriesReset() {
 		return 0
 	}
 	return freshFor
@@ -152,7 +150,7 @@ func (s *sender) admitHedge(now clock.Instant) *hedge {
 // ask returns what the next attempt is to admission.
 func (s *sender) ask() admission.Ask {
 	return admission.Ask{
-		Began: s.r.Time.Began, Deadline: s.r.Time.Deadline, Unfinished: s.r.IsUnfinished(), First: s.r.Attempts == 0,
+		Began: s.r.Time.Began, Deadline: s.r.Time.Deadline, Unfinished: s.r.IsUnfinished(), First: s.r.Attempts() == 0,
 	}
 }
 
@@ -203,20 +201,11 @@ func (s *sender) returnTicket() {
 
 // situation returns what the policy has to know about the request.
 func (s *sender) situation() policy.Situation {
-	return policy.Situation{
-		Retries:       int(s.r.Retries),
-		MaxRetries:    int(s.r.MaxRetries),
-		Safe:          s.r.Safe,
-		Replay:        s.replay(),
-		Left:          s.r.Time.Left(),
-		Elapsed:       s.r.Time.Since(s.r.Time.Began),
-		Previous:      s.waited,
-		FreeRetries:   int(s.freeRetries),
-		OthersPass:    s.r.Dest.UpstreamState.Pool.Passed() != s.passed,
-		AskedWaitUsed: s.askedWaitUsed,
-		Draining:      s.r.IsDraining(),
-		Layered:       s.r.Layered,
-	}
+	its := s.r.Situation()
+	its.Replay, its.Previous = s.replay(), s.waited
+	its.FreeRetries, its.AskedWaitUsed = int(s.freeRetries), s.askedWaitUsed
+	its.OthersPass = s.r.Dest.UpstreamState.Pool.Passed() != s.passed
+	return its
 }
 
 // redirect sends the next attempts, beginning with a, to another upstream. The request headers are

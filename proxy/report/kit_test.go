@@ -86,7 +86,7 @@ func (s *reported) sent(hedge bool) *attempt.Attempt {
 	s.BeginAttempt()
 	now := s.Time.Now()
 	a := new(attempt.Attempt)
-	a.Begin(s.Attempts, now, s.p.AttemptSpan(s.Attempts, now, hedge), attempt.Options{})
+	a.Begin(s.Attempts(), now, s.p.AttemptSpan(s.Attempts(), now, hedge), attempt.Options{})
 	a.DialFailed(&upstream.DialError{Addr: "10.0.0.1:80"}) // so it has an address
 	return a
 }

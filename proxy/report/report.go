@@ -128,7 +128,7 @@ func (p *Report) Done(e request.End, sent int64) {
 	if p.Failed {
 		added = p.LastEnd.Sub(p.firstEnd)
 	}
-	p.observer.RequestDone(p.Request.HTTP.Method, e.Status, e.Outcome, took, added, p.Request.Attempts)
+	p.observer.RequestDone(p.Request.HTTP.Method, e.Status, e.Outcome, took, added, p.Request.Attempts())
 	if p.Request.Settings.AccessLog || worthALine(e.Outcome) {
 		p.logDone(e, now.Sub(p.Request.Time.Began), sent)
 	}
@@ -190,7 +190,7 @@ func (p *Report) keep(end request.End, now clock.Instant, took time.Duration) {
 	}
 	e := settings.Ended{
 		Route: p.Request.Route.Name, Method: p.Request.HTTP.Method, Path: p.Request.HTTP.Path, RequestID: p.Request.Out.ID, Began: p.at(p.Request.Time.Began), Took: took,
-		Code: end.Status, Outcome: end.Outcome, Attempts: p.Request.Attempts, Retries: int(p.Request.Retries), Steps: make([]settings.Step, 0, trailLength),
+		Code: end.Status, Outcome: end.Outcome, Attempts: p.Request.Attempts(), Retries: p.Request.Retries(), Steps: make([]settings.Step, 0, trailLength),
 	}
 	for _, s := range p.AttemptLog.steps[:p.AttemptLog.n] {
 		e.Steps = append(e.Steps, settings.Step{Began: s.Began.duration(), Took: s.Took.duration(), Status: int(s.Status), Cause: s.Cause, Class: s.class, Addr: s.Addr, Dial: s.Dial})
@@ -264,6 +264,6 @@ func (p *Report) endTrace(e request.End, took time.Duration) {
 	if p.Trace.Request.Recorded() {
 		p.observer.Traced(p.Trace.Request.TraceID(), e.Status, took)
 	}
-	p.Trace.Request.End(&trace.End{At: p.at(p.Request.Time.Began).Add(took), Code: e.Status, Outcome: e.Outcome, Reason: e.Reason, Attempts: p.Request.Attempts})
+	p.Trace.Request.End(&trace.End{At: p.at(p.Request.Time.Began).Add(took), Code: e.Status, Outcome: e.Outcome, Reason: e.Reason, Attempts: p.Request.Attempts()})
 	p.Trace = tracing{}
 }

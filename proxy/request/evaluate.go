@@ -20,6 +20,20 @@ func (cr *Request) Good(res *policy.Result) bool {
 	return res.Cause == policy.CauseStatus && !cr.Route.Policy.Fails(res)
 }
 
+// Situation returns what a policy has to know about the request itself.
+func (cr *Request) Situation() policy.Situation {
+	return policy.Situation{
+		Retries: int(cr.retries), MaxRetries: int(cr.maxRetries), Safe: cr.safe, Layered: cr.layered,
+		Left: cr.Time.Left(), Elapsed: cr.Time.Since(cr.Time.Began), Draining: cr.IsDraining(),
+	}
+}
+
+// RetriesReset reports whether the request is retried if the connection of its next attempt ends without a
+// response, as far as is known now.
+func (cr *Request) RetriesReset() bool {
+	return cr.safe && cr.Body.keeping && cr.retries < cr.maxRetries && cr.Dest.RepeatsReset
+}
+
 // UrlKey returns a hash of method and path without its query, by which the Guard distinguishes URLs.
 func (cr *Request) UrlKey() uint32 {
 	var h maphash.Hash
@@ -38,7 +52,7 @@ func (cr *Request) RetryWaitsInQueue() bool {
 // IsIdleTimeout408 reports whether r is a 408 for an idle connection that crossed our request. A
 // request that is safe to repeat can be retried (RFC 9110 section 15.5.9).
 func (cr *Request) IsIdleTimeout408(r *http1.Response, reused bool) bool {
-	return r.Status == 408 && r.Close && reused && cr.Safe
+	return r.Status == 408 && r.Close && reused && cr.safe
 }
 
 // StatusOf sets res to what the policy needs to know about a response.

@@ -142,7 +142,7 @@ func (o *Outgoing) finish(form wire.Form, headers []byte, expect bool, a *attemp
 	if span := a.Span(); span != nil {
 		headers = o.appendTrace(form, headers, span)
 	}
-	return forward.AppendAttempt(form, headers, int(o.of.EarlierAttempts)+a.Number(), expect)
+	return forward.AppendAttempt(form, headers, int(o.of.earlierAttempts)+a.Number(), expect)
 }
 
 // appendTrace appends the fields of an attempt's span.

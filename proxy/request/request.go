@@ -34,7 +34,7 @@ type Request struct {
 	Dest     *settings.RouteState // whose upstream gets the attempt: Route, or its fallback's
 	HTTP     *http1.Request
 
-	HeaderNames http1.HeaderNameSet // names of the headers in the request
+	headerNames http1.HeaderNameSet // names of the headers in the request
 	headerBuf   []byte              // buffer with the spans of the request, after DetachHeaders
 
 	Time   Time
@@ -43,14 +43,14 @@ type Request struct {
 	Tokens *Tokens // nil: no request of the connection had to do with tokens
 
 	GRPC            bool  // a gRPC call over HTTP/2
-	Safe            bool  // it may run twice: idempotent by its method, or with an Idempotency-Key
-	Layered         bool  // a retry of another proxy, of which we must make no more retries
+	safe            bool  // it may run twice: idempotent by its method, or with an Idempotency-Key
+	layered         bool  // a retry of another proxy, of which we must make no more retries
 	expectsContinue bool  // the client waits for a 100 that nobody sent yet
 	continued       bool  // it got one before the request was prepared
-	EarlierAttempts int32 // attempts that proxies before us made of this request
-	MaxRetries      int32
-	Retries         int32 // retries so far
-	Attempts        int   // attempts so far
+	earlierAttempts int32 // attempts that proxies before us made of this request
+	maxRetries      int32
+	retries         int32 // retries so far
+	attempts        int   // attempts so far
 
 	clientEnd   atomic.Int32  // why the client's side ended early
 	bodyRefusal http1.Refusal // set with ClientBodyBroken
@@ -78,10 +78,10 @@ func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
 	cr.Out.ID, cr.Out.GeneratedKey = nil, nil
 	cr.Tokens.begin()
 	cr.Settings, cr.Route, cr.Dest = set, set.DefaultRoute, set.DefaultRoute
-	cr.HeaderNames = http1.HeaderNamesOf(cr.HTTP.Headers)
+	cr.headerNames = http1.HeaderNamesOf(cr.HTTP.Headers)
 	cr.GRPC = cr.Conn.Stream != nil && forward.IsGRPC(cr.Get(http1.ContentType)) // gRPC needs HTTP/2
-	cr.Safe, cr.Layered, cr.expectsContinue, cr.continued = false, false, false, false
-	cr.MaxRetries, cr.EarlierAttempts, cr.Attempts, cr.Retries = 0, 0, 0, 0
+	cr.safe, cr.layered, cr.expectsContinue, cr.continued = false, false, false, false
+	cr.maxRetries, cr.earlierAttempts, cr.attempts, cr.retries = 0, 0, 0, 0
 	if cr.clientEnd.Load() != ClientPresent { // a load is cheaper than a store
 		cr.clientEnd.Store(ClientPresent)
 	}
@@ -97,12 +97,12 @@ func (cr *Request) Prepare() {
 	if r.GenerateKey {
 		cr.Out.GeneratedKey = cr.Out.generateKey()
 	}
-	cr.Safe = r.Policy.Retryable(cr.HTTP.Method, r.GenerateKey || cr.Get(http1.IdempotencyKey) != nil)
-	cr.MaxRetries, cr.EarlierAttempts = int32(r.Policy.MaxRetries), 0
-	if cr.HeaderNames.HasAny(attemptCountHeaders) {
+	cr.safe = r.Policy.Retryable(cr.HTTP.Method, r.GenerateKey || cr.Get(http1.IdempotencyKey) != nil)
+	cr.maxRetries, cr.earlierAttempts = int32(r.Policy.MaxRetries), 0
+	if cr.headerNames.HasAny(attemptCountHeaders) {
 		cr.readEarlierAttempts()
 	}
-	if cr.HeaderNames.HasAny(forward.DeadlineHeaderNames) {
+	if cr.headerNames.HasAny(forward.DeadlineHeaderNames) {
 		cr.Time.ReadClients()
 	}
 	if cr.Body.framing.Kind == http1.BodyChunked {
@@ -132,11 +132,23 @@ func (cr *Request) TakeHeaderBuffer() []byte {
 // HeaderBuffer returns the buffer of DetachHeaders, nil if there is none.
 func (cr *Request) HeaderBuffer() []byte { return cr.headerBuf }
 
-// BeginAttempt counts an attempt, and BeginRetry a retry.
-func (cr *Request) BeginAttempt() { cr.Attempts++ }
+// BeginAttempt counts an attempt and returns its number, from 1.
+func (cr *Request) BeginAttempt() int {
+	cr.attempts++
+	return cr.attempts
+}
 
 // BeginRetry counts a retry. Its attempt is counted by BeginAttempt.
-func (cr *Request) BeginRetry() { cr.Retries++ }
+func (cr *Request) BeginRetry() { cr.retries++ }
+
+// Attempts returns how many attempts were made so far.
+func (cr *Request) Attempts() int { return cr.attempts }
+
+// Retries returns how many retries were made so far.
+func (cr *Request) Retries() int { return int(cr.retries) }
+
+// IsSafe reports whether the request may run twice: it is idempotent by its method, or has an Idempotency-Key.
+func (cr *Request) IsSafe() bool { return cr.safe }
 
 // ExpectsContinue reports whether the client waits for a 100 that nobody sent yet.
 func (cr *Request) ExpectsContinue() bool { return cr.expectsContinue }
@@ -180,7 +192,7 @@ func (cr *Request) ClientStaysOn() bool { return cr.clientEnd.Load() == ClientPr
 func (cr *Request) EndedByClient() bool {
 	end := cr.clientEnd.Load()
 	switch {
-	case cr.Attempts == 0:
+	case cr.attempts == 0:
 		return false
 	case cr.Conn.Stream.ResponseComplete():
 		return end == ClientBodyBroken
@@ -188,10 +200,13 @@ func (cr *Request) EndedByClient() bool {
 	return end == ClientBodyBroken || cr.Conn.Stream.ClientGone() || cr.Conn.Stream.BodyBroken()
 }
 
+// Has reports whether the request has a header with that name.
+func (cr *Request) Has(id http1.HeaderName) bool { return cr.headerNames.Has(id) }
+
 // Get returns the value of the request's first header with that name, or nil. Most names are
-// absent, which HeaderNames shows without a look at each header.
+// absent, which Has shows without a look at each header.
 func (cr *Request) Get(id http1.HeaderName) []byte {
-	if !cr.HeaderNames.Has(id) {
+	if !cr.Has(id) {
 		return nil
 	}
 	return cr.HTTP.Get(id)
@@ -206,13 +221,13 @@ func (cr *Request) WouldDropTLS(to upstream.Target) bool {
 // Hedgeable reports whether it is useful to hedge the request. An upgrade or an event stream is a
 // stream, and a gRPC call may be one.
 func (cr *Request) Hedgeable() bool {
-	return cr.Safe && !cr.GRPC && cr.HTTP.Upgrade == nil && !bytes.Contains(cr.HTTP.Get(http1.Accept), eventStream)
+	return cr.safe && !cr.GRPC && cr.HTTP.Upgrade == nil && !bytes.Contains(cr.HTTP.Get(http1.Accept), eventStream)
 }
 
 // ClientIsProxy reports whether the client is another retryproxy. Its responses always carry the
 // reason for giving up, so that it does not retry what we retried.
 func (cr *Request) ClientIsProxy() bool {
-	return cr.HeaderNames.Has(http1.XRetryproxyAttempt) && cr.Conn.Peer().IsBelieved()
+	return cr.Has(http1.XRetryproxyAttempt) && cr.Conn.Peer().IsBelieved()
 }
 
 // Refusal returns why a well-formed request is not forwarded, or RefusalNone.
@@ -298,10 +313,10 @@ const attemptCountHeaders = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttempt
 
 // readEarlierAttempts reads how often proxies before us sent the request.
 func (cr *Request) readEarlierAttempts() {
-	cr.EarlierAttempts = int32(min(max(cr.attemptFromHeader()-1, 0), maxEarlierAttempts))
+	cr.earlierAttempts = int32(min(max(cr.attemptFromHeader()-1, 0), maxEarlierAttempts))
 	if IsRetry(cr, cr.Conn.Peer().IsBelieved()) {
-		cr.MaxRetries = int32(cr.Route.LayeredRetries.MaxRetries(int(cr.MaxRetries)))
-		cr.Layered = cr.MaxRetries < 1
+		cr.maxRetries = int32(cr.Route.LayeredRetries.MaxRetries(int(cr.maxRetries)))
+		cr.layered = cr.maxRetries < 1
 	}
 }
 

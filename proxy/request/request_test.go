@@ -36,8 +36,8 @@ func TestWhichRequestsMayRunTwice(t *testing.T) {
 		{"POST", nil, func(c *settings.Config) { generates(c); c.Default.DryRun = true }, true, false},
 	} {
 		c := begin(t, message(tc.method, "/a", tc.lines...), tc.change)
-		if c.Safe != tc.safe || (c.Out.GeneratedKey != nil) != tc.key {
-			t.Errorf("%s %v: safe %v, key %q", tc.method, tc.lines, c.Safe, c.Out.GeneratedKey)
+		if c.IsSafe() != tc.safe || (c.Out.GeneratedKey != nil) != tc.key {
+			t.Errorf("%s %v: safe %v, key %q", tc.method, tc.lines, c.IsSafe(), c.Out.GeneratedKey)
 		}
 	}
 }
@@ -51,8 +51,8 @@ func TestARequestThatIsARetryGetsFewer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		header  string
 		change  func(c *settings.Config)
-		retries int32
-		earlier int32
+		retries int
+		earlier int
 		layered bool
 	}{
 		"a first attempt":                 {"X-Other: 1", nil, 3, 0, false},
@@ -78,9 +78,10 @@ func TestARequestThatIsARetryGetsFewer(t *testing.T) {
 		c := requesttest.Begin(t, get(tc.header), tc.change)
 		c.From("192.0.2.1")
 		c.Prepare()
-		if c.MaxRetries != tc.retries || c.EarlierAttempts != tc.earlier || c.Layered != tc.layered {
-			t.Errorf("%s: %d retries after %d, layered %v", name, c.MaxRetries, c.EarlierAttempts, c.Layered)
+		if s := c.Situation(); s.MaxRetries != tc.retries || s.Layered != tc.layered {
+			t.Errorf("%s: %d retries, layered %v", name, s.MaxRetries, s.Layered)
 		}
+		wantLines(t, headersOf(c, 2, nil), "X-Retryproxy-Attempt", fmt.Sprintf("x-retryproxy-attempt: %d", tc.earlier+2))
 	}
 }
 
@@ -94,9 +95,10 @@ func TestTheNextRequestBeginsAnew(t *testing.T) {
 	c.BeginRetry()
 	c.ClientFailed(request.ErrBodyCut)
 	c.Next(message("POST", "/b"))
-	if c.Attempts != 0 || c.Retries != 0 || c.Layered || c.EarlierAttempts != 0 || c.ExpectsContinue() || c.Safe || c.Out.ID != nil || c.Out.GeneratedKey != nil {
+	if s := c.Situation(); c.Attempts() != 0 || s.Retries != 0 || s.MaxRetries != 0 || s.Layered || s.Safe || c.ExpectsContinue() || c.Out.ID != nil || c.Out.GeneratedKey != nil {
 		t.Errorf("%+v", c.Request)
 	}
+	wantLines(t, headersOf(c, 2, nil), "X-Retryproxy-Attempt", "x-retryproxy-attempt: 2")
 	if !c.ClientStaysOn() || !c.Time.ClientLeavesAt.IsZero() || !c.Time.Deadline.IsZero() {
 		t.Errorf("its client stays on: %v, leaves at %v", c.ClientStaysOn(), c.Time.ClientLeavesAt)
 	}

@@ -96,7 +96,7 @@ func (cr *Request) DrainEnds(w *admission.Waiter) bool {
 	if !cr.IsDraining() {
 		return false
 	}
-	if w == nil || cr.Retries > 0 || cr.Route.UpstreamState.Admission.AdmitsOnlyProbes() {
+	if w == nil || cr.retries > 0 || cr.Route.UpstreamState.Admission.AdmitsOnlyProbes() {
 		return true
 	}
 	end := time.Duration(s.waitsEnd.Load())

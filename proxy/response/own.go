@@ -35,7 +35,7 @@ func (w *Writer) With(status int, o policy.Outcome, reason, text string) request
 		return w.GRPC(code, o, reason, text)
 	}
 	form := errorbody.For(w.r.HTTP.Headers, w.r.Route.ModelAPI)
-	e := errorbody.Error{Status: status, Reason: reason, Text: text, Attempts: w.r.Attempts, ID: string(w.r.Out.ID)}
+	e := errorbody.Error{Status: status, Reason: reason, Text: text, Attempts: w.r.Attempts(), ID: string(w.r.Out.ID)}
 	return w.own(status, w.headersOf(form), e.Append(nil, form), o, reason)
 }
 

@@ -218,7 +218,7 @@ func (w *Writer) clean() []byte {
 func (w *Writer) ownHeaders(o *forward.ResponseOptions, resp *http1.Response, reason string) {
 	if !w.r.Route.DryRun {
 		o.Reports = w.r.ClientIsProxy()
-		o.Attempts, o.Reason, o.Fallback, o.RequestID = w.r.Attempts, reason, w.fallback.String(), w.r.Out.ID
+		o.Attempts, o.Reason, o.Fallback, o.RequestID = w.r.Attempts(), reason, w.fallback.String(), w.r.Out.ID
 		o.NoRetry = reason != "" && w.noRetry(resp, reason) || reason == "" && w.mayBeRepeated(resp)
 	}
 }
@@ -227,7 +227,7 @@ func (w *Writer) ownHeaders(o *forward.ResponseOptions, resp *http1.Response, re
 // the body of this good response is cut off. The vendors' clients do so unless the headers forbid
 // it (anthropic-sdk-go, requestconfig.go, shouldRetryDroppedBody).
 func (w *Writer) mayBeRepeated(resp *http1.Response) bool {
-	return w.r.HeaderNames.Has(http1.XStainlessRetryCount) && !w.r.Safe && resp.Status < 400 && resp.Get(http1.XShouldRetry) == nil
+	return w.r.Has(http1.XStainlessRetryCount) && !w.r.IsSafe() && resp.Status < 400 && resp.Get(http1.XShouldRetry) == nil
 }
 
 // Asks records the wait that our own response asks for, or the one that the upstream's asks for in any way
@@ -308,7 +308,7 @@ func (w *Writer) Headers(resp *http1.Response, f http1.Framing, received clock.I
 // Upgrade sends the response to an accepted upgrade, then rest, the bytes that followed it.
 func (w *Writer) Upgrade(resp *http1.Response, rest []byte) error {
 	w.mustClose, w.started, w.upgraded = true, true, true
-	o := forward.ResponseOptions{Form: w.r.Conn.Form(), Minor: 1, Upgrade: true, Attempts: w.r.Attempts, Changes: w.r.Route.ResponseChanges.Hidden()}
+	o := forward.ResponseOptions{Form: w.r.Conn.Form(), Minor: 1, Upgrade: true, Attempts: w.r.Attempts(), Changes: w.r.Route.ResponseChanges.Hidden()}
 	if w.isStream() {
 		o.Changes = withoutAccept.Hiding(o.Changes)
 	}
