@@ -174,14 +174,24 @@ func (a *Attempt) Began() clock.Instant { return a.began }
 // Running reports whether the attempt has begun and not ended.
 func (a *Attempt) Running() bool { return !a.began.IsZero() }
 
-// Ended records that the attempt has its result.
-func (a *Attempt) Ended() { a.began = 0 }
+// Ended is what there is to say about an attempt that has its result.
+type Ended struct {
+	Began     clock.Instant
+	Addr      string              // the endpoint's address; "" if there was no connection
+	Endpoint  *upstream.Endpoint  // where it was sent, if the upstream has several endpoints
+	DialError *upstream.DialError // why there was no connection; nil if there was one
+	Span      trace.AttemptSpan   // nil: it is not traced, or ended before
+}
 
-// TakeSpan returns the span of the attempt, nil if there is none, once.
-func (a *Attempt) TakeSpan() trace.AttemptSpan {
-	span := a.span
-	a.span = nil
-	return span
+// End records that the attempt has its result, whose cause is cause.
+func (a *Attempt) End(cause policy.Cause) Ended {
+	e := Ended{Began: a.began, Addr: a.addr, Endpoint: a.endpoint, Span: a.span}
+	switch cause {
+	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
+		e.DialError = a.dialErr
+	}
+	a.began, a.span = 0, nil
+	return e
 }
 
 // Span returns the span of the attempt, nil if it is not traced.
@@ -198,15 +208,6 @@ func (a *Attempt) Endpoint() *upstream.Endpoint { return a.endpoint }
 
 // DialError returns why there was no connection; nil if there was one.
 func (a *Attempt) DialError() *upstream.DialError { return a.dialErr }
-
-// DialErrorOf returns why an attempt with the result res got no connection, or nil if it got one.
-func (a *Attempt) DialErrorOf(res *policy.Result) *upstream.DialError {
-	switch res.Cause {
-	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
-		return a.dialErr
-	}
-	return nil
-}
 
 // Reused reports whether its connection has carried another request before.
 func (a *Attempt) Reused() bool { return a.reused }

@@ -93,8 +93,11 @@ func TestAFailedDialHasItsCause(t *testing.T) {
 	if cause != policy.CauseDial || a.DialError() == nil || a.Addr() != l.Addr().String() || a.SentSome() {
 		t.Errorf("%v, %v at %q", cause, a.DialError(), a.Addr())
 	}
-	if a.DialErrorOf(&policy.Result{Cause: cause}) == nil || a.DialErrorOf(&policy.Result{Cause: policy.CauseReset}) != nil {
+	if !a.Running() || a.End(cause).DialError == nil || a.End(policy.CauseReset).DialError != nil {
 		t.Error("the error belongs to another cause")
+	}
+	if a.Running() {
+		t.Error("it has not ended")
 	}
 }
 

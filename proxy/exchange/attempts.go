@@ -68,11 +68,12 @@ func (at *attempts) evaluate(res *policy.Result, cause policy.Cause) {
 	if cause != policy.CauseStatus {
 		return
 	}
-	if at.IsIdleTimeout408(at.running().Response(), at.running().Reused()) {
+	resp := at.running().Response()
+	if at.IsIdleTimeout408(resp, at.running().Reused()) {
 		at.lose(res, policy.CauseIdleClose)
 		return
 	}
-	at.StatusOf(res, at.running().Response())
+	at.StatusOf(res, resp)
 	at.learnLimits(res)
 	switch {
 	case at.GRPC && !at.peekGRPCStatus(res):

@@ -83,7 +83,6 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (end requ
 		x.sender.abandonTicket(breaker.Abandoned)
 		x.sender.att.Abandon()
 		x.report.EndSpan(x.sender.att, &policy.Result{Cause: policy.CauseReset}, policy.Unknown)
-		x.sender.att.Ended()
 		return x.abandon(), true
 	}
 	x.finishFallbackAttempt(&res)

@@ -222,8 +222,11 @@ func (re *relay) buffered(h *bufferedResponse, end request.End, reason string) r
 // readsUsage begins to read what the response to relay says that it used, if the route counts tokens.
 func (re *relay) readsUsage() bool {
 	at := re.at
+	if !at.Route.CountTokens {
+		return false
+	}
 	resp := at.running().Response()
-	if !at.Route.CountTokens || resp.Status < 200 || resp.Status > 299 || at.stream.failed || !isUncompressed(resp) {
+	if resp.Status < 200 || resp.Status > 299 || at.stream.failed || !isUncompressed(resp) {
 		return false
 	}
 	events := isEventStream(resp)

@@ -158,28 +158,27 @@ func (p *Report) Record(a *attempt.Attempt, res *policy.Result, class policy.Cla
 		class = policy.Unknown // no retry, since RETRYPROXY_RETRY_ON does not list it, but no success either
 	}
 	p.Exposed = p.Exposed || class.Exposes()
-	took := p.Request.Time.Since(a.Began())
+	e := a.End(res.Cause)
+	took := p.Request.Time.Since(e.Began)
 	p.observer.AttemptDone(class, code, took)
 	p.AttemptLog.attempted(step{
-		Began: inMicros(a.Began().Sub(p.Request.Time.Began)), Took: inMicros(took), Status: int16(code), Cause: res.Cause, class: class,
-		Addr: a.Addr(), Dial: a.DialErrorOf(res),
+		Began: inMicros(e.Began.Sub(p.Request.Time.Began)), Took: inMicros(took), Status: int16(code), Cause: res.Cause, class: class,
+		Addr: e.Addr, Dial: e.DialError,
 	})
-	p.EndSpan(a, res, class)
-	a.Ended()
+	p.endSpan(&e, res, class)
 }
 
 // RecordFallback reports the attempt at a fallback upstream that ended with the result res. It
 // does not count among a route's attempts.
 func (p *Report) RecordFallback(a *attempt.Attempt, res *policy.Result, class policy.Class) {
-	p.LastEnd = p.Request.Time.Now()
+	e := a.End(res.Cause)
+	p.LastEnd = p.Request.Time.Tick()
 	p.AttemptLog.attempted(step{
-		Began: inMicros(a.Began().Sub(p.Request.Time.Began)), Took: inMicros(p.LastEnd.Sub(a.Began())), Status: int16(res.Status), Cause: res.Cause,
-		Addr: a.Addr(), Dial: a.DialErrorOf(res),
+		Began: inMicros(e.Began.Sub(p.Request.Time.Began)), Took: inMicros(p.LastEnd.Sub(e.Began)), Status: int16(res.Status), Cause: res.Cause,
+		Addr: e.Addr, Dial: e.DialError,
 	})
 	p.Exposed = p.Exposed || class.Exposes()
-	p.Request.Time.Tick()
-	p.EndSpan(a, res, class)
-	a.Ended()
+	p.endSpan(&e, res, class)
 }
 
 // keep passes the request to the journal, if the journal wants it.
@@ -237,17 +236,21 @@ func (p *Report) AttemptSpan(number int, at clock.Instant, hedge bool) trace.Att
 	return t.Request.Attempt(&began)
 }
 
-// EndSpan ends the span of an attempt with the result res.
+// EndSpan ends an attempt with the result res that only its span shows.
 func (p *Report) EndSpan(a *attempt.Attempt, res *policy.Result, class policy.Class) {
-	span := a.TakeSpan()
-	if span == nil {
+	e := a.End(res.Cause)
+	p.endSpan(&e, res, class)
+}
+
+func (p *Report) endSpan(e *attempt.Ended, res *policy.Result, class policy.Class) {
+	if e.Span == nil {
 		return
 	}
-	e := trace.AttemptEnd{At: p.at(p.Request.Time.Clock), Cause: res.Cause, Class: class, Left: !p.Request.ClientStaysOn(), Peer: a.Addr(), Host: a.Endpoint().Host()}
+	end := trace.AttemptEnd{At: p.at(p.Request.Time.Clock), Cause: res.Cause, Class: class, Left: !p.Request.ClientStaysOn(), Peer: e.Addr, Host: e.Endpoint.Host()}
 	if res.Cause == policy.CauseStatus {
-		e.Status = res.Status
+		end.Status = res.Status
 	}
-	span.Done(&e)
+	e.Span.Done(&end)
 }
 
 // Waited reports a wait that began at began and ends now.
