@@ -21,14 +21,23 @@ type Result struct {
 	Final  bool       // an inner retryproxy marked its response as given up
 	GRPC   GRPCStatus // the status of a gRPC call that ended before its first message, else OK
 
-	Unwanted bool // the response asks for no retry (x-should-retry: false, or a grpc-retry-pushback-ms that is no wait)
-	Wanted   bool // the response asks for a retry (x-should-retry: true) and has a status of 400 or more
+	Advice Advice // what the response says about a retry
 
 	RetryAfter    time.Duration // from package retryafter; never negative
 	HasRetryAfter bool
 
 	Header HeaderLookup // for retriable-header; may be nil
 }
+
+// Advice is what a response says about a retry, whatever its status.
+type Advice uint8
+
+// The choices of Advice, a closed set.
+const (
+	NoAdvice       Advice = iota
+	AdvisesRetry          // x-should-retry: true
+	AdvisesNoRetry        // x-should-retry: false, or a grpc-retry-pushback-ms that is no wait
+)
 
 // JudgedStatus returns the status by which a circuit breaker judges the upstream: the one that the gRPC
 // status stands for, or that of the response.
@@ -262,7 +271,7 @@ func (p *Policy) whyNot(res *Result, s *Situation, c Class) Reason {
 	switch {
 	case res.Final && res.Cause == CauseStatus:
 		return ReasonUpstreamGaveUp
-	case res.Unwanted && res.Cause == CauseStatus:
+	case res.Advice == AdvisesNoRetry && res.Cause == CauseStatus:
 		return ReasonAskedNotToRetry
 	case res.Cause == CauseUntrusted:
 		return ReasonUntrustedCertificate // the next handshake would fail too

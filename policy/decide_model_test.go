@@ -41,8 +41,7 @@ func randomTrial(t *testing.T, r *rand.Rand, settings []RetryOn, strategies []ba
 		attempt: Result{
 			Cause:         pick(r, CauseStatus, CauseStatus, Cause(r.IntN(NumCauses))),
 			GRPC:          pick(r, GRPCOK, GRPCOK, GRPCUnavailable, GRPCInternal),
-			Unwanted:      r.IntN(30) == 0,
-			Wanted:        r.IntN(10) == 0,
+			Advice:        [30]Advice{AdvisesNoRetry, AdvisesRetry, AdvisesRetry, AdvisesRetry}[r.IntN(30)],
 			Status:        pick(r, 200, 404, 409, 429, 500, 501, 502, 503, 504, 520),
 			Final:         r.IntN(30) == 0,
 			RetryAfter:    max(0, around(r)),
@@ -109,9 +108,9 @@ func (tr *trial) broken(d Decision, taken float64, hadToken bool) string {
 		return "draining and nesting end retries"
 	case a.Cause == CauseStatus && a.Final:
 		return "who gave up stays given up"
-	case a.Cause == CauseStatus && a.Unwanted:
+	case a.Cause == CauseStatus && a.Advice == AdvisesNoRetry:
 		return "no retry is made that is not wanted"
-	case d.Why == ReasonAskedToRetry && (!a.Wanted || !s.Safe || a.Status < 400):
+	case d.Why == ReasonAskedToRetry && (a.Advice != AdvisesRetry || !s.Safe || a.Status < 400):
 		return "only a safe retry is made because it is wanted"
 	case a.Cause == CauseStatus && a.HasRetryAfter && d.Wait < a.RetryAfter:
 		return "a Retry-After is never cut short"
@@ -151,11 +150,11 @@ func (tr *trial) holds(why Reason, hadToken bool) bool {
 	case ReasonUntrustedCertificate:
 		return tr.attempt.Cause == CauseUntrusted
 	case ReasonAskedNotToRetry:
-		return a.Unwanted
+		return a.Advice == AdvisesNoRetry
 	case ReasonNotInRetryOn:
 		return !p.RetryOn.Cause(a.Cause)
 	case ReasonNotIdempotent:
-		return !s.Safe && !a.Cause.Sure() && (!tr.rejected() || a.Wanted && !p.RetryOn.Code(a.Status))
+		return !s.Safe && !a.Cause.Sure() && (!tr.rejected() || a.Advice == AdvisesRetry && !p.RetryOn.Code(a.Status))
 	case ReasonRetriesOff:
 		return p.MaxRetries == 0 || s.MaxRetries == 0
 	case ReasonRetriesExhausted:

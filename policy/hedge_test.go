@@ -65,7 +65,7 @@ func TestBetterFailure(t *testing.T) {
 		return Result{Cause: CauseStatus, Status: 503, HasRetryAfter: true, RetryAfter: d}
 	}
 	final := Result{Cause: CauseStatus, Status: 503, Final: true}
-	unwanted := Result{Cause: CauseStatus, Status: 503, Unwanted: true}
+	unwanted := Result{Cause: CauseStatus, Status: 503, Advice: AdvisesNoRetry}
 	late, reset, dial := Result{Cause: CauseAttemptTimeout}, Result{Cause: CauseReset}, Result{Cause: CauseDial}
 	for _, tc := range []struct {
 		name   string

@@ -35,8 +35,8 @@ func BetterFailure(a, b *Result) bool {
 	switch {
 	case a.Final != b.Final:
 		return b.Final
-	case a.Unwanted != b.Unwanted:
-		return b.Unwanted
+	case (a.Advice == AdvisesNoRetry) != (b.Advice == AdvisesNoRetry):
+		return b.Advice == AdvisesNoRetry
 	case a.HasRetryAfter && b.HasRetryAfter:
 		return b.RetryAfter >= a.RetryAfter
 	}

@@ -62,7 +62,7 @@ func (r *RetryOn) hasField(res *Result) bool {
 // yields reports whether a is a failure only because its response asks for a retry. A status that
 // is excluded with "!" never is, nor is any status if the setting lists none.
 func (r *RetryOn) yields(res *Result) bool {
-	return res.Wanted && res.Status >= 400 && !r.codes.Empty() && !r.never.Has(res.Status)
+	return res.Advice == AdvisesRetry && res.Status >= 400 && !r.codes.Empty() && !r.never.Has(res.Status)
 }
 
 // CountsAs returns the status by which a response is judged: its own, or 429 for a 403 that is a rate

@@ -84,7 +84,7 @@ func (h *bufferedResponse) readLast(res *policy.Result) bool {
 // readBody reads the body ahead, at most limit bytes. It returns what ended it; a reason says that it
 // cannot be buffered.
 func (h *bufferedResponse) readBody(b *attempt.Body, limit int64) (policy.Reason, error) {
-	until := h.request().Time.Now().Add(bodyWait)
+	until := h.received.Add(bodyWait)
 	for {
 		grew, err := b.ReadAhead(until)
 		switch {

@@ -123,7 +123,7 @@ func (x *Exchange) retryBlockedBy(res *policy.Result) policy.Reason {
 	if x.r.PauseTooLong(res) {
 		return policy.ReasonRetryAfterTooLong
 	}
-	now := x.r.Time.Now()
+	now := x.r.Time.Clock
 	if left := x.r.PauseLeft(now); left > 0 && left >= x.r.Time.MaxWait(now) {
 		return policy.ReasonRateLimitPause
 	}

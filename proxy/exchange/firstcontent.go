@@ -167,7 +167,7 @@ func readPushback(a *attempt.Attempt, res *policy.Result) {
 	}
 	ms, isNumber := http1.ParseUint(v)
 	if !isNumber {
-		res.Unwanted = true
+		res.Advice = policy.AdvisesNoRetry
 		return
 	}
 	res.HasRetryAfter, res.RetryAfter = true, time.Duration(min(ms, int64(request.LongestWait/time.Millisecond)+1))*time.Millisecond

@@ -88,7 +88,12 @@ func readWait(res *policy.Result, r *http1.Response, p *policy.Policy) {
 		}
 	}
 	res.Status = p.RetryOn.CountsAs(res.Status, h.LimitsRate)
-	res.Wanted, res.Unwanted = h.ShouldRetry()
+	switch yes, no := h.ShouldRetry(); {
+	case yes:
+		res.Advice = policy.AdvisesRetry
+	case no:
+		res.Advice = policy.AdvisesNoRetry
+	}
 	res.RetryAfter, res.HasRetryAfter = h.Asked()
 	if !res.HasRetryAfter && retryafter.MeansRateLimit(res.Status) {
 		res.RetryAfter, res.HasRetryAfter = h.Renewed()

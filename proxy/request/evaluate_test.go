@@ -56,28 +56,28 @@ func retriesOn(t *testing.T, on string) func(c *settings.Config) {
 func TestWhatAResponseSaysOfARetry(t *testing.T) {
 	const s = time.Second
 	for name, tc := range map[string]struct {
-		on               string
-		status           int
-		lines            []string
-		good             bool
-		wait             time.Duration // -1: none asked for
-		wanted, unwanted bool
-		final            bool
+		on     string
+		status int
+		lines  []string
+		good   bool
+		wait   time.Duration // -1: none asked for
+		advice policy.Advice
+		final  bool
 	}{
-		"a success":                    {"5xx,429", 200, nil, true, -1, false, false, false},
-		"a success that asks for time": {"5xx,429", 200, []string{"Retry-After: 3"}, true, -1, false, false, false},
-		"a failure":                    {"5xx,429", 503, nil, false, -1, false, false, false},
-		"one that is no failure here":  {"429", 503, nil, true, -1, false, false, false},
-		"a wait":                       {"5xx", 503, []string{"Retry-After: 3"}, false, 3 * s, false, false, false},
-		"a date":                       {"5xx", 503, []string{"Date: Sun, 01 Mar 2026 12:00:00 GMT", "Retry-After: Sun, 01 Mar 2026 12:00:09 GMT"}, false, 9 * s, false, false, false},
-		"milliseconds":                 {"429", 429, []string{"Retry-After-Ms: 1500"}, false, 1500 * time.Millisecond, false, false, false},
-		"a limit that is renewed":      {"429", 429, []string{"X-Ratelimit-Remaining-Requests: 0", "X-Ratelimit-Reset-Requests: 4s"}, false, 4 * s, false, false, false},
-		"the same of no rate limit":    {"5xx", 503, []string{"X-Ratelimit-Remaining-Requests: 0", "X-Ratelimit-Reset-Requests: 4s"}, false, 4 * s, false, false, false},
-		"asked for":                    {"5xx", 503, []string{"X-Should-Retry: true"}, false, -1, true, false, false},
-		"asked not to":                 {"5xx", 503, []string{"X-Should-Retry: false"}, false, -1, false, true, false},
-		"an inner proxy gave up":       {"5xx", 503, []string{"X-Retryproxy-Reason: deadline"}, false, -1, false, false, true},
-		"by its header":                {"retriable-header:X-Again", 200, []string{"X-Again: 1"}, false, -1, false, false, false},
-		"without its header":           {"retriable-header:X-Again", 200, nil, true, -1, false, false, false},
+		"a success":                    {"5xx,429", 200, nil, true, -1, policy.NoAdvice, false},
+		"a success that asks for time": {"5xx,429", 200, []string{"Retry-After: 3"}, true, -1, policy.NoAdvice, false},
+		"a failure":                    {"5xx,429", 503, nil, false, -1, policy.NoAdvice, false},
+		"one that is no failure here":  {"429", 503, nil, true, -1, policy.NoAdvice, false},
+		"a wait":                       {"5xx", 503, []string{"Retry-After: 3"}, false, 3 * s, policy.NoAdvice, false},
+		"a date":                       {"5xx", 503, []string{"Date: Sun, 01 Mar 2026 12:00:00 GMT", "Retry-After: Sun, 01 Mar 2026 12:00:09 GMT"}, false, 9 * s, policy.NoAdvice, false},
+		"milliseconds":                 {"429", 429, []string{"Retry-After-Ms: 1500"}, false, 1500 * time.Millisecond, policy.NoAdvice, false},
+		"a limit that is renewed":      {"429", 429, []string{"X-Ratelimit-Remaining-Requests: 0", "X-Ratelimit-Reset-Requests: 4s"}, false, 4 * s, policy.NoAdvice, false},
+		"the same of no rate limit":    {"5xx", 503, []string{"X-Ratelimit-Remaining-Requests: 0", "X-Ratelimit-Reset-Requests: 4s"}, false, 4 * s, policy.NoAdvice, false},
+		"asked for":                    {"5xx", 503, []string{"X-Should-Retry: true"}, false, -1, policy.AdvisesRetry, false},
+		"asked not to":                 {"5xx", 503, []string{"X-Should-Retry: false"}, false, -1, policy.AdvisesNoRetry, false},
+		"an inner proxy gave up":       {"5xx", 503, []string{"X-Retryproxy-Reason: deadline"}, false, -1, policy.NoAdvice, true},
+		"by its header":                {"retriable-header:X-Again", 200, []string{"X-Again: 1"}, false, -1, policy.NoAdvice, false},
+		"without its header":           {"retriable-header:X-Again", 200, nil, true, -1, policy.NoAdvice, false},
 	} {
 		c := begin(t, get(), retriesOn(t, tc.on))
 		var a policy.Result
@@ -89,7 +89,7 @@ func TestWhatAResponseSaysOfARetry(t *testing.T) {
 		if name == "the same of no rate limit" {
 			tc.wait = wait // whether it says so is package retryafter's
 		}
-		if a.Cause != policy.CauseStatus || a.Status != tc.status || wait != tc.wait || a.Wanted != tc.wanted || a.Unwanted != tc.unwanted || a.Final != tc.final {
+		if a.Cause != policy.CauseStatus || a.Status != tc.status || wait != tc.wait || a.Advice != tc.advice || a.Final != tc.final {
 			t.Errorf("%s: %+v", name, a)
 		}
 		if got := c.Good(&a); got != tc.good {
