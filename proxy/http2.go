@@ -81,23 +81,24 @@ func (c *conn) serveHTTP2() {
 	_ = nc.SetDeadline(time.Time{})
 	set := c.server.settings.Load()
 	o := &http2.Options{
-		Streams:       c.server.clients.streams.ofOne(set.MaxConcurrentStreams),
-		Window:        c.server.ahead.Window,
-		HeaderBytes:   headerListBytes(set.Limits),
-		HeaderTimeout: set.ReadHeaderTimeout,
-		IdleTimeout:   set.ClientIdleTimeout,
-		PingAfter:     pingAfter,
-		WriteTimeout:  set.WriteTimeout,
-		Backlog:       c.server.ahead.Backlog,
-		Workers:       &c.server.workers,
-		Serve:         h.serveStream,
-		Keep:          h.newStreamConn,
-		TooLarge:      c.server.refuseHeaders,
-		Fault:         func(err error) { c.server.http2Fault(c.remote(), err) },
-		Slowed:        func() { c.server.countRefusal(http1.RefusalTooManyFrames) },
-		Writev:        h.writev(),
-		Local:         c.client.Wire.LocalAddr(),
-		Remote:        c.remote(),
+		Limits: http2.Limits{
+			ReadAhead:     c.server.ahead,
+			HeaderBytes:   headerListBytes(set.Limits),
+			HeaderTimeout: set.ReadHeaderTimeout,
+			IdleTimeout:   set.ClientIdleTimeout,
+			PingAfter:     pingAfter,
+			WriteTimeout:  set.WriteTimeout,
+		},
+		Streams:  c.server.clients.streams.ofOne(set.MaxConcurrentStreams),
+		Workers:  &c.server.workers,
+		Serve:    h.serveStream,
+		Keep:     h.newStreamConn,
+		TooLarge: c.server.refuseHeaders,
+		Fault:    func(err error) { c.server.http2Fault(c.remote(), err) },
+		Slowed:   func() { c.server.countRefusal(http1.RefusalTooManyFrames) },
+		Writev:   h.writev(),
+		Local:    c.client.Wire.LocalAddr(),
+		Remote:   c.remote(),
 	}
 	wire := http2.NewConn(nc, o)
 	h.mu.Lock()

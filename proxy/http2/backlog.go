@@ -84,6 +84,6 @@ func (l *Backlog) remove(e *list.Element) {
 
 // ReadAhead describes what a peer may send before it is read.
 type ReadAhead struct {
-	Window  int // of one stream, in bytes
-	Backlog *Backlog
+	Window  int      // of one stream, in bytes
+	Backlog *Backlog // nil: none; reads of a body that it gave up return ErrNotRead
 }

@@ -15,14 +15,8 @@ import (
 
 // Options configure a Conn. They do not change.
 type Options struct {
-	Streams       int           // that a client may have at once; at least 1
-	Window        int           // of one stream, in bytes: what a client may send of a body before it is read
-	HeaderBytes   int           // of a request's headers, each counted with its 32 bytes (RFC 9113 section 6.5.2)
-	HeaderTimeout time.Duration // for the preface, and for the rest of headers that have begun; 0: no limit
-	IdleTimeout   time.Duration // without streams; 0: no limit
-	PingAfter     time.Duration // of silence; a client that does not answer within as long is gone; 0: never
-	WriteTimeout  time.Duration // for a client that reads nothing; 0: no limit
-	Backlog       *Backlog      // nil: none; reads of a body that it gave up return ErrNotRead
+	Limits
+	Streams int // that a client may have at once; at least 1
 
 	// Workers have Serve serve each stream. Neither may be nil.
 	Workers *Workers
@@ -67,10 +61,7 @@ type Conn struct {
 // NewConn returns the connection nc, on which the preface is still unread.
 func NewConn(nc net.Conn, o *Options) *Conn {
 	c := &Conn{o: o}
-	c.init(nc, c, &limits{
-		perStream: o.Window, headerBytes: o.HeaderBytes, headerTimeout: o.HeaderTimeout, idleTimeout: o.IdleTimeout, pingAfter: o.PingAfter,
-		writeTimeout: o.WriteTimeout, backlog: o.Backlog, slowed: o.Slowed, writev: o.Writev,
-	})
+	c.init(nc, c, &setup{peer: o.Limits, slowed: o.Slowed, writev: o.Writev})
 	return c
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 func options(serve func(*textStream)) *Options {
-	return &Options{Streams: 100, Window: 64 << 10, HeaderBytes: 64 << 10, HeaderTimeout: 10 * time.Second, PingAfter: 30 * time.Second, WriteTimeout: 10 * time.Second, Serve: func(s *Stream) { serve(newTextStream(s)) }, Workers: &Workers{}}
+	return &Options{Streams: 100, Limits: Limits{ReadAhead: ReadAhead{Window: 64 << 10}, HeaderBytes: 64 << 10, HeaderTimeout: 10 * time.Second, PingAfter: 30 * time.Second, WriteTimeout: 10 * time.Second}, Serve: func(s *Stream) { serve(newTextStream(s)) }, Workers: &Workers{}}
 }
 
 // serveOn accepts connections on loopback and returns their address.

@@ -72,7 +72,7 @@ func (s *flow) init(c *link, self stream) {
 // open makes s a stream that was just opened. It is called with mu held.
 func (s *flow) open(id uint32) {
 	s.in = s.in[:0]
-	s.flowState = flowState{id: id, window: s.c.streamWindow, grant: s.c.perStream}
+	s.flowState = flowState{id: id, window: s.c.streamWindow, grant: s.c.peer.Window}
 }
 
 // wake wakes all who wait for the stream. It is called with mu held.

@@ -24,7 +24,7 @@ type reading struct {
 
 func newReading(headerBytes int) *reading {
 	r := &reading{}
-	r.init(nil, r, &limits{perStream: 1 << 30, headerBytes: headerBytes})
+	r.init(nil, r, &setup{peer: Limits{ReadAhead: ReadAhead{Window: 1 << 30}, HeaderBytes: headerBytes}})
 	r.settled = true
 	return r
 }

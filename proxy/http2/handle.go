@@ -126,7 +126,7 @@ func (c *link) continuation(f *frame, p []byte) error {
 // addBlock adds a piece of a header block, and handles it when it is whole. Blocks are kept as they came,
 // since only a whole one can be decoded; what they may grow to is bounded.
 func (c *link) addBlock(p []byte, whole bool) error {
-	if len(c.block)+len(p) > c.headerBytes+FrameSize {
+	if len(c.block)+len(p) > c.peer.HeaderBytes+FrameSize {
 		return refuse(EnhanceYourCalm, "a header block larger than headers may be")
 	}
 	if !whole {
@@ -140,7 +140,7 @@ func (c *link) addBlock(p []byte, whole bool) error {
 		p = append(c.block, p...)
 		c.block = nil
 	}
-	c.fields.reset(c.headerBytes)
+	c.fields.reset(c.peer.HeaderBytes)
 	if _, err := c.decoder.Write(p); err != nil {
 		return refuse(CompressionError, err.Error())
 	}

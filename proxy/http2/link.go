@@ -20,7 +20,7 @@ import (
 type link struct {
 	nc   net.Conn
 	side side
-	limits
+	setup
 
 	first   [smallRead]byte // of what an idle connection reads
 	in      []byte          // what was read and not yet used: in[r:w]; nil while nothing is
@@ -64,19 +64,23 @@ type link struct {
 	alarm        alarm
 }
 
-// limits are what a peer may do. They do not change.
-type limits struct {
-	perStream     int // window of one stream, in bytes
-	headerBytes   int
-	headerTimeout time.Duration
-	idleTimeout   time.Duration
-	pingAfter     time.Duration
-	writeTimeout  time.Duration
-	backlog       *Backlog
-	slowed        func() // called when the peer is first slowed down; nil: not at all
-	isUpstream    bool
-	tryWrite      func(p []byte) (int, error)       // writes what there is room for; nil: not possible
-	writev        func(parts [][]byte) (int, error) // writes parts, of an upstream what there is room for, and cuts them; nil: not possible
+// Limits are what a peer, a client or an upstream, may do.
+type Limits struct {
+	ReadAhead
+	HeaderBytes   int           // of a header section, each header counted with its 32 bytes (RFC 9113 section 6.5.2)
+	HeaderTimeout time.Duration // for the preface of a client, and for the rest of headers that have begun; 0: no limit
+	IdleTimeout   time.Duration // without streams; 0: no limit
+	PingAfter     time.Duration // of silence, of an upstream while there are streams; a peer that does not answer within as long is gone; 0: never
+	WriteTimeout  time.Duration // for a peer that reads nothing; 0: no limit
+}
+
+// setup is what a link is made with. It does not change.
+type setup struct {
+	peer       Limits
+	slowed     func() // called when the peer is first slowed down; nil: not at all
+	isUpstream bool
+	tryWrite   func(p []byte) (int, error)       // writes what there is room for; nil: not possible
+	writev     func(parts [][]byte) (int, error) // writes parts, of an upstream what there is room for, and cuts them; nil: not possible
 }
 
 // side is what differs between a client's connection and an upstream's. All methods but headersCame are
@@ -94,7 +98,7 @@ type side interface {
 	settingsCame()
 	// sendReset tells the peer that a stream has ended.
 	sendReset(id uint32, code Code)
-	// idle is called after idleTimeout without streams. An error ends the connection.
+	// idle is called after Limits.IdleTimeout without streams. An error ends the connection.
 	idle(now time.Time) error
 	// unsent is called when a write has failed after that many bytes.
 	unsent(written int64)
@@ -102,12 +106,12 @@ type side interface {
 	mayEnd() bool
 }
 
-func (c *link) init(nc net.Conn, of side, l *limits) {
-	c.nc, c.side, c.limits, c.streams = nc, of, *l, map[uint32]*flow{}
+func (c *link) init(nc net.Conn, of side, with *setup) {
+	c.nc, c.side, c.setup, c.streams = nc, of, *with, map[uint32]*flow{}
 	c.window, c.streamWindow, c.idleSince = defaultWindow, defaultWindow, time.Now()
 	c.pace = floodguard.NewPace()
 	c.decoder = hpack.NewDecoder(defaultHeaderTable, c.fields.add)
-	c.decoder.SetMaxStringLength(2 * (c.headerBytes + FrameSize)) // of a whole block with Huffman codes: what is too large is told from its sum
+	c.decoder.SetMaxStringLength(2 * (c.peer.HeaderBytes + FrameSize)) // of a whole block with Huffman codes: what is too large is told from its sum
 }
 
 // fail ends the connection because of err, once. It is called with mu held.
@@ -280,9 +284,9 @@ func (c *link) setDeadline() wait {
 	now := time.Now()
 	at, why := c.nextDeadline(now)
 	// A deadline is seldom moved: a timer costs more than a look at the clock.
-	if late := c.readBy.Sub(at); why != forPing || c.readBy.IsZero() || late < 0 || late > c.pingAfter/2 {
+	if late := c.readBy.Sub(at); why != forPing || c.readBy.IsZero() || late < 0 || late > c.peer.PingAfter/2 {
 		if c.readBy = at; why == forPing {
-			c.readBy = at.Add(c.pingAfter / 2)
+			c.readBy = at.Add(c.peer.PingAfter / 2)
 		}
 		_ = c.nc.SetReadDeadline(c.readBy)
 	}
@@ -302,17 +306,17 @@ func (c *link) nextDeadline(now time.Time) (at time.Time, why wait) {
 	} else if c.headersSince.IsZero() {
 		c.headersSince = now
 	}
-	if !c.headersSince.IsZero() && c.headerTimeout > 0 {
-		return c.headersSince.Add(c.headerTimeout), forHeaders
+	if !c.headersSince.IsZero() && c.peer.HeaderTimeout > 0 {
+		return c.headersSince.Add(c.peer.HeaderTimeout), forHeaders
 	}
-	if c.idleTimeout > 0 && !c.idleSince.IsZero() {
-		at, why = c.idleSince.Add(c.idleTimeout), forIdleEnd
+	if c.peer.IdleTimeout > 0 && !c.idleSince.IsZero() {
+		at, why = c.idleSince.Add(c.peer.IdleTimeout), forIdleEnd
 	}
-	after := c.pingAfter
+	after := c.peer.PingAfter
 	if c.quiet && !c.pinged && c.isUpstream {
 		after = pingAgain
 	}
-	if ping := now.Add(after); c.pingAfter > 0 && (at.IsZero() || ping.Before(at)) {
+	if ping := now.Add(after); c.peer.PingAfter > 0 && (at.IsZero() || ping.Before(at)) {
 		at, why = ping, forPing
 	}
 	return at, why
@@ -342,9 +346,9 @@ func (c *link) timeUp(why wait) error {
 		return io.EOF
 	case c.unwritable != nil:
 		return c.unwritable
-	case why == forHeaders && now.Sub(c.headersSince) >= c.headerTimeout:
+	case why == forHeaders && now.Sub(c.headersSince) >= c.peer.HeaderTimeout:
 		return errSlow
-	case why == forIdleEnd && !c.idleSince.IsZero() && now.Sub(c.idleSince) >= c.idleTimeout:
+	case why == forIdleEnd && !c.idleSince.IsZero() && now.Sub(c.idleSince) >= c.peer.IdleTimeout:
 		return c.side.idle(now)
 	case why == forPing && c.pinged:
 		return errVanished

@@ -209,10 +209,10 @@ func (c *link) control(n int, appendTo func([]byte) []byte) {
 // extendWrite keeps the write deadline between one and two write timeouts away. Only the goroutine that
 // writes calls it, with mu held.
 func (c *link) extendWrite(now time.Time) {
-	if c.writeTimeout <= 0 || c.leavesSoon || c.writeBy.Sub(now) >= c.writeTimeout {
+	if c.peer.WriteTimeout <= 0 || c.leavesSoon || c.writeBy.Sub(now) >= c.peer.WriteTimeout {
 		return
 	}
-	c.writeBy = now.Add(2 * c.writeTimeout)
+	c.writeBy = now.Add(2 * c.peer.WriteTimeout)
 	_ = c.nc.SetWriteDeadline(c.writeBy)
 }
 

@@ -188,7 +188,7 @@ func (s *flow) took() {
 	if s.credit += n; s.remoteEnded || s.closed {
 		return
 	}
-	if credit := s.credit; credit >= s.c.perStream/4 || s.grant == 0 && credit > 0 {
+	if credit := s.credit; credit >= s.c.peer.Window/4 || s.grant == 0 && credit > 0 {
 		s.credit = 0
 		s.grant += credit
 		s.c.control(16, func(dst []byte) []byte { return appendWindowUpdate(dst, s.id, credit) })
@@ -196,11 +196,11 @@ func (s *flow) took() {
 }
 
 // behindFrom is how many bytes a reader may be behind before the Backlog counts it.
-func (c *link) behindFrom() int { return c.perStream / 2 }
+func (c *link) behindFrom() int { return c.peer.Window / 2 }
 
 // count has the Backlog count the stream if its reader is behind. It is called without mu.
 func (s *flow) count() {
-	if s.c.backlog == nil {
+	if s.c.peer.Backlog == nil {
 		return
 	}
 	s.c.mu.Lock()
@@ -210,7 +210,7 @@ func (s *flow) count() {
 	if !is {
 		return
 	}
-	stop := s.c.backlog.Wait(int64(s.c.perStream), s.giveUp)
+	stop := s.c.peer.Backlog.Wait(int64(s.c.peer.Window), s.giveUp)
 	s.c.mu.Lock()
 	if s.behind && s.caughtUp == nil {
 		s.caughtUp, stop = stop, nil

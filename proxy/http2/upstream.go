@@ -12,14 +12,8 @@ import (
 
 // UpstreamOptions configure an Upstream. They do not change.
 type UpstreamOptions struct {
-	Window        int           // of one stream, in bytes: what the upstream may send of a response before it is read
-	HeaderBytes   int           // of a response's headers, each counted with its 32 bytes (RFC 9113 section 6.5.2)
-	HeaderTimeout time.Duration // for the rest of headers that have begun; 0: no limit
-	IdleTimeout   time.Duration // without streams; 0: no limit
-	PingAfter     time.Duration // of silence while there are streams; an upstream that does not answer within as long is gone; 0: never
-	WriteTimeout  time.Duration // for an upstream that reads nothing; 0: no limit
-	Backlog       *Backlog      // nil: none
-	Secure        bool          // the scheme is https
+	Limits
+	Secure bool // the scheme is https
 
 	// TryWrite writes as much as there is room for without a wait. nil: a goroutine of its own writes.
 	TryWrite func(p []byte) (int, error)
@@ -80,11 +74,7 @@ type Upstream struct {
 // NewUpstream returns the connection nc, on which nothing was sent.
 func NewUpstream(nc net.Conn, o *UpstreamOptions) *Upstream {
 	c := &Upstream{o: *o, next: 1, said: -1, most: 1, began: time.Now()}
-	l := limits{
-		perStream: o.Window, headerBytes: o.HeaderBytes, headerTimeout: o.HeaderTimeout, idleTimeout: o.IdleTimeout, pingAfter: o.PingAfter,
-		writeTimeout: o.WriteTimeout, backlog: o.Backlog, tryWrite: o.TryWrite, writev: o.TryWritev, isUpstream: true,
-	}
-	c.init(nc, c, &l)
+	c.init(nc, c, &setup{peer: o.Limits, tryWrite: o.TryWrite, writev: o.TryWritev, isUpstream: true})
 	c.mu.Lock()
 	c.control(128, c.appendPreface)
 	c.mu.Unlock()

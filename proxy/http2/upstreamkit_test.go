@@ -13,7 +13,7 @@ import (
 )
 
 func upstreamOptions() UpstreamOptions {
-	return UpstreamOptions{Window: 64 << 10, HeaderBytes: 64 << 10, HeaderTimeout: 10 * time.Second, PingAfter: 15 * time.Second, WriteTimeout: 10 * time.Second}
+	return UpstreamOptions{Limits: Limits{ReadAhead: ReadAhead{Window: 64 << 10}, HeaderBytes: 64 << 10, HeaderTimeout: 10 * time.Second, PingAfter: 15 * time.Second, WriteTimeout: 10 * time.Second}}
 }
 
 // toUpstream makes a connection to an upstream that the test plays.

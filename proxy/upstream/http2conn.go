@@ -35,8 +35,11 @@ type http2Conn struct {
 func newHTTP2Conn(s *http2Pool, addr string, nc, below net.Conn) *http2Conn {
 	c := &http2Conn{pool: s, addr: addr, wire: rawsocket.Unwrap(below), createdAt: time.Now()}
 	o := http2.UpstreamOptions{
-		Window: s.ahead.Window, Backlog: s.ahead.Backlog, HeaderBytes: maxHTTP2HeaderBytes, HeaderTimeout: headerTime,
-		IdleTimeout: s.pool.idleAge, PingAfter: pingInterval, WriteTimeout: writeTime, Secure: s.pool.target.TLS != nil,
+		Limits: http2.Limits{
+			ReadAhead: s.ahead, HeaderBytes: maxHTTP2HeaderBytes, HeaderTimeout: headerTime,
+			IdleTimeout: s.pool.idleAge, PingAfter: pingInterval, WriteTimeout: writeTime,
+		},
+		Secure:  s.pool.target.TLS != nil,
 		Settled: c.settle, Leaving: c.leaves, WentAway: c.wentAway, Freed: s.freed,
 		Silent: func() bool { return rawsocket.Silent(c.wire) },
 	}
