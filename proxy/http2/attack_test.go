@@ -226,18 +226,28 @@ func TestAnIdleConnectionIsToldBeforeItsEnd(t *testing.T) {
 	})
 }
 
-// A WebSocket whose client ends it with its headers reads its end.
-func TestAWebSocketThatEndsAtOnceReadsItsEnd(t *testing.T) {
-	got := make(chan error, 1)
-	p := dialFrames(t, options(func(s *textStream) {
-		_, _ = readHead(s)
-		_, _ = io.WriteString(s, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
-		_, err := s.Read(make([]byte, 1))
-		got <- err
-	}))
-	p.begin(true, ":method", "CONNECT", ":protocol", "websocket", ":scheme", "http", ":authority", "h.test", ":path", "/")
-	if err := <-got; err != io.EOF {
-		t.Error(err)
+// A WebSocket whose client ends it, with its headers or behind its bytes, reads its end.
+func TestAWebSocketThatItsClientEndsReadsItsEnd(t *testing.T) {
+	for _, want := range []string{"", "bytes"} {
+		synctest.Test(t, func(t *testing.T) {
+			read, got := "", make(chan error, 1)
+			p := dialFrames(t, options(func(s *textStream) {
+				_, _ = readHead(s)
+				_, _ = io.WriteString(s, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+				_ = s.SetReadDeadline(time.Now().Add(time.Minute))
+				b, err := io.ReadAll(s)
+				read = string(b)
+				got <- err
+			}))
+			p.begin(want == "", ":method", "CONNECT", ":protocol", "websocket", ":scheme", "http", ":authority", "h.test", ":path", "/")
+			p.want("1: :status=200")
+			if want != "" {
+				_ = p.WriteData(1, true, []byte(want))
+			}
+			if err := <-got; err != nil || read != want {
+				t.Errorf("%q %v, want %q", read, err, want)
+			}
+		})
 	}
 }
 
