@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,24 +83,28 @@ func TestSettingsThatOverflowAWindowEndTheConnection(t *testing.T) {
 
 // Faults that concern a stream end it alone.
 func TestFaultsOfAStream(t *testing.T) {
+	end := func(p *peer, ends bool, fields ...string) { // behind the whole body
+		_ = p.WriteData(1, false, []byte("12345"))
+		p.headers(1, ends, fields...)
+	}
 	for name, tc := range map[string]struct {
 		send func(p *peer)
 		code string
 	}{
-		"more than announced":        {func(p *peer) { _ = p.WriteData(1, false, []byte("123456")) }, "PROTOCOL_ERROR"},
-		"less than announced":        {func(p *peer) { _ = p.WriteData(1, true, []byte("1234")) }, "PROTOCOL_ERROR"},
-		"WINDOW_UPDATE of 0":         {func(p *peer) { _ = p.WriteWindowUpdate(1, 0) }, "PROTOCOL_ERROR"},
-		"a window beyond all":        {func(p *peer) { _ = p.WriteWindowUpdate(1, maxWindow) }, "FLOW_CONTROL_ERROR"},
-		"a trailer that is no token": {func(p *peer) { _ = p.WriteData(1, false, []byte("12345")); p.id = 0; p.begin(true, "x(t", "1") }, "PROTOCOL_ERROR"},
-		"control bytes in a trailer": {func(p *peer) {
-			_ = p.WriteData(1, false, []byte("12345"))
-			p.id = 0
-			p.begin(true, "x-t", "a\x01b")
+		"more than announced":            {func(p *peer) { _ = p.WriteData(1, false, []byte("123456")) }, "PROTOCOL_ERROR"},
+		"less than announced":            {func(p *peer) { _ = p.WriteData(1, true, []byte("1234")) }, "PROTOCOL_ERROR"},
+		"WINDOW_UPDATE of 0":             {func(p *peer) { _ = p.WriteWindowUpdate(1, 0) }, "PROTOCOL_ERROR"},
+		"a window beyond all":            {func(p *peer) { _ = p.WriteWindowUpdate(1, maxWindow) }, "FLOW_CONTROL_ERROR"},
+		"trailers before the body's end": {func(p *peer) { p.headers(1, true, "x-t", "1") }, "PROTOCOL_ERROR"},
+		"a trailer that is no token":     {func(p *peer) { end(p, true, "x(t", "1") }, "PROTOCOL_ERROR"},
+		"control bytes in a trailer":     {func(p *peer) { end(p, true, "x-t", "a\x01b") }, "PROTOCOL_ERROR"},
+		"trailers without its end":       {func(p *peer) { end(p, false, "x-t", "1") }, "PROTOCOL_ERROR"},
+		"a pseudo-header at the end":     {func(p *peer) { end(p, true, ":path", "/") }, "PROTOCOL_ERROR"},
+		"trailers that are too large": {func(p *peer) {
+			end(p, true, slices.Repeat([]string{"a", ""}, 3000)...)
 		}, "PROTOCOL_ERROR"},
-		"trailers without its end":   {func(p *peer) { p.id = 0; p.begin(false, "x-t", "1") }, "PROTOCOL_ERROR"},
-		"a pseudo-header at the end": {func(p *peer) { p.id = 0; p.begin(true, ":path", "/") }, "PROTOCOL_ERROR"},
-		"a short PRIORITY":           {func(p *peer) { _ = p.WriteRawFrame(2, 0, 1, make([]byte, 4)) }, "FRAME_SIZE_ERROR"},
-		"PRIORITY on itself":         {func(p *peer) { _ = p.WritePriority(1, http2.PriorityParam{StreamDep: 1}) }, "PROTOCOL_ERROR"},
+		"a short PRIORITY":   {func(p *peer) { _ = p.WriteRawFrame(2, 0, 1, make([]byte, 4)) }, "FRAME_SIZE_ERROR"},
+		"PRIORITY on itself": {func(p *peer) { _ = p.WritePriority(1, http2.PriorityParam{StreamDep: 1}) }, "PROTOCOL_ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(func(s *textStream) {

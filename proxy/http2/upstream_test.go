@@ -92,7 +92,12 @@ func TestAResponseReadsAsHTTP1(t *testing.T) {
 			_ = p.WriteData(1, false, []byte("a"))
 			_ = p.WriteRSTStream(1, http2.ErrCodeInternal)
 		}, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n! the upstream reset"},
-		"refused":                   {"GET", func(p *peer) { _ = p.WriteRSTStream(1, http2.ErrCodeRefusedStream) }, "! " + ErrRefused.Error()},
+		"refused": {"GET", func(p *peer) { _ = p.WriteRSTStream(1, http2.ErrCodeRefusedStream) }, "! " + ErrRefused.Error()},
+		"trailers before the body's end": {"GET", func(p *peer) {
+			p.headers(1, false, append(status, "content-length", "2")...)
+			p.headers(1, true, "x-t", "1")
+		}, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n! the upstream reset"},
+		"trailers without an end":   {"GET", func(p *peer) { p.headers(1, false, status...); p.headers(1, false, "x-t", "1") }, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n! the upstream reset"},
 		"pseudo-headers at the end": {"GET", func(p *peer) { p.headers(1, false, status...); p.headers(1, true, ":status", "200") }, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n! the upstream reset"},
 	} {
 		t.Run(name, func(t *testing.T) {

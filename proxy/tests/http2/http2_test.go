@@ -164,15 +164,15 @@ func TestHTTP2BodiesAndTrailersBothWays(t *testing.T) {
 	p := proxytest.Start(t, echoUpstream(t), func(c *proxy.Config) { peers.SpeakHTTP2(c); c.Default.RetryBufferBytes = 64 << 10 })
 	client := peers.HTTP2Client(t, nil)
 	for _, size := range []int{1, 5000, 70_000, 3 << 20} {
-		for _, known := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%d bytes, length known %v", size, known), func(t *testing.T) {
+		for _, tc := range []struct{ known, trailers bool }{{true, false}, {true, true}, {false, true}} {
+			t.Run(fmt.Sprintf("%d bytes, length known %v, trailers %v", size, tc.known, tc.trailers), func(t *testing.T) {
 				sent := bytes.Repeat([]byte("0123456789"), (size+9)/10)[:size]
 				var body io.Reader = bytes.NewReader(sent)
-				if !known {
+				if !tc.known {
 					body = io.MultiReader(body)
 				}
 				req, _ := http.NewRequest("POST", "http://"+p.Addr+"/", body)
-				if !known {
+				if tc.trailers {
 					req.Trailer = http.Header{"X-Sum": {"42"}}
 				}
 				res, err := client.Do(req)
@@ -185,7 +185,7 @@ func TestHTTP2BodiesAndTrailersBothWays(t *testing.T) {
 					t.Fatalf("%d bytes came back (%v), want %d", len(got), err, size)
 				}
 				want := ""
-				if !known {
+				if tc.trailers {
 					want = "42"
 				}
 				if v := res.Trailer.Get("X-Got"); v != want {
