@@ -81,17 +81,22 @@ func ask(addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err = readOK(bufio.NewReader(c)); err != nil {
+		_ = c.Close()
+	}
+	return c, err
+}
+
+// readOK reads a response. A status other than 200 is an error.
+func readOK(in *bufio.Reader) error {
+	res, err := http.ReadResponse(in, nil)
 	if err == nil {
 		_, err = io.Copy(io.Discard, res.Body)
 	}
 	if err == nil && res.StatusCode != http.StatusOK {
 		err = errors.New(res.Status)
 	}
-	if err != nil {
-		_ = c.Close()
-	}
-	return c, err
+	return err
 }
 
 // send sends a request on a new connection.

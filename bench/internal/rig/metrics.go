@@ -100,51 +100,40 @@ func (s Series) By(name, label string) map[string]float64 {
 	return out
 }
 
-// USER_HZ is the unit of times in /proc/PID/stat, on every architecture that Go runs on.
-const userHZ = time.Second / 100
-
 // CPU returns the user and system time of the process and its children so far.
 func (c *Child) CPU() (time.Duration, error) {
-	ticks, err := sumOver(c.PID(), "stat", func(text string) (string, string) {
-		_, rest, _ := strings.Cut(text, ") ") // the name may contain spaces
-		fields := strings.Fields(rest)
-		if len(fields) < 13 {
-			return "", ""
-		}
-		return fields[11], fields[12] // utime, stime: 14 and 15 of proc_pid_stat(5)
-	})
-	return time.Duration(ticks) * userHZ, err
+	ns, err := sumOver(c.PID(), cpuOf)
+	return time.Duration(ns), err
 }
 
 // PSS returns the proportional set size of the process and its children, in bytes.
-func (c *Child) PSS() (int64, error) {
-	kib, err := sumOver(c.PID(), "smaps_rollup", func(text string) (string, string) {
-		_, rest, _ := strings.Cut(text, "\nPss:")
-		kib, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-		return kib, "0"
-	})
-	return kib << 10, err
-}
+func (c *Child) PSS() (int64, error) { return sumOver(c.PID(), pssOf) }
 
-// sumOver returns the sum of two numbers in a file of /proc, for a process and its descendants.
-func sumOver(pid int, file string, numbers func(text string) (string, string)) (sum int64, err error) {
-	name := fmt.Sprintf("/proc/%d/%s", pid, file)
+func pssOf(pid int) (int64, error) {
+	name := fmt.Sprintf("/proc/%d/smaps_rollup", pid)
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return 0, err
 	}
-	x, y := numbers(string(b))
-	for _, s := range []string{x, y} {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", name, err)
-		}
-		sum += n
+	_, rest, _ := strings.Cut(string(b), "\nPss:")
+	kib, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	n, err := strconv.ParseInt(kib, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	return n << 10, nil
+}
+
+// sumOver returns the sum of a number over a process and its descendants.
+func sumOver(pid int, of func(pid int) (int64, error)) (int64, error) {
+	sum, err := of(pid)
+	if err != nil {
+		return 0, err
 	}
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for _, f := range bytes.Fields(children) {
 		child, _ := strconv.Atoi(string(f))
-		n, err := sumOver(child, file, numbers)
+		n, err := sumOver(child, of)
 		if err != nil {
 			return 0, err
 		}

@@ -2,7 +2,10 @@
 
 package rig
 
-import "os/exec"
+import (
+	"errors"
+	"os/exec"
+)
 
 func endWithParent(*exec.Cmd) {}
 
@@ -13,3 +16,5 @@ func ReusePort(int) error { return nil }
 func Cores() []int { return []int{0} }
 
 func pinned(_ []int, start func() error) error { return start() }
+
+func cpuOf(int) (int64, error) { return 0, errors.ErrUnsupported }
