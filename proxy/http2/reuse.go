@@ -82,7 +82,7 @@ func (c *Conn) trimStreams() {
 
 // mostUnused is how many streams an Upstream keeps for other requests. They go with its last stream. Making each
 // anew, with what its owner keeps there, cost 2 % of the CPU of h2c to h2c and what collects them.
-const mostUnused = 128
+const mostUnused = 512
 
 // newStream returns a stream for a request: one whose request has ended in order, with what its owner made for it,
 // or a new one. Its deadlines stay. It is called with mu held.

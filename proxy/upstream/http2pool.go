@@ -62,6 +62,7 @@ type http2Pool struct {
 	active atomic.Int64  // Conns that are streams
 	reuses atomic.Uint64 // streams on a connection that had an earlier one
 	ending atomic.Int64  // streams with a complete response that the upstream has not ended yet
+	ended  func()        // one of them has ended
 
 	queued    atomic.Int64 // length of queue
 	usesLimit atomic.Int64 // requests that a connection takes before the upstream ends it; 0: not known
@@ -85,6 +86,7 @@ type sharedDial struct {
 func newHTTP2Pool(p *Pool, ahead http2.ReadAhead) *http2Pool {
 	s := &http2Pool{pool: p, ahead: ahead, mostConns: mostHTTP2Conns, streams: http2.UnsaidStreams}
 	s.conns.Store(new([]*http2Conn))
+	s.ended = func() { s.ending.Add(-1) }
 	return s
 }
 
@@ -142,16 +144,15 @@ func (s *http2Pool) stream(c *http2Conn, stream *http2.UpstreamStream) *Conn {
 // release ends a stream whose response was read completely.
 func (s *http2Pool) release(c *Conn) {
 	if s.ending.Add(1) > maxEnding || !c.deadlinesKnown() {
-		s.ending.Add(-1)
+		s.ended()
 		_ = c.Close()
 		return
 	}
-	ended := func() { s.ending.Add(-1) }
 	if !s.pool.endUse(c) {
-		ended()
+		s.ended()
 		return
 	}
-	c.stream.Finish(endGrace, ended)
+	c.stream.Finish(endGrace, s.ended)
 }
 
 // get is Pool.Get for HTTP/2. Once the upstream is known to use it, one dial serves as many
