@@ -293,7 +293,7 @@ func (g *core) start(now time.Duration, proven bool) {
 		g.pace.proved()
 	}
 	g.pace.slowStarts++
-	g.evidence = evidence{slot: g.evidence.slot}
+	g.evidence.restart()
 	g.counters.free(now, 0)
 	g.window.begin(now, g.counters, &g.baseline, proven)
 	g.learner.begin(now)

@@ -27,7 +27,12 @@ type evidence struct {
 	slot     int64   // number of the current slot
 	meanGood float64 // good responses per slot, a mean that decays over evidenceWindow
 
-	// Since the first failure after a pause of evidenceWindow:
+	trouble
+}
+
+// trouble is what is known of failures, since the first one after a pause of evidenceWindow. It is forgotten
+// in place: a copy of it would be in the stack of each request that waits.
+type trouble struct {
 	byURL      [64]failures  // by hash of the URL
 	clients    uint64        // hashes of the clients that saw them, as bits
 	unanswered int           // failures without a response in time, less other ones
@@ -84,8 +89,15 @@ func (e *evidence) advance(now time.Duration) {
 	}
 	e.slot = max(e.slot, slot)
 	if e.until != 0 && now >= e.until {
-		*e = evidence{slots: e.slots, slot: e.slot, meanGood: e.meanGood}
+		e.trouble = trouble{}
 	}
+}
+
+// restart forgets everything.
+func (e *evidence) restart() {
+	slot := e.slot
+	*e = evidence{}
+	e.slot = slot
 }
 
 // expectFailures makes URLs and send times of good responses matter for a while.
@@ -195,7 +207,7 @@ func (e *evidence) only500(now time.Duration) bool {
 
 // urls returns the number of URLs that fail, as far as their hashes differ.
 func (e *evidence) urls() (n int) {
-	for _, f := range e.byURL {
+	for _, f := range &e.byURL {
 		n += int(min(f.n, 1))
 	}
 	return n
@@ -210,7 +222,7 @@ func (e *evidence) mostlyUnanswered() bool { return e.unanswered > 0 }
 // oneURL reports whether nearly all failures have the same URL, and returns its key; otherwise 0.
 func (e *evidence) oneURL() (key uint32, one bool) {
 	all, most := 0, failures{}
-	for _, f := range e.byURL {
+	for _, f := range &e.byURL {
 		all += int(f.n)
 		if f.n > most.n {
 			most = f

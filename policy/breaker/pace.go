@@ -14,7 +14,7 @@ type pace struct {
 	next      time.Duration // when another probe is due: after a wait, or once the one in flight counts as hung; 0: now
 	wait      time.Duration // the wait before it
 
-	probe  uint32        // number of the latest probe; it is odd while it is in flight
+	probe  uint16        // number of the latest probe; it is odd while it is in flight
 	failed int           // probes that failed since the last proof
 	since  time.Duration // when the first wait after it began
 	hung   int           // probes that hung since then
@@ -104,7 +104,7 @@ func (c *pace) expire(now time.Duration) {
 }
 
 // begin starts a probe, and returns its number.
-func (c *pace) begin(now time.Duration, o *Options) uint32 {
+func (c *pace) begin(now time.Duration, o *Options) uint16 {
 	c.probe, c.next = (c.probe+1)|1, now+c.patience(o)
 	return c.probe
 }

@@ -29,7 +29,7 @@ const (
 type Permit struct {
 	at         time.Duration // when it was taken
 	generation uint32
-	probe      uint32 // number of its probe; 0 = none
+	probe      uint16 // number of its probe, of which 32768 differ; 0 = none
 	kind       permitKind
 }
 

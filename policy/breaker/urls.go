@@ -61,7 +61,7 @@ func (u *urls) trust(now, overdue time.Duration, key uint32) trust {
 // turns, however many requests of others wait. With key 0 it returns when the first one has its turn.
 func (u *urls) turn(now, overdue time.Duration, key uint32) time.Duration {
 	at := backoff.Forever
-	for _, s := range u.pending {
+	for _, s := range &u.pending {
 		if s.key != 0 && (key == 0 || s.key == key) && now-s.at >= overdue {
 			at = min(at, s.sent+silentEvery)
 		}
@@ -72,12 +72,12 @@ func (u *urls) turn(now, overdue time.Duration, key uint32) time.Duration {
 // count returns the number of silent URLs, and of those that were answered lately and are
 // not silent.
 func (u *urls) count(now, overdue time.Duration) (silents, knowns int) {
-	for _, s := range u.pending {
+	for _, s := range &u.pending {
 		if s.key != 0 && now-s.at >= overdue {
 			silents++
 		}
 	}
-	for _, s := range u.answered {
+	for _, s := range &u.answered {
 		if s.key != 0 && u.trust(now, overdue, s.key) == known {
 			knowns++
 		}
@@ -88,7 +88,7 @@ func (u *urls) count(now, overdue time.Duration) (silents, knowns int) {
 // anyDoubtful reports whether a request is in flight whose URL is silent or was not answered
 // lately. It may hold a place for long.
 func (u *urls) anyDoubtful(now, overdue time.Duration) bool {
-	for _, s := range u.pending {
+	for _, s := range &u.pending {
 		if s.key != 0 && u.trust(now, overdue, s.key) != known {
 			return true
 		}
@@ -99,7 +99,7 @@ func (u *urls) anyDoubtful(now, overdue time.Duration) bool {
 // otherAnswers reports whether another URL than that of key was answered in the last seconds, and did
 // not fail since.
 func (u *urls) otherAnswers(now time.Duration, key uint32) bool {
-	for _, s := range u.answered {
+	for _, s := range &u.answered {
 		if s.key != 0 && now-s.at <= 2*evidenceWindow && s.key != key {
 			return true
 		}

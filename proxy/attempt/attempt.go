@@ -36,20 +36,19 @@ type Env struct {
 	Host    *Host
 	Buffers *buffer.Cache // the source of read buffers
 	Client  Client
-	Source  Source
 	Owner   Owner
 }
 
 // Options are what an attempt must know about its request beforehand.
 type Options struct {
-	Form        wire.Form     // how header sections are written for the client
 	Limits      http1.Limits  // of the headers and the trailers of the response
 	BodyIdle    time.Duration // how long a body may pause; 0: no limit
+	Timeout     time.Duration // how long the response may take; 0: no limit
+	HedgeAfter  time.Duration // when a hedge is due after the request was sent whole; 0: never
+	Form        wire.Form     // how header sections are written for the client
 	Upgrade     bool          // the client asks for another protocol
 	Expect      bool          // the client waits for a 100
 	Interactive bool          // the client may wait for a response before it sends more of its body
-	Timeout     time.Duration // how long the response may take; 0: no limit
-	HedgeAfter  time.Duration // when a hedge is due after the request was sent whole; 0: never
 }
 
 // Attempt is one send of a request to an upstream, and the response to it. It owns its upstream
@@ -71,6 +70,7 @@ type Attempt struct {
 	// unchecked means that the connection came from the pool and was not checked for an end or stray
 	// bytes yet.
 	unchecked bool
+	gotBytes  bool         // the upstream got a byte of the request
 	overtaken bool         // the other attempt of the hedged request was first
 	progress  atomic.Int32 // of sending the request; the pump's too
 	number    int32        // among the request's attempts, from 1
@@ -103,7 +103,7 @@ func (a *Attempt) Init(e *Env) {
 }
 
 func (a *Attempt) client() Client { return a.conn.env.Client }
-func (a *Attempt) source() Source { return a.conn.env.Source }
+func (a *Attempt) source() Source { return a.conn.env.Client.Source() }
 func (a *Attempt) owner() Owner   { return a.conn.env.Owner }
 func (a *Attempt) host() *Host    { return a.conn.env.Host }
 
@@ -215,8 +215,11 @@ func (a *Attempt) Reused() bool { return a.reused }
 // InFlight reports whether it has a connection.
 func (a *Attempt) InFlight() bool { return a.conn.up != nil }
 
+// got records that the upstream got n bytes of the beginning of the request.
+func (a *Attempt) got(n int) { a.gotBytes = n > 0 }
+
 // SentSome reports whether the upstream may have received a byte of the request.
-func (a *Attempt) SentSome() bool { return a.Running() && a.InFlight() && a.conn.gotBytes }
+func (a *Attempt) SentSome() bool { return a.Running() && a.InFlight() && a.gotBytes }
 
 // Progress is how far an attempt has got, for whoever judges its upstream.
 type Progress struct {

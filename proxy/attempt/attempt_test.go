@@ -302,7 +302,7 @@ func TestAFaultOfThePumpIsContained(t *testing.T) {
 	r := newRequest(t, serve(t, stalls)).withBody(1<<20, "begin")
 	faults := make(chan any, 1)
 	r.env.Host.OnFault = func(fault any) { faults <- fault }
-	r.env.Source = faulty{r}
+	r.source = faulty{r}
 	_, cause := r.send(Options{})
 	if cause != policy.CauseReset || r.ClientStaysOn() || len(faults) != 1 {
 		t.Errorf("%v; the client stays: %v; %d faults", cause, r.ClientStaysOn(), len(faults))

@@ -44,6 +44,8 @@ type Client interface {
 	// Tick reads the clock, and LastTick returns what it read last.
 	Tick() clock.Instant
 	LastTick() clock.Instant
+	// Source returns the body of the request.
+	Source() Source
 	// Method returns the method of the request.
 	Method() []byte
 	// LeavesAt returns when the client leaves, as it announced; zero means that it is unknown.

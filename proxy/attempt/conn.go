@@ -28,13 +28,12 @@ type conn struct {
 	headerEnd   int32
 	earlyErr    error // a read error that came before the response was due
 	resp        http1.Response
-	gotBytes    bool // the upstream got a byte of the request
 }
 
 // use makes up the connection.
 func (c *conn) use(up *upstream.Conn) {
 	c.up = up
-	c.r, c.w, c.earlyErr, c.gotBytes = 0, 0, nil, false
+	c.r, c.w, c.earlyErr = 0, 0, nil
 	c.resp.Restart()
 }
 
@@ -85,23 +84,18 @@ func (c *conn) consume(n int) { c.r += n }
 
 // begin sends the headers and the first parts of a request.
 func (c *conn) begin(head *wire.Head, parts [][]byte, end bool, trailers []http1.Header) (int, error) {
-	n, err := c.up.Begin(head, parts, end, trailers)
-	c.gotBytes = n > 0
-	return n, err
+	return c.up.Begin(head, parts, end, trailers)
 }
 
 // sendWhole sends a request of HTTP/1.1.
 func (c *conn) sendWhole(parts [][]byte) (int, error) {
-	n, err := c.up.SendBody(parts, true, nil)
-	c.gotBytes = n > 0
-	return n, err
+	return c.up.SendBody(parts, true, nil)
 }
 
 // sendChecked sends a request of HTTP/1.1 if the connection is still open, and waits for the first bytes of
 // the response.
 func (c *conn) sendChecked(parts [][]byte) (n int, err error) {
 	n, c.w, err = c.up.SendChecked(parts, c.buf)
-	c.gotBytes = n > 0
 	return n, err
 }
 

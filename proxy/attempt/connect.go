@@ -111,6 +111,7 @@ func (a *Attempt) dial(asked *upstream.GetOptions, until clock.Instant) (up *ups
 // use takes the connection that the attempt is made on.
 func (a *Attempt) use(up *upstream.Conn) {
 	a.conn.use(up)
+	a.got(0)
 	a.reused, a.endpoint, a.addr, a.dialErr = up.Reused, up.Endpoint, up.Addr, nil
 	a.progress.Store(sending)
 	if a.upload.lastPiece.Load() { // a load is cheaper than a store

@@ -213,6 +213,7 @@ func (b *background) send(fresh bool) policy.Cause {
 		body = b.chunks
 	}
 	n, err := b.a.conn.begin(&head, append([][]byte{head.Fields}, body...), true, b.trailers)
+	b.a.got(n)
 	b.wrote = b.wrote || n > 0
 	switch {
 	case err == nil, n > 0 && up.Stream(): // if a stream takes no more, its response tells why

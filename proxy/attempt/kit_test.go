@@ -108,6 +108,7 @@ type request struct {
 	told    []int         // statuses of informational responses
 	failed  atomic.Pointer[error]
 	method  string
+	source  Source   // of the body; by default r
 	conn    net.Conn // the client's side of client; what it sends is the body
 	client  net.Conn
 	framing http1.Framing
@@ -123,10 +124,11 @@ type request struct {
 // newRequest is a request without a body to pool.
 func newRequest(t *testing.T, pool *upstream.Group) *request {
 	r := &request{t: t, clock: testClock, pool: pool, method: "GET"}
+	r.source = r
 	r.conn, r.client = net.Pipe()
 	r.env = Env{
 		Host:    &Host{Clock: r.clock, UnderPressure: func() bool { return false }, OnFault: func(fault any) { t.Errorf("fault: %v", fault) }},
-		Buffers: new(buffer.Cache), Client: r, Source: r, Owner: r,
+		Buffers: new(buffer.Cache), Client: r, Owner: r,
 	}
 	r.framing = http1.Framing{Kind: http1.BodyNone}
 	t.Cleanup(func() { _, _ = r.conn.Close(), r.client.Close() })
@@ -195,6 +197,7 @@ func (r *request) HedgeDue() {
 }
 
 func (r *request) Method() []byte          { return []byte(r.method) }
+func (r *request) Source() Source          { return r.source }
 func (r *request) LeavesAt() clock.Instant { return 0 }
 func (r *request) Tick() clock.Instant     { return r.clock.Now() }
 func (r *request) LastTick() clock.Instant { return r.clock.Now() }

@@ -31,24 +31,25 @@ const vanishedFor = 2 * time.Second
 type upload struct {
 	a *Attempt
 
-	running  bool          // the pump runs; used by the goroutine that makes the attempt only
-	stopping atomic.Bool   // the pump must end
-	done     chan struct{} // closed when it has ended
-	cancel   func()        // cancels a dial in progress
-
-	// notReusable means that the connection must not carry another request, because the upstream may
-	// see the end of this request elsewhere.
-	notReusable    bool
-	respondedEarly bool // part of the response came before the request was sent whole; the pump's
-
-	spliced   bool          // the kernel has moved some of the body
+	stopping  atomic.Bool   // the pump must end
 	lastPiece atomic.Bool   // the pump is writing the end of the body
+	done      chan struct{} // closed when it has ended
+	cancel    func()        // cancels a dial in progress
+
 	takenSeen uint64        // bytes taken at the last check for a stuck upload
 	takenAt   clock.Instant // when takenSeen last changed
 	unackedAt clock.Instant // since when the upstream acknowledges nothing; zero: it does
 
 	vec      [8][]byte // the parts of one write to the upstream; owned by the pump while it runs
-	sizeLine [24]byte  // of the chunk being sent
+	sizeLine [18]byte  // of the chunk being sent: 16 digits and a line end
+
+	running bool // the pump runs; used by the goroutine that makes the attempt only
+	spliced bool // the kernel has moved some of the body
+
+	// notReusable means that the connection must not carry another request, because the upstream may
+	// see the end of this request elsewhere.
+	notReusable    bool
+	respondedEarly bool // part of the response came before the request was sent whole; the pump's
 }
 
 func (u *upload) up() *upstream.Conn { return u.a.conn.up }

@@ -126,6 +126,7 @@ func (u *upload) send(head *wire.Head, parts [][]byte, expect, end bool) sendEnd
 	ofBody := length(parts[1:])
 	u.extendWrite()
 	n, err := a.conn.begin(head, parts, end, u.trailersAt(end))
+	a.got(n)
 	u.forget()
 	switch {
 	case n == 0 && err != nil:
@@ -152,6 +153,7 @@ func (u *upload) sendChecked(parts [][]byte) sendEnd {
 	a.sentWholeAt(now)
 	a.setRead(a.untilHedge(a.readUntil(now, 0, sent)), now)
 	n, err := a.conn.sendChecked(parts)
+	a.got(n)
 	left := length(parts)
 	switch {
 	case err == nil && left == 0: // reading continues with the bytes that arrived
@@ -190,6 +192,7 @@ func (u *upload) sendLate(parts [][]byte) sendEnd {
 		return stale
 	}
 	n, err := a.conn.sendWhole(parts)
+	a.got(n)
 	switch {
 	case n == 0 && err != nil:
 		return notTaken

@@ -50,7 +50,7 @@ func (x *Exchange) Init(c *downstream.Conn, p *request.Process) {
 	x.w.Init(r)
 	x.sender.r = r
 	x.sender.admitter.Init(&x.attempts, c)
-	x.sender.env = attempt.Env{Host: p.Attempts, Buffers: &c.Buffers, Client: r, Source: r.Source(), Owner: &x.attempts}
+	x.sender.env = attempt.Env{Host: p.Attempts, Buffers: &c.Buffers, Client: r, Owner: &x.attempts}
 	x.sender.first.Init(&x.sender.env)
 	x.sender.begin()
 	x.attempts.s, x.attempts.Request, x.attempts.report, x.attempts.w = &x.sender, r, &x.report, &x.w
@@ -137,7 +137,7 @@ func (x *Exchange) RefuseHeaders(why http1.Refusal) {
 }
 
 // Upload returns the body of the connection's request.
-func (x *Exchange) Upload() *request.Body { return x.r.Source() }
+func (x *Exchange) Upload() *request.Body { return &x.r.Body }
 
 // HeadersTimedOut responds to a client whose request headers did not arrive in time.
 func (x *Exchange) HeadersTimedOut() {

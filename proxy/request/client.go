@@ -15,7 +15,7 @@ func (cr *Request) Method() []byte { return cr.HTTP.Method }
 func (cr *Request) LeavesAt() clock.Instant { return cr.Time.ClientLeavesAt }
 
 // Source returns the body of the request.
-func (cr *Request) Source() *Body { return &cr.Body }
+func (cr *Request) Source() attempt.Source { return &cr.Body }
 
 // Tick reads the clock for the request.
 func (cr *Request) Tick() clock.Instant { return cr.Time.Tick() }

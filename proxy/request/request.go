@@ -50,7 +50,7 @@ type Request struct {
 	earlierAttempts int32 // attempts that proxies before us made of this request
 	maxRetries      int32
 	retries         int32 // retries so far
-	attempts        int   // attempts so far
+	attempts        int32 // attempts so far
 
 	clientEnd   atomic.Int32  // why the client's side ended early
 	bodyRefusal http1.Refusal // set with ClientBodyBroken
@@ -135,14 +135,14 @@ func (cr *Request) HeaderBuffer() []byte { return cr.headerBuf }
 // BeginAttempt counts an attempt and returns its number, from 1.
 func (cr *Request) BeginAttempt() int {
 	cr.attempts++
-	return cr.attempts
+	return int(cr.attempts)
 }
 
 // BeginRetry counts a retry. Its attempt is counted by BeginAttempt.
 func (cr *Request) BeginRetry() { cr.retries++ }
 
 // Attempts returns how many attempts were made so far.
-func (cr *Request) Attempts() int { return cr.attempts }
+func (cr *Request) Attempts() int { return int(cr.attempts) }
 
 // Retries returns how many retries were made so far.
 func (cr *Request) Retries() int { return int(cr.retries) }
