@@ -103,7 +103,7 @@ func (a *Attempt) Init(e *Env) {
 }
 
 func (a *Attempt) client() Client { return a.conn.env.Client }
-func (a *Attempt) source() Source { return a.conn.env.Client.Source() }
+func (a *Attempt) source() Source { return a.client().Source() }
 func (a *Attempt) owner() Owner   { return a.conn.env.Owner }
 func (a *Attempt) host() *Host    { return a.conn.env.Host }
 

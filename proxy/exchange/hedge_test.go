@@ -75,9 +75,9 @@ func guarded(s *served, c *settings.Config) {
 	c.Default.Guard = breaker.Options{After: 2}
 }
 
-// The upstream works on an attempt whose hedge won as long as on one whose client left: that says nothing
-// against it.
-func TestTheLoserOfAHedgeIsNoEvidence(t *testing.T) {
+// The upstream works on an attempt whose hedge won as long as on one whose client left, so its permit counts
+// as that of an abandoned one.
+func TestThePermitOfAHedgesLoserIsAbandoned(t *testing.T) {
 	inMemory(t, []step{{time.Minute}, {time.Second, ok200}, {time.Minute}, {time.Second, ok200}, {time.Minute}, {time.Second, ok200}}, guarded, func(s *served) {
 		for range 3 {
 			s.serve(get())

@@ -30,6 +30,9 @@ type UpstreamOptions struct {
 	// WentAway is called when the upstream did not process all streams before its GOAWAY, with the number of
 	// those that it took. It must not call methods of the Upstream.
 	WentAway func(taken int)
+	// Keep makes what UpstreamStream.Kept returns. The next request that uses the stream, of the same connection,
+	// finds it there, too.
+	Keep func(*UpstreamStream) any
 	// Freed is called when a stream has given its place back. It must not call methods of the Upstream.
 	Freed func()
 }

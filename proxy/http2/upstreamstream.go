@@ -180,11 +180,13 @@ func (s *UpstreamStream) Close() error {
 	return nil
 }
 
-// Kept returns what Keep was called with for an earlier request; nil if there was none.
-func (s *UpstreamStream) Kept() any { return s.kept }
-
-// Keep keeps v for the requests that use the stream.
-func (s *UpstreamStream) Keep(v any) { s.kept = v }
+// Kept returns what UpstreamOptions.Keep made for the stream. Whoever opened the stream calls it, before others may.
+func (s *UpstreamStream) Kept() any {
+	if s.kept == nil {
+		s.kept = s.conn.o.Keep(s)
+	}
+	return s.kept
+}
 
 // drop drops what was not read, and unlocks mu. If again is true, the stream may have another request.
 func (s *UpstreamStream) drop(again bool) {

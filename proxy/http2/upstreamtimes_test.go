@@ -277,13 +277,15 @@ func TestEachStreamEndsAtItsDeadline(t *testing.T) {
 // A stream whose request has ended in order serves another one, with its deadlines and what its owner keeps there.
 // One that was reset does not, and none is kept without need.
 func TestAStreamToAnUpstreamIsUsedAgain(t *testing.T) {
-	p, c := toUpstream(t, upstreamOptions())
+	o := upstreamOptions()
+	o.Keep = func(*UpstreamStream) any { return new(int) }
+	p, c := toUpstream(t, o)
 	p.sync()
 	other := ask(t, c, getRequest)
 	p.want("1: ")
 	first := ask(t, c, getRequest)
 	p.want("3: ")
-	first.Keep("kept")
+	kept := first.Kept()
 	p.headers(3, false, ":status", "200", "content-length", "2")
 	_ = p.WriteData(3, true, []byte("ok"))
 	if _, body, err := respondedWith(first, "GET"); body != "ok" || err != nil {
@@ -292,7 +294,7 @@ func TestAStreamToAnUpstreamIsUsedAgain(t *testing.T) {
 	by := first.readBy
 	first.Finish(time.Minute, func() {})
 	second := newTextUpstream(c.Open())
-	if second.UpstreamStream != first.UpstreamStream || second.Kept() != "kept" || by.IsZero() || !second.readBy.Equal(by) {
+	if second.UpstreamStream != first.UpstreamStream || second.Kept() != kept || by.IsZero() || !second.readBy.Equal(by) {
 		t.Error("another stream is used, or nothing is kept")
 	}
 	if _, err := io.WriteString(second, postRequest(2)+"ab"); err != nil {

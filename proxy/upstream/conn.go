@@ -74,6 +74,13 @@ const (
 
 // newConn wraps c and counts it as active.
 func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
+	conn := p.makeConn(addr, c, below)
+	p.use(conn)
+	return conn
+}
+
+// makeConn makes a Conn that is not in use yet.
+func (p *Pool) makeConn(addr string, c net.Conn, below *tlsWire) *Conn {
 	conn := &Conn{Conn: c, Addr: addr, Endpoint: p.endpoint, Uses: 1, pool: p, tls: below, fd: -1}
 	if s, ok := conn.wire().(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
@@ -84,14 +91,11 @@ func (p *Pool) newConn(addr string, c net.Conn, below *tlsWire) *Conn {
 			}
 		}
 	}
-	p.mu.Lock()
-	p.addActive(1)
-	p.mu.Unlock()
 	return conn
 }
 
-// takeAgain makes c, the Conn of a stream, that of the stream's next request.
-func (p *Pool) takeAgain(c *Conn) {
+// use records that c is in use: a new one, or that of a stream by its next request.
+func (p *Pool) use(c *Conn) {
 	c.atEnd = false
 	p.mu.Lock()
 	defer p.mu.Unlock()

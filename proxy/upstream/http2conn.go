@@ -42,6 +42,11 @@ func newHTTP2Conn(s *http2Pool, addr string, nc, below net.Conn) *http2Conn {
 		Secure:  s.pool.target.TLS != nil,
 		Settled: c.settle, Leaving: c.leaves, WentAway: c.wentAway, Freed: s.freed,
 		Silent: func() bool { return rawsocket.Silent(c.wire) },
+		Keep: func(stream *http2.UpstreamStream) any {
+			conn := s.pool.makeConn(addr, stream, nil)
+			conn.stream, conn.shared = stream, c
+			return conn
+		},
 	}
 	if raw, ok := nc.(*rawsocket.Conn); ok {
 		o.TryWrite, o.TryWritev = raw.TryWrite, raw.TryWritev

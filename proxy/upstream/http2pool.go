@@ -129,14 +129,8 @@ func (s *http2Pool) stream(c *http2Conn, stream *http2.UpstreamStream) *Conn {
 	if uses > 1 {
 		s.reuses.Add(1)
 	}
-	conn, again := stream.Kept().(*Conn)
-	if again {
-		s.pool.takeAgain(conn)
-	} else {
-		conn = s.pool.newConn(c.addr, stream, nil)
-		conn.stream, conn.shared = stream, c
-		stream.Keep(conn)
-	}
+	conn := stream.Kept().(*Conn)
+	s.pool.use(conn)
 	conn.Uses, conn.Reused = uses, uses > 1
 	return conn
 }

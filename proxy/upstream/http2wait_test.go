@@ -401,15 +401,17 @@ func TestARequestKeepsItsPlaceWhileItLooksForAStreamElsewhere(t *testing.T) {
 			t.Error("it got a stream that is not free")
 		}
 	})
-	waits := func(not *streamWait) (w *streamWait) {
-		for w == nil || w == not {
+	waits := func(not *streamWait) *streamWait {
+		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
 			p.http2.mu.Lock()
-			if len(p.http2.queue) > 0 {
-				w = p.http2.queue[0]
-			}
+			queue := slices.Clone(p.http2.queue)
 			p.http2.mu.Unlock()
+			if len(queue) > 0 && queue[0] != not {
+				return queue[0]
+			}
 		}
-		return w
+		t.Fatal("it does not wait")
+		return nil
 	}
 	first := waits(nil)
 	again := waits(first)
