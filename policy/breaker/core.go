@@ -390,7 +390,7 @@ func (g *core) checked(p Permit, now time.Duration, e AttemptEnd) {
 func (g *core) contradicted(sent, now time.Duration, e AttemptEnd) bool {
 	if e.Kind == Dropped {
 		g.refresh(now)
-		return g.silence.lastAt >= sent || g.counters.older(sent) > 0
+		return g.silence.lastAt > sent || g.counters.older(sent) > 0
 	}
 	if g.connections.contradicted(sent) {
 		return true
@@ -399,7 +399,7 @@ func (g *core) contradicted(sent, now time.Duration, e AttemptEnd) bool {
 		return false
 	}
 	g.refresh(now) // the dial failed slowly while existing connections work
-	return g.silence.lastAt >= sent
+	return g.silence.lastAt > sent
 }
 
 // The fast paths only count. Every refreshInterval (about 40 ms if responses take 100 ms) one

@@ -241,3 +241,29 @@ func TestASilenceAfterFewResponses(t *testing.T) {
 	ask(time.Second)
 	d.want(HalfOpen, OpenedByStall)
 }
+
+// Requests sent shortly before a response are as little missing as older ones: they may be long polls, or slow.
+func TestWhatWasSentBeforeAResponseIsNotMissed(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(20*time.Second, 100, 20*time.Millisecond)
+	d.advance(time.Second)
+	for range 4 {
+		d.acquire()
+	}
+	d.advance(40 * time.Millisecond)
+	d.end(3, AttemptEnd{Status: 200})
+	d.advance(2 * time.Second)
+	d.acquire()
+	if s := d.g.State(); s.Suspect {
+		t.Errorf("what was sent before the last response is missed: %+v", s)
+	}
+	d.want(Closed, OpenedByNothing)
+	d.advance(20 * time.Millisecond)
+	d.end(3, AttemptEnd{Status: 200})
+	for range 3 {
+		p := d.out[0]
+		d.out = d.out[1:]
+		d.call(func() Signal { return second(d.g.Abandon(p, d.now, AttemptEnd{Kind: Abandoned, Key: 7, Closed: true})) })
+	}
+	d.want(Closed, OpenedByNothing)
+}
