@@ -254,6 +254,14 @@ func (g *Guard) Expire(now time.Duration) Signal {
 	return g.core.finish(now, before)
 }
 
+// FreeAbandoned forgets the attempts that were abandoned long before now, which otherwise waits for the next
+// request while the window does not bind.
+func (g *Guard) FreeAbandoned(now time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.counters.free(now, g.core.abandonedPeriod())
+}
+
 // WantsKey reports whether AttemptEnd.Key of a good response is useful now.
 func (g *Guard) WantsKey(now time.Duration) bool {
 	return g.counters.mode.Load() != 0 || int64(now) >= g.core.urls.sampleAt.Load()

@@ -149,3 +149,19 @@ func TestAnIdleConnectionShowsThatTheUpstreamKeepsConnections(t *testing.T) {
 		}
 	})
 }
+
+// Abandoned attempts are forgotten by their age, although no request comes after them and nothing waits.
+func TestAnAbandonedAttemptLeavesTheStatsByItsAge(t *testing.T) {
+	probedQueue(t, "k", Probe{}, func(q *Queue, _ *atomic.Int32) {
+		permit, _ := q.AcquireNow(q.elapsed())
+		_, s := q.Guard.Abandon(permit, q.elapsed(), breaker.AttemptEnd{Kind: breaker.Abandoned, Closed: true})
+		q.HandleSignal(s)
+		if g := q.Stats().Guard; g.Abandoned != 1 || g.InFlight != 1 {
+			t.Errorf("at once: %d abandoned, %d in flight", g.Abandoned, g.InFlight)
+		}
+		time.Sleep(time.Minute)
+		if g := q.Stats().Guard; g.Abandoned != 0 || g.InFlight != 0 {
+			t.Errorf("after a minute: %d abandoned, %d in flight", g.Abandoned, g.InFlight)
+		}
+	})
+}

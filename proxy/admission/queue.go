@@ -367,6 +367,7 @@ type QueueStats struct {
 func (q *Queue) Stats() QueueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.Guard.FreeAbandoned(q.elapsed())
 	return QueueStats{Guard: q.Guard.State(), LongestWait: longestWait(q.queue, q.elapsed()), HasProbe: q.hasProbe(), Probed: q.probeStats.read()}
 }
 
