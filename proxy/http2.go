@@ -187,7 +187,7 @@ func (h *http2Conn) serveStream(stream *http2.Stream) {
 	h.begin(&c.conn)
 	c.serve()
 	h.end(&c.conn, stream)
-	h.prematureEnds.Ended(time.Since(began), c.x.EndedByClient())
+	h.prematureEnds.Ended(stream.LeftAt().Sub(began), c.x.EndedByClient())
 	if stream.ResponseComplete() {
 		h.prematureEnds.RespondedWhole()
 	}

@@ -39,6 +39,7 @@ type streamState struct {
 	bodyBroken    bool        // the request did not end as announced
 	done          chan struct{}
 	bodyDone      chan struct{}
+	leftAt        time.Time // when it ended before its response was complete; zero: it has not
 }
 
 // begin takes the request's headers. It is called with mu held.
@@ -69,7 +70,9 @@ func (s *Stream) end(err error) {
 	if s.closed {
 		return
 	}
-	s.closed, s.err = true, err
+	if s.closed, s.err = true, err; !s.complete {
+		s.leftAt = time.Now()
+	}
 	s.uncount()
 	if !s.remoteEnded {
 		s.bodyBroken = s.bodyBroken || s.err == errGone && !s.complete
@@ -233,6 +236,17 @@ func (s *Stream) ClientGone() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	return s.closed && !s.complete
+}
+
+// LeftAt returns when the stream ended before its response was complete, which whoever serves it may notice later;
+// now if it has not.
+func (s *Stream) LeftAt() time.Time {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.leftAt.IsZero() {
+		return time.Now()
+	}
+	return s.leftAt
 }
 
 // ResponseComplete reports whether the response was written whole.

@@ -110,7 +110,7 @@ func (e *PrematureEnds) RespondedWhole() {
 }
 
 // seenLate is the factor by which a premature request may be older than Limits.Age when its end is
-// noticed. On a busy machine a stream's goroutine is that late. With a factor of 2, an attack
+// read. On a busy machine that is so late. With a factor of 2, an attack
 // limited to 16 to 72 requests per second upstream reached 155 beside two builds on two cores.
 const seenLate = 5
 

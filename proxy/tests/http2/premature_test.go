@@ -5,11 +5,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 	"github.com/retryproxy/retryproxy/proxy/internal/proxytest"
 )
@@ -51,6 +53,30 @@ func TestCutUploadsLeaveOtherStreamsAlone(t *testing.T) {
 		}
 	}
 	c.Heard()
+}
+
+// A request is as old as it was when its client ended it, although the attempt notices that later.
+func TestAPrematureEndThatIsNoticedLateIsCharged(t *testing.T) {
+	const most = 3
+	proxytest.InMemory(t, peers.NeverAnswers, func(c *proxy.Config) {
+		peers.SpeakHTTP2(c)
+		c.PrematureEnds = floodguard.Limits{Age: 20 * time.Millisecond, Most: most, Responses: 1000}
+	}, func(t *testing.T, m *proxytest.Memory) {
+		c := m.Client()
+		go func() { _, _ = io.Copy(io.Discard, c.Reader) }()
+		c.Send(http2.ClientPreface)
+		f := http2.NewFramer(c.Conn, nil)
+		_ = f.WriteSettings()
+		for n := range uint32(most + 1) {
+			peers.WriteHeaders(t, f, 2*n+1, "GET", true)
+			time.Sleep(10 * time.Millisecond)
+			_ = f.WriteRSTStream(2*n+1, http2.ErrCodeCancel)
+			time.Sleep(time.Second) // until it is noticed
+		}
+		if got := m.Up.Sends(); got != most {
+			t.Errorf("%d requests reached the upstream, want %d", got, most)
+		}
+	})
 }
 
 // A connection whose frames are read slowly is counted, once, and served on.
