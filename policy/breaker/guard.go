@@ -79,8 +79,8 @@ func (g *Guard) Acquire(now time.Duration, r Request) (Permit, Verdict) {
 // AcquireFast takes a permit if the window does not bind. If it returns false, nothing has
 // changed; call Acquire under the queue's lock.
 func (g *Guard) AcquireFast(now time.Duration) (Permit, bool) {
-	if int64(now) >= g.counters.tickAt.Load() {
-		g.tick(now)
+	if int64(now) >= g.counters.tickAt.Load() && !g.tick(now) {
+		return Permit{}, false // after a pause it would count as sent before that
 	}
 	if g.counters.mode.Load()&modeSlow != 0 {
 		return Permit{}, false
@@ -297,13 +297,14 @@ func (g *Guard) EndpointLost(now time.Duration) Signal {
 // Accepted records that the upstream accepted a connection, TLS handshake included.
 func (g *Guard) Accepted(now time.Duration) { g.core.connections.acceptedAt.Store(int64(now)) }
 
-// tick refreshes the state if that is due, unless another goroutine holds the lock.
-func (g *Guard) tick(now time.Duration) {
+// tick refreshes the state if that is due. It reports false if another goroutine holds the lock.
+func (g *Guard) tick(now time.Duration) bool {
 	if !g.mu.TryLock() {
-		return
+		return false
 	}
 	defer g.mu.Unlock()
 	if g.core.refreshIfDue(now) {
 		g.core.publish(now)
 	}
+	return true
 }

@@ -131,6 +131,31 @@ func TestWhatEndedIsNotMissed(t *testing.T) {
 	}
 }
 
+// Of the first requests after a pause, which come at once, one refreshes the state. The others are not taken for
+// requests from before the pause.
+func TestTheFirstRequestsAfterAPauseAreNoSilence(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(30*time.Second, 100, 100*time.Millisecond)
+	d.advance(time.Second)
+	d.acquire()
+	d.advance(100 * time.Millisecond)
+	d.end(0, AttemptEnd{Status: 200}) // and it is known before the pause
+	d.advance(time.Minute)
+	d.g.mu.Lock()
+	for range 2 {
+		if _, ok := d.g.AcquireFast(d.now); ok {
+			t.Error("a permit while the state is refreshed")
+		}
+	}
+	d.g.mu.Unlock()
+	for range 3 {
+		d.acquire()
+	}
+	if d.g.State().Suspect {
+		t.Error("a silence is suspected at once")
+	}
+}
+
 // An endpoint is lost, and another one, which may be cold, takes over from it. What was usual does not tell
 // how long that takes to respond: only clients that leave late do, until a request sent since is answered.
 func TestWhoTakesOverFromALostEndpointMayBeSlow(t *testing.T) {
