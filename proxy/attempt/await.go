@@ -11,9 +11,10 @@ import (
 
 // unwatched is how long the goroutine that makes the attempt waits for the upstream before the pump
 // watches the client. The deadline that ends this wait is moved after half of it at the earliest, and
-// at its old time the runtime still wakes two threads. With 100 ms, a request costs 5 % more CPU at 100
-// requests a second (bench/peers --cases paced).
-const unwatched = 500 * time.Millisecond
+// at its old time the runtime still wakes two threads, so a longer one costs less at few requests a second
+// (bench/peers --cases paced). It stays below the 250 ms after which a response may be overdue: else a client that
+// left early would be taken for one that left late, which is evidence against the upstream.
+const unwatched = 200 * time.Millisecond
 
 // lateResponse is how long to wait for a response after the upstream stopped reading the request.
 const lateResponse = time.Second
