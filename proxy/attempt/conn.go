@@ -12,7 +12,6 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
-	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // conn is an upstream connection with its deadlines, the buffer that it is read into, and the headers
@@ -81,16 +80,6 @@ func (c *conn) hasUnread() bool { return c.r < c.w }
 
 // consume uses n bytes of what is unread.
 func (c *conn) consume(n int) { c.r += n }
-
-// begin sends the headers and the first parts of a request.
-func (c *conn) begin(head *wire.Head, parts [][]byte, end bool, trailers []http1.Header) (int, error) {
-	return c.up.Begin(head, parts, end, trailers)
-}
-
-// sendWhole sends a request of HTTP/1.1.
-func (c *conn) sendWhole(parts [][]byte) (int, error) {
-	return c.up.SendBody(parts, true, nil)
-}
 
 // sendChecked sends a request of HTTP/1.1 if the connection is still open, and waits for the first bytes of
 // the response.

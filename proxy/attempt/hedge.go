@@ -212,7 +212,7 @@ func (b *background) send(fresh bool) policy.Cause {
 	if up.Form() == wire.Lines {
 		body = b.chunks
 	}
-	n, err := b.a.conn.begin(&head, append([][]byte{head.Fields}, body...), true, b.trailers)
+	n, err := up.Begin(&head, append([][]byte{head.Fields}, body...), true, b.trailers)
 	b.a.got(n)
 	b.wrote = b.wrote || n > 0
 	switch {

@@ -125,7 +125,7 @@ func (u *upload) send(head *wire.Head, parts [][]byte, expect, end bool) sendEnd
 	}
 	ofBody := length(parts[1:])
 	u.extendWrite()
-	n, err := a.conn.begin(head, parts, end, u.trailersAt(end))
+	n, err := u.up().Begin(head, parts, end, u.trailersAt(end))
 	a.got(n)
 	u.forget()
 	switch {
@@ -191,7 +191,7 @@ func (u *upload) sendLate(parts [][]byte) sendEnd {
 	if a.reused && !a.conn.up.StillOpen() {
 		return stale
 	}
-	n, err := a.conn.sendWhole(parts)
+	n, err := a.conn.up.SendBody(parts, true, nil)
 	a.got(n)
 	switch {
 	case n == 0 && err != nil:

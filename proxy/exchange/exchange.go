@@ -137,7 +137,7 @@ func (x *Exchange) RefuseHeaders(why http1.Refusal) {
 }
 
 // Upload returns the body of the connection's request.
-func (x *Exchange) Upload() *request.Body { return x.r.Upload() }
+func (x *Exchange) Upload() *request.Body { return &x.r.Body }
 
 // HeadersTimedOut responds to a client whose request headers did not arrive in time.
 func (x *Exchange) HeadersTimedOut() {

@@ -99,8 +99,7 @@ func (x *Exchange) backOff(d policy.Decision) admission.WaitEnd {
 	return end
 }
 
-// noWait ends a wait of length 0. An attempt shorter than downstream.PollEvery does not watch the
-// client, so the client may have left.
+// noWait ends a wait of length 0. A short attempt does not watch the client, which may have left.
 func (x *Exchange) noWait() admission.WaitEnd {
 	if x.r.Conn.HungUp() {
 		return admission.ClientLeft

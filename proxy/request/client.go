@@ -17,9 +17,6 @@ func (cr *Request) LeavesAt() clock.Instant { return cr.Time.ClientLeavesAt }
 // Source returns the body of the request.
 func (cr *Request) Source() attempt.Source { return &cr.Body }
 
-// Upload returns the same for whoever reads it from the client.
-func (cr *Request) Upload() *Body { return &cr.Body }
-
 // Tick reads the clock for the request.
 func (cr *Request) Tick() clock.Instant { return cr.Time.Tick() }
 
