@@ -47,6 +47,7 @@ func TestAStreamThatIsUsedAgainForgetsItsRequest(t *testing.T) {
 		synctest.Wait()
 		p.begin(true, getFields...)
 		p.want(`3: "ok" end`)
+		synctest.Wait() // its worker has left the stream
 		_ = p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
 		p.begin(true, getFields...)
 		p.want(`5: "o"`)
