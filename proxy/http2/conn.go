@@ -48,7 +48,7 @@ type Conn struct {
 	// All below is guarded by mu.
 	ready     []*Stream // begun by what was read last
 	queued    []*Stream // wait for a worker
-	free      freeStreams
+	free      freeStreams[Stream]
 	last      uint32   // the highest stream that the client opened
 	running   int      // workers, and streams in ready
 	open      int      // streams that the client's limit counts
@@ -82,7 +82,7 @@ func (c *Conn) Run() {
 	buffer.Put(c.in)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.free.streams = nil
+	c.free.clear()
 	if !c.out.writing {
 		c.releaseOut()
 	}

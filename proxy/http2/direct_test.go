@@ -70,6 +70,22 @@ func (p *peer) body(fr *http2.Framer, whole chan<- []byte) {
 	}
 }
 
+// getWhole serves far with o, and returns the body that a client at near gets, whose windows have room for it. end
+// ends both.
+func getWhole(t *testing.T, far, near net.Conn, o *Options) (body []byte, end func()) {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() { NewConn(far, o).Run(); _ = far.Close(); close(ended) }()
+	p := newPeer(t, near)
+	whole := make(chan []byte, 1)
+	go p.body(p.Framer, whole)
+	_, _ = io.WriteString(near, Preface)
+	_ = p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	_ = p.WriteWindowUpdate(0, 1<<20)
+	p.begin(true, getFields...)
+	return <-whole, func() { _ = near.Close(); <-ended }
+}
+
 // A large piece of a response is not copied. What was written before comes before it, and no frame is too large.
 func TestALargePieceIsWrittenFromWhereItIs(t *testing.T) {
 	near, far := newPipe(t)
@@ -84,23 +100,14 @@ func TestALargePieceIsWrittenFromWhereItIs(t *testing.T) {
 		}
 	}
 	o.Writev = writevTo(far, piece, &direct)
-	ended := make(chan struct{})
-	go func() { NewConn(far, o).Run(); _ = far.Close(); close(ended) }()
-	p := newPeer(t, near)
-	whole := make(chan []byte, 1)
-	go p.body(p.Framer, whole)
-	_, _ = io.WriteString(near, Preface)
-	_ = p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-	_ = p.WriteWindowUpdate(0, 1<<20)
-	p.begin(true, getFields...)
-	if got := <-whole; !bytes.Equal(got, append([]byte("before"), piece...)) {
+	got, end := getWhole(t, far, near, o)
+	if !bytes.Equal(got, append([]byte("before"), piece...)) {
 		t.Errorf("%d bytes came that are not those that were written", len(got))
 	}
 	if n := direct.Load(); n < 96<<10 {
 		t.Errorf("%d bytes were not copied", n)
 	}
-	_ = near.Close()
-	<-ended
+	end()
 	o.Workers.Close()
 }
 
@@ -125,20 +132,11 @@ func TestALargePieceIsNotWrittenWithMuchElse(t *testing.T) {
 		largest = max(largest, n)
 		return n, err
 	}
-	ended := make(chan struct{})
-	go func() { NewConn(far, o).Run(); _ = far.Close(); close(ended) }()
-	p := newPeer(t, near)
-	whole := make(chan []byte, 1)
-	go p.body(p.Framer, whole)
-	_, _ = io.WriteString(near, Preface)
-	_ = p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-	_ = p.WriteWindowUpdate(0, 1<<20)
-	p.begin(true, getFields...)
-	if got := <-whole; !bytes.Equal(got, piece) {
+	got, end := getWhole(t, far, near, o)
+	if !bytes.Equal(got, piece) {
 		t.Errorf("%d bytes came that are not those that were written", len(got))
 	}
-	_ = near.Close()
-	<-ended
+	end()
 	if most := directFrom + mostDirect + mostDirect/FrameSize*frameHeader; largest > most || direct.Load() == 0 {
 		t.Errorf("%d bytes were written at once, more than %d; %d were not copied", largest, most, direct.Load())
 	}

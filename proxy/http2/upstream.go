@@ -71,7 +71,7 @@ type Upstream struct {
 	ending    bool   // nothing more is read
 	toldReady bool   // Settled was called
 	toldLeave bool   // Leaving was called
-	unused    []*UpstreamStream
+	unused    freeStreams[UpstreamStream]
 }
 
 // NewUpstream returns the connection nc, on which nothing was sent.

@@ -101,7 +101,7 @@ func (c *Upstream) forget(s *UpstreamStream) {
 	}
 	s.free = true
 	if c.inFlight--; c.inFlight == 0 {
-		c.unused = nil
+		c.unused.clear()
 		c.emptied()
 	}
 	if c.o.Freed != nil {

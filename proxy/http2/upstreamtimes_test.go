@@ -314,3 +314,32 @@ func TestAStreamToAnUpstreamIsUsedAgain(t *testing.T) {
 		t.Error("a stream is kept without others, or after a reset")
 	}
 }
+
+// A stream that is kept for another request goes when none comes, also beside one that stays open.
+func TestStreamsToAnUpstreamThatAreNotNeededGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := upstreamOptions()
+		o.PingAfter = 0
+		p, c := toUpstream(t, o)
+		p.sync()
+		ask(t, c, getRequest)
+		p.want("1: ")
+		second := ask(t, c, getRequest)
+		p.want("3: ")
+		p.headers(3, true, ":status", "204")
+		if _, _, err := respondedWith(second, "GET"); err != nil {
+			t.Fatal(err)
+		}
+		second.Finish(time.Minute, func() {})
+		kept := func() int {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return len(c.unused.streams)
+		}
+		before := kept()
+		time.Sleep(3 * trimEvery)
+		if after := kept(); before != 1 || after != 0 {
+			t.Errorf("%d were kept, and %d are", before, after)
+		}
+	})
+}
