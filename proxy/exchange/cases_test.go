@@ -19,6 +19,20 @@ type example struct {
 	client  string // what the client gets
 }
 
+// all makes several changes.
+func all(changes ...func(s *served, c *settings.Config)) func(s *served, c *settings.Config) {
+	return func(s *served, c *settings.Config) {
+		for _, change := range changes {
+			change(s, c)
+		}
+	}
+}
+
+// then has the client do more after its request, see served.more.
+func then(more ...any) func(s *served, c *settings.Config) {
+	return func(s *served, _ *settings.Config) { s.more = more }
+}
+
 func runAll(t *testing.T, all []example) {
 	t.Helper()
 	for _, c := range all {

@@ -42,9 +42,14 @@ type served struct {
 	process  *request.Process
 	settings *settings.Settings
 	began    time.Time // the request
+	gRPC     bool      // requests are gRPC calls, as if they came by HTTP/2
+	more     []any     // what the client does after a request: it sends a string, waits for a duration, calls a function, or closes
 
-	mu    sync.Mutex // guards story
+	clients sync.WaitGroup // what the client does
+
+	mu    sync.Mutex // guards all below
 	story []string   // what happened, in order
+	aside []string   // what upstreams saw besides, in order
 }
 
 // inMemory calls test with a connection whose upstream follows the script in steps. change may alter the
@@ -76,6 +81,7 @@ func inMemory(t *testing.T, steps []step, change func(s *served, c *settings.Con
 		s.x.Init(&s.conn, s.process)
 		test(s)
 		_, _ = near.Close(), far.Close()
+		s.clients.Wait()
 		if n := s.process.RetryBuffer.InUse(); n != 0 {
 			t.Errorf("%d bytes of retry buffer were not given back", n)
 		}
@@ -94,6 +100,13 @@ func (s *served) note(format string, args ...any) {
 	s.story = append(s.story, fmt.Sprintf(format, args...))
 }
 
+// noteAside is note for what happens beside the request.
+func (s *served) noteAside(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aside = append(s.aside, fmt.Sprintf(format, args...))
+}
+
 // elapsed returns how long the request has been served.
 func (s *served) elapsed() time.Duration { return time.Since(s.began) }
 
@@ -102,10 +115,22 @@ func (s *served) serve(text string) {
 	s.Helper()
 	s.began = time.Now()
 	sent := make(chan struct{})
-	go func() {
+	s.clients.Go(func() {
 		defer close(sent)
 		_, _ = io.WriteString(s.far, text)
-	}()
+		for _, part := range s.more {
+			switch part := part.(type) {
+			case string:
+				_, _ = io.WriteString(s.far, part)
+			case time.Duration:
+				time.Sleep(part)
+			case func():
+				part()
+			case action:
+				_ = s.far.Close()
+			}
+		}
+	})
 	s.conn.Request().Reset()
 	s.conn.Begin(buffer.Medium)
 	for whole := false; !whole; {
@@ -118,6 +143,7 @@ func (s *served) serve(text string) {
 		}
 	}
 	s.x.Begin(s.settings, s.process.Clock.Now())
+	s.x.r.GRPC = s.gRPC
 	switch keeps := s.x.Serve(); {
 	case s.x.MustReset():
 		s.note("reset")
@@ -134,8 +160,8 @@ func (s *served) wants(story, response string) {
 	s.Helper()
 	synctest.Wait()
 	s.mu.Lock()
-	got := strings.Join(s.story, ", ")
-	s.story = nil
+	got := strings.Join(append(s.story, s.aside...), ", ")
+	s.story, s.aside = nil, nil
 	s.mu.Unlock()
 	if got != story {
 		s.Errorf("story\n%s\nwant\n%s", got, story)
@@ -162,9 +188,12 @@ func answer(status int, body string, lines ...string) string {
 	return strings.Join(append([]string{fmt.Sprintf("HTTP/1.1 %d X", status)}, append(lines, fmt.Sprintf("Content-Length: %d", len(body)), "", body)...), "\r\n")
 }
 
-// step is what an upstream does with a request: it says each string and waits for each duration. It then keeps
-// the connection, unless the last is closes. A step of refuses alone is a dial that fails.
+// step is what an upstream does with a request: it says each string, waits for each duration and calls each
+// function. It then keeps the connection, unless the last is closes. A step of refuses alone is a dial that fails.
 type step []any
+
+// early is what an upstream says as the first of a step before it reads the body.
+type early string
 
 type action int
 
@@ -193,6 +222,17 @@ func (s *served) upstream(name string, steps ...step) upstream.Target {
 		return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
 	}
 	return target
+}
+
+// early returns what the upstream says before it reads the body.
+func (u *script) early() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.steps) == 0 {
+		return ""
+	}
+	text, _ := u.steps[0][0].(early)
+	return string(text)
 }
 
 // next returns the next step, if it is one of a dial as asked for.
@@ -231,11 +271,20 @@ func (u *script) serve(c net.Conn) {
 		if err != nil {
 			return
 		}
+		said := make(chan struct{})
+		go func() { // beside reading, as a pipe has no buffer
+			defer close(said)
+			if text := u.early(); text != "" {
+				u.s.note("%v %s%s %s", u.s.elapsed(), u.name, r.Method, r.URL)
+				_, _ = io.WriteString(c, text)
+			}
+		}()
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			u.s.note("%v %s%s %s cut after %d", u.s.elapsed(), u.name, r.Method, r.URL, len(body))
+			u.s.noteAside("%v %s%s %s cut after %d", u.s.elapsed(), u.name, r.Method, r.URL, len(body))
 			return
 		}
+		<-said
 		text := ""
 		if len(body) > 0 {
 			text = " " + string(body)
@@ -262,6 +311,8 @@ func perform(c net.Conn, in *bufio.Reader, now step) bool {
 				return false
 			}
 			_ = c.SetReadDeadline(time.Time{})
+		case func(net.Conn, io.Reader):
+			part(c, in)
 		case action:
 			return false
 		}
