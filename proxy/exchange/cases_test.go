@@ -3,6 +3,7 @@ package exchange
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -31,6 +32,21 @@ func all(changes ...func(s *served, c *settings.Config)) func(s *served, c *sett
 // then has the client do more after its request, see served.more.
 func then(more ...any) func(s *served, c *settings.Config) {
 	return func(s *served, _ *settings.Config) { s.more = more }
+}
+
+var (
+	durations = regexp.MustCompile(`[0-9.]+(m|µ|n)?s\b`)
+	dials     = regexp.MustCompile(`(^|, )_ refused`)
+)
+
+// outline returns the story so far without times, which are random where there is jitter, and without dials that
+// were refused, whose number is.
+func (s *served) outline() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	story := durations.ReplaceAllString(strings.Join(s.story, ", "), "_")
+	s.story = nil
+	return strings.TrimPrefix(dials.ReplaceAllString(story, ""), ", ")
 }
 
 func runAll(t *testing.T, all []example) {

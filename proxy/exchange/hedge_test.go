@@ -1,10 +1,12 @@
 package exchange
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy/breaker"
+	"github.com/retryproxy/retryproxy/policy/budget"
 	hedging "github.com/retryproxy/retryproxy/policy/hedge"
 	"github.com/retryproxy/retryproxy/proxy/settings"
 )
@@ -36,6 +38,9 @@ func TestHedges(t *testing.T) {
 		{"is refused", hedged, get(), []step{{s, ok200}, {refuses}},
 			"0s GET /a, 100ms refused, not_sent 0 after 900ms, ok 200 after 1s, 1s done 200 success 2",
 			got(200, "ok", 2)},
+		{"is still dialled", hedged, get(), []step{{s, ok200}, {hangs}},
+			"0s GET /a, ok 200 after 1s, 1s done 200 success 1",
+			got(200, "ok", 1)},
 		{"fails first", hedged, get(), []step{{2 * s, ok200}, {s, answer(503, "busy")}},
 			"0s GET /a, 100ms GET /a, hedged, unknown 503 after 1.9s, ok 200 after 2s, 2s done 200 success 2",
 			got(200, "ok", 2)},
@@ -101,4 +106,41 @@ func TestAHedgeThatLostIsAbandoned(t *testing.T) {
 			s.Errorf("%+v", g)
 		}
 	})
+}
+
+// A hedge is sent only if it may be of use, and if retries are made at all.
+func TestNoHedge(t *testing.T) {
+	const s = time.Second
+	runAll(t, []example{
+		{"a part of the response has come", hedged, get(), []step{{s / 20, "HTTP/1.1 2", s, strings.TrimPrefix(ok200, "HTTP/1.1 2")}},
+			"0s GET /a, ok 200 after 1.05s, 1.05s done 200 success 1",
+			got(200, "ok", 1)},
+		{"an informational response has come", hedged, get(), []step{{s / 20, "HTTP/1.1 103 X\r\n\r\n", s, ok200}, {s, ok200}},
+			"0s GET /a, 100ms GET /a, hedged, overtaken 0 after 950ms, ok 200 after 1.05s, 1.05s done 200 success 2",
+			"HTTP/1.1 103 X\r\n\r\n" + got(200, "ok", 2)},
+		{"the body is not whole", all(hedged, then(s, "body")), message("PUT", "Content-Length: 8") + "\r\nbody", []step{{s / 20, ok200}},
+			"1s PUT /a bodybody, ok 200 after 1.05s, 1.05s done 200 success 1",
+			got(200, "ok", 1)},
+		{"an upgrade", hedged, upgrade(""), []step{{s, answer(426, "no")}},
+			"0s GET /a, ok 426 after 1s, 1s done 426 success 1",
+			got(426, "no", 1)},
+		{"the budget is used up", all(hedged, withBudget(budget.Config{})), get(), []step{{s, ok200}},
+			"0s GET /a, ok 200 after 1s, 1s done 200 success 1",
+			got(200, "ok", 1)},
+	})
+}
+
+// A retry that the operator has switched off is not made, and neither is a hedge.
+func TestRetriesAreSwitchedOff(t *testing.T) {
+	off := func(steps ...step) (story, client string) {
+		inMemory(t, steps, hedged, func(s *served) {
+			s.process.SetRetryPercent(0)
+			s.serve(get())
+			story, client = strings.Join(s.story, ", "), s.client.String()
+		})
+		return
+	}
+	if story, client := off(step{time.Second, answer(503, "busy")}); story != "0s GET /a, unknown 503 after 1s, 1s done 503 gave_up_switched_off 1" || client != got(503, "busy", 1, because("switched_off")) {
+		t.Errorf("%s\n%q", story, client)
+	}
 }

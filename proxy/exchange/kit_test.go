@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,8 +37,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // connections are in memory, and time is that of a bubble of testing/synctest.
 type served struct {
 	*testing.T
-	x        Exchange
-	conn     downstream.Conn
+	x        *Exchange
+	conn     *downstream.Conn
 	client   *requesttest.Wire // what the client got
 	far      net.Conn          // the client's end
 	process  *request.Process
@@ -46,6 +48,7 @@ type served struct {
 	more     []any     // what the client does after a request: it sends a string, waits for a duration, calls a function, or closes
 
 	clients sync.WaitGroup // what the client does
+	dials   atomic.Int32   // connections that were dialled to upstreams
 
 	mu    sync.Mutex // guards all below
 	story []string   // what happened, in order
@@ -74,14 +77,9 @@ func inMemory(t *testing.T, steps []step, change func(s *served, c *settings.Con
 			OnFault: func(fault any) { t.Errorf("fault: %v", fault) }, OnWait: func() {}, CloseIdleUpstream: never, UnderPressure: never,
 		})
 		s.settings = requesttest.Prepare(t, config, s.process, nil)
-		near, far := net.Pipe()
-		s.client, s.far = &requesttest.Wire{Conn: near}, far
-		s.conn.Init(s.client, s.process.Clock, "", 0, &s.x)
-		s.conn.Identify(forward.Peer{Addr: netip.MustParseAddr("127.0.0.1"), Text: "127.0.0.1"})
-		s.x.Init(&s.conn, s.process)
+		s.connect()
 		test(s)
-		_, _ = near.Close(), far.Close()
-		s.clients.Wait()
+		s.disconnect()
 		if n := s.process.RetryBuffer.InUse(); n != 0 {
 			t.Errorf("%d bytes of retry buffer were not given back", n)
 		}
@@ -91,6 +89,21 @@ func inMemory(t *testing.T, steps []step, change func(s *served, c *settings.Con
 			}
 		}
 	})
+}
+
+// connect gives the client a connection. Its requests are served by s.x.
+func (s *served) connect() {
+	near, far := net.Pipe()
+	s.client, s.far, s.conn, s.x = &requesttest.Wire{Conn: near}, far, new(downstream.Conn), new(Exchange)
+	s.conn.Init(s.client, s.process.Clock, "", 0, s.x)
+	s.conn.Identify(forward.Peer{Addr: netip.MustParseAddr("127.0.0.1"), Text: "127.0.0.1"})
+	s.x.Init(s.conn, s.process)
+}
+
+// disconnect ends the connection of the client.
+func (s *served) disconnect() {
+	_, _ = s.client.Close(), s.far.Close()
+	s.clients.Wait()
 }
 
 // note adds to the story.
@@ -200,6 +213,9 @@ type action int
 const (
 	closes action = iota
 	refuses
+	breaks // alone: the connection is closed before the body is read
+	hangs  // alone: a dial does not end
+	fails  // alone: a dial finds no descriptor
 )
 
 // script is an upstream that takes one step for each request, on whatever connection.
@@ -224,15 +240,18 @@ func (s *served) upstream(name string, steps ...step) upstream.Target {
 	return target
 }
 
-// early returns what the upstream says before it reads the body.
-func (u *script) early() string {
+// early returns what the upstream says before it reads the body. breaksOff means that it does not read it.
+func (u *script) early() (text early, breaksOff bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.steps) == 0 {
-		return ""
+		return "", false
 	}
-	text, _ := u.steps[0][0].(early)
-	return string(text)
+	text, _ = u.steps[0][0].(early)
+	if breaksOff = u.steps[0][0] == breaks; breaksOff {
+		u.steps = u.steps[1:]
+	}
+	return text, breaksOff
 }
 
 // next returns the next step, if it is one of a dial as asked for.
@@ -246,7 +265,7 @@ func (u *script) next(dial bool) step {
 		return nil
 	}
 	now := u.steps[0]
-	if dial && now[0] != refuses {
+	if dial && now[0] != refuses && now[0] != hangs && now[0] != fails {
 		return nil
 	}
 	u.steps = u.steps[1:]
@@ -254,10 +273,19 @@ func (u *script) next(dial bool) step {
 }
 
 func (u *script) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	if u.next(true) != nil {
+	if now := u.next(true); now != nil {
+		switch now[0] {
+		case hangs:
+			<-ctx.Done()
+			return nil, ctx.Err()
+		case fails:
+			u.s.note("%v %shas no descriptor", u.s.elapsed(), u.name)
+			return nil, syscall.EMFILE
+		}
 		u.s.note("%v %srefused", u.s.elapsed(), u.name)
 		return nil, errors.New("refused")
 	}
+	u.s.dials.Add(1)
 	ours, theirs := net.Pipe()
 	go u.serve(theirs)
 	return ours, nil
@@ -271,12 +299,18 @@ func (u *script) serve(c net.Conn) {
 		if err != nil {
 			return
 		}
+		begun, breaksOff := u.early()
+		if begun != "" || breaksOff {
+			u.s.note("%v %s%s %s", u.s.elapsed(), u.name, r.Method, r.URL)
+		}
+		if breaksOff {
+			return
+		}
 		said := make(chan struct{})
 		go func() { // beside reading, as a pipe has no buffer
 			defer close(said)
-			if text := u.early(); text != "" {
-				u.s.note("%v %s%s %s", u.s.elapsed(), u.name, r.Method, r.URL)
-				_, _ = io.WriteString(c, text)
+			if begun != "" {
+				_, _ = io.WriteString(c, string(begun))
 			}
 		}()
 		body, err := io.ReadAll(r.Body)
