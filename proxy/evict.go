@@ -291,7 +291,7 @@ func (c *conn) moved() (n uint64) {
 // beginProgress measures what the client moves from now on, since it delays the proxy by something new: by
 // headers, a body or streams. What it moved before earns it nothing. Bytes that have arrived and were not
 // used yet do count.
-func (c *conn) beginProgress() {
+func (c *conn) beginProgress(now clock.Instant) {
 	s := c.server
 	if !s.clients.slots.Bounds() {
 		return // nobody is evicted
@@ -303,5 +303,5 @@ func (c *conn) beginProgress() {
 		moved, _ := rawsocket.Moved(raw)
 		before = moved - min(moved, uint64(rawsocket.Unread(raw)+c.client.Buffered()))
 	}
-	c.progress().Begin(before, s.process.Clock.Elapsed())
+	c.progress().Begin(before, s.process.Clock.Since(now))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 )
 
@@ -212,7 +213,7 @@ func TestStalledStreamsGiveTheirSlotsToOthers(t *testing.T) {
 }
 
 func TestAStreamsShareIsWhatIsLeft(t *testing.T) {
-	l := newStreamSlots(16)
+	l := newStreamSlots(16, clock.New())
 	for i, want := range []int{7, 4, 2, 1, 1, 1} {
 		h := &http2Conn{}
 		for l.free(h) {
@@ -226,7 +227,7 @@ func TestAStreamsShareIsWhatIsLeft(t *testing.T) {
 		t.Error("a stream was ended that had just begun")
 	}
 	for _, h := range l.holders {
-		h.share.slots[0].since = time.Now().Add(-preemptAfter)
+		h.share.slots[0].since = clock.LongAgo
 	}
 	if got := l.victim(&http2Conn{}); got == nil || len(got.h.share.slots) != 7 {
 		t.Error("a connection without a slot gets none of the one that has the most")
@@ -241,12 +242,12 @@ func (e *endedStreams) Reset(http2.Code)      { e.ends++ }
 
 // A slot serves one stream after another: what has given it back is not ended for it.
 func TestAStreamThatHasEndedIsNotEndedForItsSlot(t *testing.T) {
-	l := newStreamSlots(2)
+	l := newStreamSlots(2, clock.New())
 	greedy, stream := &http2Conn{}, &endedStreams{}
 	slots := []*streamSlot{{h: greedy, stream: stream}, {h: greedy, stream: stream}}
 	for _, slot := range slots {
 		l.occupy(slot)
-		slot.since = time.Now().Add(-preemptAfter)
+		slot.since = clock.LongAgo
 	}
 	l.preempt(&http2Conn{})
 	l.give(slots[0])
@@ -262,7 +263,7 @@ func TestAStreamThatHasEndedIsNotEndedForItsSlot(t *testing.T) {
 // A client that opens as many streams as it may has a slot for each, if others have none.
 func TestWhatIsAdvertisedIsServed(t *testing.T) {
 	for most := 1; most < 3000; most++ {
-		l := newStreamSlots(most)
+		l := newStreamSlots(most, clock.New())
 		h := &http2Conn{}
 		for range l.ofOne(1000) {
 			if !l.free(h) {
@@ -275,7 +276,7 @@ func TestWhatIsAdvertisedIsServed(t *testing.T) {
 
 // A connection with few streams is not reset for those of others, even if no stream of theirs can be refused instead.
 func TestAConnectionMayAlwaysBeginAFewStreams(t *testing.T) {
-	l := newStreamSlots(1)
+	l := newStreamSlots(1, clock.New())
 	greedy, modest := &http2Conn{}, &http2Conn{}
 	began := 0
 	for l.beginStream(greedy) {

@@ -12,6 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/errorbody"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/floodguard"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/settings"
@@ -56,14 +57,15 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		return false
 	}
 	h := &http2Conn{c: c, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
-	h.emptyFrom.Store(int64(c.server.now()))
+	now := c.server.now()
+	h.emptyFrom.Store(int64(now))
 	c.client.Enter(downstream.PhaseBusy) // its preface is complete
 	if t := &c.server.clients; !t.makeRoom(c.slot, t.costs.servingHTTP2(c.isSecure, false), slots.Connection, http2RoomWithin) {
 		c.refuseHTTP2()
 		return true
 	}
 	c.http2.Store(h)
-	c.beginProgress()
+	c.beginProgress(now)
 	if c.evicted.Load() { // before its preface was complete; what evicts it from now on ends h
 		c.http2.Store(nil)
 		c.refuseHTTP2()
@@ -183,11 +185,15 @@ func (h *http2Conn) serveStream(stream *http2.Stream) {
 	if !h.prematureEnds.Hold(stream) {
 		return
 	}
-	began := time.Now()
-	h.begin(&c.conn)
+	began := s.now()
+	h.begin(&c.conn, began)
 	c.serve()
 	h.end(&c.conn, stream)
-	h.prematureEnds.Ended(stream.LeftAt().Sub(began), c.x.EndedByClient())
+	age, byClient := time.Duration(0), c.x.EndedByClient()
+	if byClient {
+		age = stream.LeftAt().Sub(s.process.Clock.At(began))
+	}
+	h.prematureEnds.Ended(age, byClient)
 	if stream.ResponseComplete() {
 		h.prematureEnds.RespondedWhole()
 	}
@@ -215,8 +221,9 @@ func (h *http2Conn) count(n int64) {
 		h.charge()
 	}
 	if h.running.Add(n) == 0 {
-		h.emptyFrom.Store(int64(h.c.server.now()))
-		h.c.beginProgress()
+		now := h.c.server.now()
+		h.emptyFrom.Store(int64(now))
+		h.c.beginProgress(now)
 	}
 }
 
@@ -236,10 +243,10 @@ func (h *http2Conn) newStreamConn(stream *http2.Stream) any {
 }
 
 // begin prepares c for the request of its stream.
-func (h *http2Conn) begin(c *conn) {
+func (h *http2Conn) begin(c *conn, now clock.Instant) {
 	c.turnedAway, c.begun = false, false
 	c.client.BeginStream()
-	c.beginProgress()
+	c.beginProgress(now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.evicted.Store(false) // with mu, so that what evicts a stream does not reach the next request

@@ -128,7 +128,7 @@ func (p *parked) resume() *conn {
 		c.isSecure = true
 	}
 	c.slot = p.slot
-	c.beginProgress()
+	c.beginProgress(c.server.now())
 	if p.evict {
 		c.evicted.Store(true)
 	}

@@ -67,8 +67,9 @@ func (c *conn) admitBody() bool {
 	if !c.makeRoom(slots.Upload) {
 		return false
 	}
-	c.beginProgress()
-	c.x.Upload().Await(c.server.now())
+	now := c.server.now()
+	c.beginProgress(now)
+	c.x.Upload().Await(now)
 	return true
 }
 
@@ -271,7 +272,7 @@ func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) b
 			c.client.Buffers.Release() // the rest may arrive slowly
 			c.client.SetRead(began.Add(set.ReadHeaderTimeout), 0)
 			c.idleFrom.Store(int64(began))
-			c.beginProgress()
+			c.beginProgress(began)
 			c.client.Enter(downstream.PhaseHeaders)
 		}
 		if !c.client.HasRoom() {

@@ -63,7 +63,7 @@ func New(c *Config) (*Server, error) {
 	})
 	s.drain.process = s.process
 	s.clients = clients{
-		slots: table, queue: newAcceptQueue(table, s.turnAway), costs: costsOf(c.ClientMemory), streams: newStreamSlots(maxStreams(c)),
+		slots: table, queue: newAcceptQueue(table, s.turnAway), costs: costsOf(c.ClientMemory), streams: newStreamSlots(maxStreams(c), s.process.Clock),
 		uploads:   uploadLimit{most: table.MostUploads(costsOf(c.ClientMemory).plain)},
 		connected: &s.connected, parked: &s.parked, clock: s.process.Clock,
 		pauses: &s.listeners.pauses, closing: s.listeners.closing, start: s.start,

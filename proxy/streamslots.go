@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http2"
+	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 )
 
 const (
@@ -30,7 +31,8 @@ const (
 // If all are taken, a connection without a slot gets one of the connection that has the most. It
 // is safe for concurrent use.
 type streamSlots struct {
-	most int // 0: any number
+	most  int // 0: any number
+	clock *clock.Clock
 
 	mu       sync.Mutex // guards all fields below, and http2Conn.share
 	used     int
@@ -53,7 +55,7 @@ type streamShare struct {
 type streamSlot struct {
 	h      *http2Conn
 	stream slotHolder
-	since  time.Time
+	since  clock.Instant
 	taken  bool // preempted: the stream is ending
 }
 
@@ -75,8 +77,8 @@ type slotWaiter struct {
 // share returns that of the connection of the stream.
 func (w *slotWaiter) share() *streamShare { return &w.slot.h.share }
 
-func newStreamSlots(most int) *streamSlots {
-	return &streamSlots{most: most}
+func newStreamSlots(most int, k *clock.Clock) *streamSlots {
+	return &streamSlots{most: most, clock: k}
 }
 
 // ofOne returns how many streams a client may begin on one connection, of the n that are allowed: as
@@ -186,7 +188,7 @@ func (l *streamSlots) victim(h *http2Conn) *streamSlot {
 		return nil
 	}
 	var greedy *http2Conn
-	now := time.Now()
+	now := l.clock.Now()
 	for _, o := range l.holders {
 		if now.Sub(o.share.slots[0].since) < preemptAfter {
 			continue // it finishes quickly
@@ -216,7 +218,7 @@ func (l *streamSlots) free(h *http2Conn) bool {
 // occupy gives a slot to its stream. It is called with mu held.
 func (l *streamSlots) occupy(slot *streamSlot) {
 	l.used++
-	slot.since, slot.taken = time.Now(), false
+	slot.since, slot.taken = l.clock.Now(), false
 	share := &slot.h.share
 	if share.slots = append(share.slots, slot); len(share.slots) == 1 {
 		share.place = len(l.holders)

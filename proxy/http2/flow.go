@@ -92,7 +92,7 @@ func (s *flow) wait(by time.Time) {
 	s.waiting--
 }
 
-func expired(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }
+func expired(t time.Time) bool { return !t.IsZero() && time.Until(t) <= 0 }
 
 // SetReadDeadline makes reads end at t.
 func (s *flow) SetReadDeadline(t time.Time) error {

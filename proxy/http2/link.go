@@ -18,8 +18,9 @@ import (
 // link is our end of an HTTP/2 connection, to a client or to an upstream: the frames that are read, the
 // streams with their windows, and what waits to be written.
 type link struct {
-	nc   net.Conn
-	side side
+	nc    net.Conn
+	side  side
+	began time.Time
 	setup
 
 	first   [smallRead]byte // of what an idle connection reads
@@ -108,11 +109,15 @@ type side interface {
 
 func (c *link) init(nc net.Conn, of side, with *setup) {
 	c.nc, c.side, c.setup, c.streams = nc, of, *with, map[uint32]*flow{}
-	c.window, c.streamWindow, c.idleSince = defaultWindow, defaultWindow, time.Now()
+	c.began = time.Now()
+	c.window, c.streamWindow, c.idleSince = defaultWindow, defaultWindow, c.began
 	c.pace = floodguard.NewPace()
 	c.decoder = hpack.NewDecoder(defaultHeaderTable, c.fields.add)
 	c.decoder.SetMaxStringLength(2 * (c.peer.HeaderBytes + FrameSize)) // of a whole block with Huffman codes: what is too large is told from its sum
 }
+
+// now returns the time. It reads one clock of the system, and time.Now two.
+func (c *link) now() time.Time { return c.began.Add(time.Since(c.began)) }
 
 // fail ends the connection because of err, once. It is called with mu held.
 func (c *link) fail(err error) {
@@ -281,7 +286,7 @@ const (
 func (c *link) setDeadline() wait {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
+	now := c.now()
 	at, why := c.nextDeadline(now)
 	// A deadline is seldom moved: a timer costs more than a look at the clock.
 	if late := c.readBy.Sub(at); why != forPing || c.readBy.IsZero() || late < 0 || late > c.peer.PingAfter/2 {
@@ -374,7 +379,7 @@ func (c *link) isOver() bool {
 
 // emptied notes that the last stream has ended. It is called with mu held.
 func (c *link) emptied() {
-	c.idleSince = time.Now()
+	c.idleSince = c.now()
 	if c.isOver() {
 		c.endReading()
 	}

@@ -153,7 +153,7 @@ const readAfterwards = time.Second
 
 // nextOut makes what is pending the current piece, if there is none. It is called with mu held.
 func (c *link) nextOut() {
-	now := time.Now()
+	now := c.now()
 	if c.out.current == nil {
 		c.out.current, c.out.pending, c.out.spare = c.out.pending, c.out.spare, nil
 		c.out.sent, c.out.since = 0, now

@@ -56,7 +56,6 @@ type Upstream struct {
 	link
 	o UpstreamOptions
 
-	began    time.Time
 	lastRead atomic.Int64 // when something came last, by elapsed
 	isSilent atomic.Bool  // what Silent reported
 	asked    atomic.Int64 // when Silent was called last, by elapsed
@@ -76,7 +75,7 @@ type Upstream struct {
 
 // NewUpstream returns the connection nc, on which nothing was sent.
 func NewUpstream(nc net.Conn, o *UpstreamOptions) *Upstream {
-	c := &Upstream{o: *o, next: 1, said: -1, most: 1, began: time.Now()}
+	c := &Upstream{o: *o, next: 1, said: -1, most: 1}
 	c.init(nc, c, &setup{peer: o.Limits, tryWrite: o.TryWrite, writev: o.TryWritev, isUpstream: true})
 	c.mu.Lock()
 	c.control(128, c.appendPreface)
