@@ -100,10 +100,11 @@ func (s *served) connect() {
 	s.x.Init(s.conn, s.process)
 }
 
-// disconnect ends the connection of the client.
+// disconnect ends the connection of the client. Its upstreams have noticed then.
 func (s *served) disconnect() {
 	_, _ = s.client.Close(), s.far.Close()
 	s.clients.Wait()
+	synctest.Wait()
 }
 
 // note adds to the story.
@@ -127,11 +128,11 @@ func (s *served) elapsed() time.Duration { return time.Since(s.began) }
 func (s *served) serve(text string) {
 	s.Helper()
 	s.began = time.Now()
-	sent := make(chan struct{})
+	sent, more := make(chan struct{}), s.more
 	s.clients.Go(func() {
 		defer close(sent)
 		_, _ = io.WriteString(s.far, text)
-		for _, part := range s.more {
+		for _, part := range more {
 			switch part := part.(type) {
 			case string:
 				_, _ = io.WriteString(s.far, part)
