@@ -65,6 +65,7 @@ func (x *Exchange) fail(cause policy.Cause, o policy.Outcome, why policy.Reason)
 	dial := x.sender.att.DialError()
 	timedOut := dial != nil && (dial.Kind == upstream.KindTimeout || errors.Is(dial, context.DeadlineExceeded)) // the latter is a lookup's
 	x.relay.endIfUnread()
+	x.forbidRetry()
 	return x.w.Failed(cause, timedOut, o, why)
 }
 

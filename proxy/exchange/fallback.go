@@ -85,10 +85,9 @@ func (x *Exchange) askFallback(to *settings.RouteState, reason string) (end requ
 		x.report.EndSpan(x.sender.att, &policy.Result{Cause: policy.CauseReset}, policy.Unknown)
 		return x.abandon(), true
 	}
-	x.finishFallbackAttempt(&res)
-	usedUp := res.Cause == policy.CauseStatus && !x.r.GRPC && account{at: &x.attempts}.isUsedUp(&res)
-	if usedUp || !x.r.Good(&res) {
+	if usedUp := x.finishFallbackAttempt(&res); usedUp || !x.r.Good(&res) {
 		x.sender.att.Abandon()
+		x.forbidRetry()
 		return x.fallbackFailed(last, unmade)
 	}
 	x.buffered.drop()
@@ -105,13 +104,27 @@ func (x *Exchange) fallbackFailed(last *attempt.Attempt, unmade *admission.Refus
 	return end, false
 }
 
-// finishFallbackAttempt settles the ticket at the fallback upstream and records the attempt.
-func (x *Exchange) finishFallbackAttempt(res *policy.Result) {
+// finishFallbackAttempt settles the ticket at the fallback upstream and records the attempt. It reports
+// whether the account there is used up, so that the upstream did not do the work.
+func (x *Exchange) finishFallbackAttempt(res *policy.Result) (usedUp bool) {
 	if res.Cause == policy.CauseAttemptTimeout {
 		x.sender.abandonTicket(x.r.Time.TimeoutEndKind())
 	}
 	x.sender.release(res)
-	x.report.RecordFallback(x.sender.att, res, x.r.Route.Policy.Classify(res))
+	class := x.r.Route.Policy.Classify(res)
+	if usedUp = res.Cause == policy.CauseStatus && !x.r.GRPC && (account{at: &x.attempts}).isUsedUp(res); usedUp {
+		class = policy.Rejected
+	}
+	x.report.RecordFallback(x.sender.att, res, class)
+	return usedUp
+}
+
+// forbidRetry tells the client not to repeat a request that an upstream may have processed, and that is not
+// safe to send twice. The response, or its reason, may be of another upstream.
+func (x *Exchange) forbidRetry() {
+	if x.report.Exposed && !x.r.IsSafe() {
+		x.w.ForbidRetry()
+	}
 }
 
 // contentType guesses the media type of body from its first byte: JSON, HTML or plain text.

@@ -57,7 +57,22 @@ func TestFallbacks(t *testing.T) {
 			got(503, "busy", 1, because("retries_off"))},
 		{"the second not after an unsafe send", spare([]step{{closes}}, nil), with("POST", "body"), []step{{refuses}},
 			"0s refused, not_sent 0 after 0s, 0s spare POST /a body, fallback failed, 0s done 502 gave_up_retries_off 1",
+			own(502, "the upstream could not be reached", 1, "retries_off", "X-Should-Retry: false")},
+		{"none that an unsafe send may repeat", spare([]step{{closes}}), with("POST", "body"), []step{{answer(429, "busy", "X-Should-Retry: true")}},
+			"0s POST /a body, rejected 429 after 0s, 0s spare POST /a body, fallback failed, 0s done 429 gave_up_retries_off 1",
+			got(429, "busy", 1, because("retries_off"), "X-Should-Retry: false")},
+		{"of ours after an unsafe send", func(s *served, c *settings.Config) {
+			spare([]step{{closes}})(s, c)
+			c.Default.Fallbacks = append(c.Default.Fallbacks, settings.Fallback{Status: 503, Body: []byte("later")})
+		}, with("POST", "body"), []step{{refuses}},
+			"0s refused, not_sent 0 after 0s, 0s spare POST /a body, fallback failed, 0s done 503 fallback 1",
+			"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 5\r\nX-Retryproxy-Attempts: 1\r\nX-Retryproxy-Reason: retries_off\r\nX-Should-Retry: false\r\nX-Retryproxy-Fallback: answer\r\n\r\nlater"},
+		{"the client may retry what no fallback took", spare([]step{{refuses}}, []step{{answer(429, "busy")}}), with("POST", "body"), []step{{refuses}},
+			"0s refused, not_sent 0 after 0s, 0s spare refused, fallback failed, 0s second spare POST /a body, fallback failed, 0s done 502 gave_up_retries_off 1",
 			own(502, "the upstream could not be reached", 1, "retries_off")},
+		{"the second after an account that is used up", spare([]step{{errorOf(403, `{"error":{"code":"insufficient_quota"}}`)}}, []step{{ok200}}), with("POST", "body"), []step{{refuses}},
+			"0s refused, not_sent 0 after 0s, 0s spare POST /a body, fallback failed, 0s second spare POST /a body, 0s done 200 fallback 1",
+			got(200, "ok", 1, because("retries_off"), "X-Retryproxy-Fallback: upstream")},
 		{"is slow", spare([]step{{time.Minute}}), get(), []step{{time.Minute}},
 			"0s GET /a, unknown 0 after 27s, 27s spare GET /a, fallback failed, 30s done 504 gave_up_retries_off 1",
 			own(504, "the upstream did not respond in time", 1, "retries_off")},
@@ -112,5 +127,17 @@ func TestAnAccountThatIsUsedUpIsLeftOut(t *testing.T) {
 		headers := []string{because("quota_exhausted"), "X-Retryproxy-Fallback: upstream"}
 		s.wants("0s GET /a, rejected 403 after 0s, 0s spare GET /a, 0s done 200 fallback 1, 0s spare GET /a, 0s done 200 fallback 0",
 			got(200, "ok", 1, headers...)+strings.Replace(got(200, "ok", 0, headers...), "X-Retryproxy-Attempts: 0\r\n", "", 1))
+	})
+}
+
+// Whether a request may be repeated says nothing about the next one of its connection.
+func TestTheNextRequestMayBeRepeated(t *testing.T) {
+	busy := answer(429, "busy")
+	inMemory(t, []step{{busy}, {busy}}, spare([]step{{closes}, {answer(500, "worse")}}), func(s *served) {
+		s.serve(with("POST", "body"))
+		s.serve(get())
+		s.wants("0s POST /a body, rejected 429 after 0s, 0s spare POST /a body, fallback failed, 0s done 429 gave_up_retries_off 1, "+
+			"0s GET /a, rejected 429 after 0s, 0s spare GET /a, fallback failed, 0s done 429 gave_up_retries_off 1",
+			got(429, "busy", 1, because("retries_off"), "X-Should-Retry: false")+got(429, "busy", 1, because("retries_off")))
 	})
 }

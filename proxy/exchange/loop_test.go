@@ -17,6 +17,17 @@ func waits(d time.Duration) func(s *served, c *settings.Config) {
 	return func(s *served, c *settings.Config) { c.Default.Policy.Backoff = backoff.Fixed{Base: d} }
 }
 
+// listed is a route that retries after these failures only.
+func listed(failures string) func(s *served, c *settings.Config) {
+	return func(s *served, c *settings.Config) {
+		on, err := policy.ParseRetryOn(failures)
+		if err != nil {
+			s.Fatal(err)
+		}
+		c.Default.Policy.RetryOn = on
+	}
+}
+
 func TestTheLoop(t *testing.T) {
 	busy := answer(503, "busy")
 	notIdempotent := got(503, "busy", 1, because("not_idempotent"), "X-Should-Retry: false")
@@ -74,6 +85,12 @@ func TestTheLoop(t *testing.T) {
 		{"not listed", nil, get(), []step{{answer(501, "none")}},
 			"0s GET /a, unknown 501 after 0s, 0s done 501 gave_up_not_in_retry_on 1",
 			got(501, "none", 1)},
+		{"not listed and lost", listed("503"), with("POST", "body"), []step{{closes}},
+			"0s POST /a body, unknown 0 after 0s, 0s done 502 gave_up_not_in_retry_on 1",
+			own(502, "the upstream closed the connection before it responded", 1, "not_in_retry_on", "X-Should-Retry: false")},
+		{"not listed and refused", listed("503"), with("POST", "body"), []step{{refuses}},
+			"0s refused, not_sent 0 after 0s, 0s done 502 gave_up_not_in_retry_on 1, closed",
+			own(502, "the upstream could not be reached", 1, "not_in_retry_on", "Connection: close")},
 		{"no wait", waits(0), get(), []step{{busy}, {ok200}},
 			"0s GET /a, unknown 503 after 0s, waited 0s, retry status_503, 0s GET /a, ok 200 after 0s, 0s done 200 recovered 2",
 			got(200, "ok", 2)},

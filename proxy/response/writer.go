@@ -31,6 +31,7 @@ type Writer struct {
 	mustClose  bool     // the client's connection cannot serve another request
 	mustReset  bool     // the client's connection must end with a reset
 	upgraded   bool     // the connection became a tunnel
+	exposed    bool     // whatever responds: the request may have been processed, and must not be sent twice
 
 	// Of a response to a stream.
 	headersWait bool // they were written and go out with what follows
@@ -60,7 +61,7 @@ func (w *Writer) Init(r *request.Request) { w.r = r }
 func (w *Writer) Begin(closes bool) {
 	w.fallback, w.retryAfter, w.sent = NoFallback, 0, 0
 	w.headersWait, w.ended, w.failed = false, false, false
-	w.started, w.mustClose, w.mustReset, w.upgraded = false, closes, false, false
+	w.started, w.mustClose, w.mustReset, w.upgraded, w.exposed = false, closes, false, false, false
 }
 
 // Close makes the client's connection end after the response.
@@ -80,6 +81,10 @@ func (w *Writer) KeepsConnection() bool { return !w.mustClose && !w.mustReset }
 
 // InPlaceOfUpstream says what responds in the upstream's place.
 func (w *Writer) InPlaceOfUpstream(by Fallback) { w.fallback = by }
+
+// ForbidRetry tells the client not to send the request again, whatever the response is: it may have been
+// processed, and must not be sent twice.
+func (w *Writer) ForbidRetry() { w.exposed = true }
 
 // BodySent returns how many bytes of response bodies were written to the client.
 func (w *Writer) BodySent() int64 { return w.sent }
@@ -239,10 +244,12 @@ func (w *Writer) Asks(wait time.Duration) { w.retryAfter = int32(min(wait/time.S
 // Otherwise only a retry that cannot succeed is forbidden. With a fallback upstream any retry can: what
 // is used up or not trusted is not all that there is.
 func (w *Writer) noRetry(resp *http1.Response, reason string) bool {
-	switch reason {
-	case notIdempotent:
+	switch {
+	case w.exposed:
+		return true
+	case reason == notIdempotent:
 		return resp.Get(http1.XShouldRetry) == nil
-	case retryAfterTooLong:
+	case reason == retryAfterTooLong:
 		return len(w.r.Route.FallbackRoutes) == 0 && w.comesTooEarly(resp)
 	}
 	return inVain[reason] && len(w.r.Route.FallbackRoutes) == 0
