@@ -10,6 +10,7 @@ package attempt
 
 import (
 	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -74,6 +75,7 @@ type Attempt struct {
 	overtaken bool         // the other attempt of the hedged request was first
 	progress  atomic.Int32 // of sending the request; the pump's too
 	number    int32        // among the request's attempts, from 1
+	took      uint32       // microseconds until it had its result and one, if the other attempt of the race went on; 0: until End
 
 	upload upload
 	body   Body
@@ -112,7 +114,7 @@ func (a *Attempt) Begin(n int, at clock.Instant, span trace.AttemptSpan, o Optio
 	a.options, a.number, a.began, a.span = o, int32(n), at, span
 	a.endpoint, a.addr, a.dialErr = nil, "", nil
 	a.upload.spliced = false
-	a.hedge, a.overtaken = nil, false
+	a.hedge, a.overtaken, a.took = nil, false, 0
 }
 
 // Make sends the request once and waits for the response headers. After CauseStatus, Response has them,
@@ -145,7 +147,7 @@ func (a *Attempt) Make(fresh bool) policy.Cause {
 
 // Resume continues an attempt that timed out. It has all the time that is left.
 func (a *Attempt) Resume() policy.Cause {
-	a.options.Timeout, a.options.HedgeAfter = 0, 0
+	a.options.Timeout, a.options.HedgeAfter, a.took = 0, 0, 0
 	return a.receive()
 }
 
@@ -177,15 +179,30 @@ func (a *Attempt) Running() bool { return !a.began.IsZero() }
 // Ended is what there is to say about an attempt that has its result.
 type Ended struct {
 	Began     clock.Instant
+	At        clock.Instant       // when it had its result
 	Addr      string              // the endpoint's address; "" if there was no connection
 	Endpoint  *upstream.Endpoint  // where it was sent, if the upstream has several endpoints
 	DialError *upstream.DialError // why there was no connection; nil if there was one
 	Span      trace.AttemptSpan   // nil: it is not traced, or ended before
 }
 
-// End records that the attempt has its result, whose cause is cause.
-func (a *Attempt) End(cause policy.Cause) Ended {
-	e := Ended{Began: a.began, Addr: a.addr, Endpoint: a.endpoint, Span: a.span}
+// ResultAt returns when the attempt had its result: now, unless the other attempt of its race went on then.
+func (a *Attempt) ResultAt(now clock.Instant) clock.Instant {
+	if a.took == 0 {
+		return now
+	}
+	return a.began.Add(time.Duration(a.took-1) * time.Microsecond)
+}
+
+// resultCame records that the attempt has its result now, while the other attempt of its race goes on. Of
+// more than 71 minutes it records as much: every connection has an attempt, which fits its size class.
+func (a *Attempt) resultCame(now clock.Instant) {
+	a.took = uint32(min(max(now.Sub(a.began).Microseconds(), 0)+1, math.MaxUint32))
+}
+
+// End records that the attempt has its result now, whose cause is cause.
+func (a *Attempt) End(cause policy.Cause, now clock.Instant) Ended {
+	e := Ended{Began: a.began, At: a.ResultAt(now), Addr: a.addr, Endpoint: a.endpoint, Span: a.span}
 	switch cause {
 	case policy.CauseDial, policy.CauseTLS, policy.CauseUntrusted:
 		e.DialError = a.dialErr

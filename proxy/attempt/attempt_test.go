@@ -93,7 +93,7 @@ func TestAFailedDialHasItsCause(t *testing.T) {
 	if cause != policy.CauseDial || a.DialError() == nil || a.Addr() != l.Addr().String() || a.SentSome() {
 		t.Errorf("%v, %v at %q", cause, a.DialError(), a.Addr())
 	}
-	if !a.Running() || a.End(cause).DialError == nil || a.End(policy.CauseReset).DialError != nil {
+	if !a.Running() || a.End(cause, 1).DialError == nil || a.End(policy.CauseReset, 2).DialError != nil {
 		t.Error("the error belongs to another cause")
 	}
 	if a.Running() {
@@ -236,7 +236,7 @@ func TestAHedgeTakesThePlaceOfTheFirst(t *testing.T) {
 	}
 	first.Abandon()
 	first.EndHedge()
-	hedge.Adopt(Options{})
+	hedge.Adopt(Options{}, true)
 	if got := r.body(hedge); got != "ok" {
 		t.Errorf("body %q", got)
 	}

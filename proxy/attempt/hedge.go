@@ -86,8 +86,9 @@ func (a *Attempt) StartHedge(h *Attempt, made Hedge) {
 // Overtaken reports whether the hedge ended before the attempt did.
 func (a *Attempt) Overtaken() bool { return a.overtaken }
 
-// AwaitHedge waits for the end of the hedge while the client is watched.
+// AwaitHedge waits for the end of the hedge while the client is watched. The attempt has its result now.
 func (a *Attempt) AwaitHedge() {
+	a.resultCame(a.client().LastTick())
 	if bg := a.hedge.background; !bg.over.Load() {
 		a.upload.stop()
 		a.upload.startWatch(bg.stop)
@@ -127,8 +128,11 @@ func (a *Attempt) HedgeResult() (cause policy.Cause, wrote bool) {
 }
 
 // Adopt makes a hedge whose goroutine has ended an attempt like any other. If it has response headers,
-// its body can be read.
-func (a *Attempt) Adopt(o Options) {
+// its body can be read. If goesOn is set, its result is yet to come.
+func (a *Attempt) Adopt(o Options, goesOn bool) {
+	if goesOn {
+		a.took = 0
+	}
 	cause := a.background.cause
 	a.background, a.options, a.conn.buffers = nil, o, a.conn.env.Buffers
 	if up := a.conn.up; up != nil {
@@ -160,6 +164,7 @@ func (b *background) run() {
 			b.cause = policy.CauseReset
 			b.abort()
 		}
+		b.a.resultCame(b.a.now())
 		b.over.Store(true)
 		_ = b.beside.SetReadDeadline(past)
 		if fault != nil {

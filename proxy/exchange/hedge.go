@@ -97,12 +97,14 @@ func (ra *race) attemptDone(res *policy.Result, class policy.Class) {
 func (ra *race) learnLatency(res *policy.Result, class policy.Class) {
 	r := ra.at.Request
 	ra.learns = false
-	if class == policy.NotSent || !ra.at.running().IsSent() {
+	a := ra.at.running()
+	if class == policy.NotSent || !a.IsSent() {
 		return
 	}
 	answered := class == policy.ClassNone
 	if answered || res.Cause != policy.CauseStatus {
-		r.Route.Hedge.Learn(r.Time.Since(ra.at.running().SentAt()), answered)
+		took := a.ResultAt(r.Time.Clock).Sub(a.SentAt())
+		r.Route.Hedge.Learn(took, answered)
 	}
 }
 
@@ -194,11 +196,12 @@ func (ra *race) adopt(res *policy.Result, class policy.Class) {
 	ra.finish()
 	r.BeginAttempt()
 	r.BeginRetry()
-	if r.ClientStaysOn() && r.Good(&h.result) {
+	good := r.Good(&h.result)
+	if good && r.ClientStaysOn() {
 		ra.at.report.HedgeWon()
 	}
 	ra.at.s.adopt(h)
-	h.Adopt(ra.at.s.options(h.Number(), 0))
+	h.Adopt(ra.at.s.options(h.Number(), 0), good)
 	*res = h.result
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/retryproxy/retryproxy/policy/budget"
 	hedging "github.com/retryproxy/retryproxy/policy/hedge"
 	"github.com/retryproxy/retryproxy/proxy/settings"
+	"github.com/retryproxy/retryproxy/proxy/trace"
 )
 
 // hedged sends a hedge after 100 ms.
@@ -36,28 +37,28 @@ func TestHedges(t *testing.T) {
 			"0s GET /a, 100ms GET /a, hedged, overtaken 0 after 900ms, ok 200 after 1s, 1s done 200 success 2",
 			got(200, "ok", 2)},
 		{"is refused", hedged, get(), []step{{s, ok200}, {refuses}},
-			"0s GET /a, 100ms refused, not_sent 0 after 900ms, ok 200 after 1s, 1s done 200 success 2",
+			"0s GET /a, 100ms refused, not_sent 0 after 0s, ok 200 after 1s, 1s done 200 success 2",
 			got(200, "ok", 2)},
 		{"is still dialled", hedged, get(), []step{{s, ok200}, {hangs}},
 			"0s GET /a, ok 200 after 1s, 1s done 200 success 1",
 			got(200, "ok", 1)},
 		{"fails first", hedged, get(), []step{{2 * s, ok200}, {s, answer(503, "busy")}},
-			"0s GET /a, 100ms GET /a, hedged, unknown 503 after 1.9s, ok 200 after 2s, 2s done 200 success 2",
+			"0s GET /a, 100ms GET /a, hedged, unknown 503 after 1s, ok 200 after 2s, 2s done 200 success 2",
 			got(200, "ok", 2)},
 		{"is lost first", hedged, get(), []step{{2 * s, ok200}, {s, closes}},
-			"0s GET /a, 100ms GET /a, hedged, unknown 0 after 1.9s, ok 200 after 2s, 2s done 200 success 2",
+			"0s GET /a, 100ms GET /a, hedged, unknown 0 after 1s, ok 200 after 2s, 2s done 200 success 2",
 			got(200, "ok", 2)},
 		{"wins after the first failed", hedged, get(), []step{{s, answer(503, "busy")}, {2 * s, ok200}},
-			"0s GET /a, 100ms GET /a, unknown 503 after 2.1s, hedged, hedge won, ok 200 after 2s, 2.1s done 200 recovered 2",
+			"0s GET /a, 100ms GET /a, unknown 503 after 1s, hedged, hedge won, ok 200 after 2s, 2.1s done 200 recovered 2",
 			got(200, "ok", 2)},
 		{"wins after the first was lost", hedged, get(), []step{{s, closes}, {2 * s, ok200}},
-			"0s GET /a, 100ms GET /a, unknown 0 after 2.1s, hedged, hedge won, ok 200 after 2s, 2.1s done 200 recovered 2",
+			"0s GET /a, 100ms GET /a, unknown 0 after 1s, hedged, hedge won, ok 200 after 2s, 2.1s done 200 recovered 2",
 			got(200, "ok", 2)},
 		{"both fail", hedged, get(), []step{{s, closes}, {2 * s, answer(503, "busy")}, {ok200}},
-			"0s GET /a, 100ms GET /a, unknown 0 after 2.1s, hedged, unknown 503 after 2s, waited 1s, retry status_503, 3.1s GET /a, ok 200 after 0s, 3.1s done 200 recovered 3",
+			"0s GET /a, 100ms GET /a, unknown 0 after 1s, hedged, unknown 503 after 2s, waited 1s, retry status_503, 3.1s GET /a, ok 200 after 0s, 3.1s done 200 recovered 3",
 			got(200, "ok", 3)},
 		{"both fail, the first with a response", hedged, get(), []step{{s, answer(503, "busy")}, {2 * s, closes}, {ok200}},
-			"0s GET /a, 100ms GET /a, hedged, unknown 0 after 2s, unknown 503 after 2.1s, waited 1s, retry status_503, 3.1s GET /a, ok 200 after 0s, 3.1s done 200 recovered 3",
+			"0s GET /a, 100ms GET /a, hedged, unknown 0 after 2s, unknown 503 after 1s, waited 1s, retry status_503, 3.1s GET /a, ok 200 after 0s, 3.1s done 200 recovered 3",
 			got(200, "ok", 3)},
 		{"both time out", hedged, get(), []step{{time.Minute}, {time.Minute}, {ok200}},
 			"0s GET /a, 100ms GET /a, hedged, unknown 0 after 10s, unknown 0 after 10.1s, waited 1s, retry attempt_timeout, 11.1s GET /a, ok 200 after 0s, 11.1s done 200 recovered 3",
@@ -65,6 +66,18 @@ func TestHedges(t *testing.T) {
 		{"a retry has one too", hedged, get(), []step{{closes}, {2 * s, ok200}, {s, answer(200, "hedge")}},
 			"0s GET /a, unknown 0 after 0s, waited 1s, retry reset, 1s GET /a, 1.1s GET /a, overtaken 0 after 1.1s, hedged, hedge won, ok 200 after 1s, 2.1s done 200 recovered 3",
 			got(200, "hedge", 3)},
+		{"the first times out and goes on", func(s *served, c *settings.Config) {
+			hedged(s, c)
+			c.Default.Policy.MaxRetries = 1
+		}, get(), []step{{12 * s, ok200}, {s, closes}},
+			"0s GET /a, 100ms GET /a, hedged, unknown 0 after 1s, ok 200 after 12s, 12s done 200 success 2",
+			got(200, "ok", 2)},
+		{"wins with a stream that has no content yet", func(s *served, c *settings.Config) {
+			hedged(s, c)
+			c.Default.FirstContentTimeout = 5 * time.Second
+		}, get(), []step{{time.Minute, closes}, {s, "HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nContent-Length: 7\r\n\r\n", s, "data: \n"}},
+			"0s GET /a, 100ms GET /a, overtaken 0 after 1.1s, hedged, hedge won, ok 200 after 2s, 2.1s done 200 success 2",
+			"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nContent-Length: 7\r\nX-Retryproxy-Attempts: 2\r\n\r\ndata: \n"},
 		{"no retry is left", func(s *served, c *settings.Config) {
 			hedged(s, c)
 			c.Default.Policy.MaxRetries = 0
@@ -144,3 +157,34 @@ func TestRetriesAreSwitchedOff(t *testing.T) {
 		t.Errorf("%s\n%q", story, client)
 	}
 }
+
+// What retries added to a request's time is counted from when its first attempt failed, and the span of that
+// attempt ends then, too.
+func TestAnAttemptEndsWhenItFailsAndNotWithItsHedge(t *testing.T) {
+	var spans spans
+	inMemory(t, []step{{time.Second, closes}, {2 * time.Second, ok200}}, func(s *served, c *settings.Config) {
+		hedged(s, c)
+		c.Tracer = &spans
+	}, func(s *served) {
+		began := time.Now()
+		s.serve(get())
+		if s.added != 1100*time.Millisecond {
+			s.Errorf("%v were added", s.added)
+		}
+		if len(spans.ends) != 2 || spans.ends[0].Sub(began) != time.Second || spans.ends[1].Sub(began) != 2100*time.Millisecond {
+			s.Errorf("the attempts ended at %v, the request began at %v", spans.ends, began)
+		}
+	})
+}
+
+// spans is a Tracer that notes when attempts end.
+type spans struct{ ends []time.Time }
+
+func (s *spans) Request(*trace.Request) trace.RequestSpan { return s }
+func (s *spans) Attempt(*trace.Attempt) trace.AttemptSpan { return s }
+func (s *spans) Waited(string, time.Time, time.Duration)  {}
+func (s *spans) End(*trace.End)                           {}
+func (s *spans) TraceID() string                          { return "" }
+func (s *spans) Recorded() bool                           { return false }
+func (s *spans) Context() (parent, state string, ok bool) { return "", "", false }
+func (s *spans) Done(d *trace.AttemptEnd)                 { s.ends = append(s.ends, d.At) }

@@ -50,9 +50,10 @@ type served struct {
 	clients sync.WaitGroup // what the client does
 	dials   atomic.Int32   // connections that were dialled to upstreams
 
-	mu    sync.Mutex // guards all below
-	story []string   // what happened, in order
-	aside []string   // what upstreams saw besides, in order
+	mu    sync.Mutex    // guards all below
+	story []string      // what happened, in order
+	aside []string      // what upstreams saw besides, in order
+	added time.Duration // by retries, to the last request
 }
 
 // inMemory calls test with a connection whose upstream follows the script in steps. change may alter the
@@ -372,7 +373,8 @@ func (o observer) Hedged()                                  { o.s.note("hedged")
 func (o observer) HedgeWon()                                { o.s.note("hedge won") }
 func (o observer) FallbackFailed()                          { o.s.note("fallback failed") }
 func (o observer) TokensUsed(c tokens.Count, f tokens.Fate) { o.s.note("tokens %v %v", c, f) }
-func (o observer) RequestDone(_ []byte, code int, outcome policy.Outcome, d, _ time.Duration, attempts int) {
+func (o observer) RequestDone(_ []byte, code int, outcome policy.Outcome, d, added time.Duration, attempts int) {
+	o.s.added = added
 	o.s.note("%v done %d %v %d", d, code, outcome, attempts)
 }
 

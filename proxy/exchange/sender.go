@@ -35,7 +35,7 @@ type sender struct {
 func (s *sender) begin() {
 	s.avoid, s.waited, s.freeRetries, s.askedWaitUsed, s.lastAttempt = "", 0, 0, false, false
 	s.att, s.unmade = &s.first, nil
-	s.att.End(policy.CauseReset) // after a fault it may not have ended
+	s.att.End(policy.CauseReset, 0) // after a fault it may not have ended
 	s.admitter.Begin()
 }
 

@@ -140,16 +140,17 @@ func (p *Report) Done(e request.End, sent int64) {
 
 // AttemptDone ends the attempt a of the exchange, with the result res.
 func (p *Report) AttemptDone(a *attempt.Attempt, res *policy.Result, class policy.Class) {
+	at := p.Record(a, res, class)
 	if p.firstEnd.IsZero() {
-		p.firstEnd = p.Request.Time.Clock
+		p.firstEnd = at
 	}
 	p.LastEnd = p.Request.Time.Clock
 	p.Failed = p.Failed || class != policy.ClassNone && class != policy.Overtaken
-	p.Record(a, res, class)
 }
 
-// Record reports an attempt that ended with the result res to the observer, the log and the trace.
-func (p *Report) Record(a *attempt.Attempt, res *policy.Result, class policy.Class) {
+// Record reports an attempt that ended with the result res to the observer, the log and the trace. It
+// returns when the attempt ended.
+func (p *Report) Record(a *attempt.Attempt, res *policy.Result, class policy.Class) (at clock.Instant) {
 	code := 0
 	if res.Cause == policy.CauseStatus {
 		code = res.Status
@@ -158,21 +159,22 @@ func (p *Report) Record(a *attempt.Attempt, res *policy.Result, class policy.Cla
 		class = policy.Unknown // no retry, since RETRYPROXY_RETRY_ON does not list it, but no success either
 	}
 	p.Exposed = p.Exposed || class.Exposes()
-	e := a.End(res.Cause)
-	took := p.Request.Time.Since(e.Began)
+	e := a.End(res.Cause, p.Request.Time.Clock)
+	took := e.At.Sub(e.Began)
 	p.observer.AttemptDone(class, code, took)
 	p.AttemptLog.attempted(step{
 		Began: inMicros(e.Began.Sub(p.Request.Time.Began)), Took: inMicros(took), Status: int16(code), Cause: res.Cause, class: class,
 		Addr: e.Addr, Dial: e.DialError,
 	})
 	p.endSpan(&e, res, class)
+	return e.At
 }
 
 // RecordFallback reports the attempt at a fallback upstream that ended with the result res. It
 // does not count among a route's attempts.
 func (p *Report) RecordFallback(a *attempt.Attempt, res *policy.Result, class policy.Class) {
-	e := a.End(res.Cause)
 	p.LastEnd = p.Request.Time.Tick()
+	e := a.End(res.Cause, p.LastEnd)
 	p.AttemptLog.attempted(step{
 		Began: inMicros(e.Began.Sub(p.Request.Time.Began)), Took: inMicros(p.LastEnd.Sub(e.Began)), Status: int16(res.Status), Cause: res.Cause,
 		Addr: e.Addr, Dial: e.DialError,
@@ -238,7 +240,7 @@ func (p *Report) AttemptSpan(number int, at clock.Instant, hedge bool) trace.Att
 
 // EndSpan ends an attempt with the result res that only its span shows.
 func (p *Report) EndSpan(a *attempt.Attempt, res *policy.Result, class policy.Class) {
-	e := a.End(res.Cause)
+	e := a.End(res.Cause, p.Request.Time.Clock)
 	p.endSpan(&e, res, class)
 }
 
@@ -246,7 +248,7 @@ func (p *Report) endSpan(e *attempt.Ended, res *policy.Result, class policy.Clas
 	if e.Span == nil {
 		return
 	}
-	end := trace.AttemptEnd{At: p.at(p.Request.Time.Clock), Cause: res.Cause, Class: class, Left: !p.Request.ClientStaysOn(), Peer: e.Addr, Host: e.Endpoint.Host()}
+	end := trace.AttemptEnd{At: p.at(e.At), Cause: res.Cause, Class: class, Left: !p.Request.ClientStaysOn(), Peer: e.Addr, Host: e.Endpoint.Host()}
 	if res.Cause == policy.CauseStatus {
 		end.Status = res.Status
 	}
