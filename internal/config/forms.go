@@ -75,9 +75,19 @@ var durationUnits = map[string]string{
 // withUnit returns a duration without a unit as milliseconds or as seconds, whichever is nearer to the
 // default or to the example of the setting; "" for another value.
 func (s *Setting) withUnit(value string) string {
+	near, _ := s.withUnits(value)
+	return near
+}
+
+// eitherUnit is how far from the default or the example, as a factor, a duration may be that is suggested
+// beside a nearer one: of 500 for a default of 30s, people of some programs mean seconds, of others milliseconds.
+const eitherUnit = 100
+
+// withUnits is withUnit. It also returns the duration in the other unit, if that may have been meant as well.
+func (s *Setting) withUnits(value string) (near, other string) {
 	n, err := strconv.ParseFloat(value, 64)
 	if s.Unit != "duration" && s.Unit != "autoduration" || err != nil || n <= 0 || strings.Trim(value, "0123456789.") != "" {
-		return "" // 1e6 is neither seconds nor milliseconds
+		return "", "" // 1e6 is neither seconds nor milliseconds
 	}
 	usual := time.Second
 	for _, text := range []string{s.Example, s.Default} {
@@ -85,10 +95,16 @@ func (s *Setting) withUnit(value string) string {
 			usual = d
 		}
 	}
-	if farFrom := func(unit time.Duration) float64 { return math.Abs(math.Log(n * float64(unit) / float64(usual))) }; farFrom(time.Millisecond) < farFrom(time.Second) {
-		return DurationText(time.Duration(n * float64(time.Millisecond)))
+	farFrom := func(unit time.Duration) float64 { return math.Abs(math.Log(n * float64(unit) / float64(usual))) }
+	near, other = value+"s", DurationText(time.Duration(n*float64(time.Millisecond)))
+	far := farFrom(time.Millisecond)
+	if far < farFrom(time.Second) {
+		near, other, far = other, near, farFrom(time.Second)
 	}
-	return value + "s"
+	if far >= math.Log(eitherUnit) {
+		other = ""
+	}
+	return near, other
 }
 
 func durations(v string) []string {

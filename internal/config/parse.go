@@ -152,6 +152,9 @@ func (s *Setting) advise(value, why string) string {
 			parts = append(parts, part)
 		}
 	}
+	if near, other := s.withUnits(value); other != "" && near == fixed {
+		fixed += " or " + other
+	}
 	if fixed != "" {
 		parts = append(parts, "did you mean "+fixed+"?")
 	}
