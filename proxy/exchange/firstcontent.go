@@ -159,7 +159,9 @@ func peekBody(a *attempt.Attempt) bool {
 }
 
 // readPushback reads grpc-retry-pushback-ms (gRFC A6), the wait that the server asks for. A
-// negative value, or one that is not a number, forbids a retry.
+// negative value, or one that is not a number, forbids a retry. Beside X-Should-Retry, whichever
+// forbids a retry wins: a retry that is not wanted can do harm, and one that is missing cannot. Its
+// wait goes before that of Retry-After, because it is gRPC's own.
 func readPushback(a *attempt.Attempt, res *policy.Result) {
 	v, ok := a.HeaderOrTrailer("grpc-retry-pushback-ms")
 	if !ok {

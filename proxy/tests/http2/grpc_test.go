@@ -105,12 +105,16 @@ func TestGRPCPushback(t *testing.T) {
 		attempts int
 		waited   time.Duration
 		outcome  policy.Outcome
+		headers  map[string]string // more of the response
 	}{
-		{"300", 2, 300 * time.Millisecond, policy.OutcomeRecovered},
-		{"-1", 1, 0, policy.GaveUp(policy.ReasonAskedNotToRetry)},
-		{"soon", 1, 0, policy.GaveUp(policy.ReasonAskedNotToRetry)},
-		{"", 2, 0, policy.OutcomeRecovered},
-		{"99999999999999", 1, 0, policy.GaveUp(policy.ReasonRetryAfterTooLong)},
+		{"300", 2, 300 * time.Millisecond, policy.OutcomeRecovered, nil},
+		{"300", 2, 300 * time.Millisecond, policy.OutcomeRecovered, map[string]string{"Retry-After": "1000"}},
+		{"-1", 1, 0, policy.GaveUp(policy.ReasonAskedNotToRetry), nil},
+		{"-1", 1, 0, policy.GaveUp(policy.ReasonAskedNotToRetry), map[string]string{"X-Should-Retry": "true"}},
+		{"300", 1, 0, policy.GaveUp(policy.ReasonAskedNotToRetry), map[string]string{"X-Should-Retry": "false"}},
+		{"soon", 1, 0, policy.GaveUp(policy.ReasonAskedNotToRetry), nil},
+		{"", 2, 0, policy.OutcomeRecovered, nil},
+		{"99999999999999", 1, 0, policy.GaveUp(policy.ReasonRetryAfterTooLong), nil},
 	} {
 		for name, fail := range map[string]func(http.ResponseWriter, string){"header": only, "trailers": writeLateStatus} {
 			addr, allHeaders := peers.GRPCServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
@@ -120,6 +124,9 @@ func TestGRPCPushback(t *testing.T) {
 				}
 				if tc.pushback != "" {
 					w.Header().Set("Grpc-Retry-Pushback-Ms", tc.pushback)
+				}
+				for name, value := range tc.headers {
+					w.Header().Set(name, value)
 				}
 				fail(w, "14")
 			})
