@@ -48,6 +48,10 @@ func TestSlowHeadersAreReportedFromTheirOwnBuffer(t *testing.T) {
 		_, _ = io.Copy(io.Discard, near)
 	}()
 	conn = newConn(s, far, "")
+	defer func() {
+		conn.client.Buffers.Release()
+		conn.client.PutIn()
+	}()
 	if conn.nextRequest() {
 		t.Fatal("a head without end was taken")
 	}

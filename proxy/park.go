@@ -108,13 +108,13 @@ func (p *parked) hasRequest() bool {
 		return false
 	}
 	b := buffer.Get(buffer.Small)
-	defer buffer.Put(b)
-	arrived := 0
-	if raw.Control(func(fd uintptr) { arrived, _ = rawsocket.TryPeek(fd, b) }) != nil {
+	defer b.Put()
+	arrived, space := 0, b.Bytes()
+	if raw.Control(func(fd uintptr) { arrived, _ = rawsocket.TryPeek(fd, space) }) != nil {
 		return false
 	}
 	var r http1.Request
-	n, err := r.Parse(b[:arrived], p.server.settings.Load().Limits)
+	n, err := r.Parse(space[:arrived], p.server.settings.Load().Limits)
 	return n > 0 && err == nil && !isAwaited(r.Body, arrived-n)
 }
 

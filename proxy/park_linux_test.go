@@ -219,6 +219,7 @@ func TestARequestAtTheIdleDeadlineIsServed(t *testing.T) {
 				t.Fatal(err)
 			}
 			conn := newConn(s, near, "")
+			defer conn.client.PutIn()
 			var b [1]byte
 			if err := conn.client.Raw.Read(func(fd uintptr) bool { n, _ := rawsocket.TryPeek(fd, b[:]); return n > 0 }); err != nil {
 				t.Fatal(err)
@@ -274,7 +275,8 @@ func TestAnIdleWaitWithoutTimeLeavesNoBuffer(t *testing.T) {
 	_, near := tcpPair(t)
 	conn := newConn(s, near, "")
 	conn.client.Begin(buffer.Small) // of the request before
-	conn.client.Buffers.Put(buffer.Get(buffer.Small))
+	b := buffer.Get(buffer.Small)
+	conn.client.Buffers.Put(&b)
 	_ = near.SetReadDeadline(downstream.Past)
 	if err := conn.client.FillIdle(); !rawsocket.IsTimeout(err) {
 		t.Fatalf("the wait ended as %v", err)

@@ -91,10 +91,11 @@ func appendOwn(dst []byte, status int, headers []http1.Header, body []byte) []by
 // reset it, and the client might lose the response.
 func discardArrived(raw syscall.RawConn) {
 	b := buffer.Get(buffer.Large)
-	defer buffer.Put(b)
+	defer b.Put()
+	space := b.Bytes()
 	_ = raw.Read(func(fd uintptr) bool {
 		for range 4 {
-			if n, err := rawsocket.TryRead(fd, b); n <= 0 || err != nil {
+			if n, err := rawsocket.TryRead(fd, space); n <= 0 || err != nil {
 				break
 			}
 		}

@@ -179,9 +179,9 @@ const (
 func drainProbe(up *upstream.Conn) {
 	_ = up.SetDeadline(time.Now().Add(probeRestTime))
 	buf := buffer.Get(buffer.Small)
-	defer buffer.Put(buf)
+	defer buf.Put()
 	for read := 0; read < probeRestBytes; {
-		n, err := up.Read(buf)
+		n, err := up.Read(buf.Bytes())
 		if err != nil {
 			return
 		}

@@ -293,7 +293,7 @@ func (a *Attempt) Response() *http1.Response { return &a.conn.resp }
 func (a *Attempt) Body() *Body { return &a.body }
 
 // ResponseMemory returns the capacity of the buffers that hold the response.
-func (a *Attempt) ResponseMemory() int { return cap(a.conn.buf) + cap(a.body.held) }
+func (a *Attempt) ResponseMemory() int { return a.conn.size() + a.body.held.Cap() }
 
 // HasUnread reports whether bytes of the response came that were not parsed yet.
 func (a *Attempt) HasUnread() bool { return a.conn.hasUnread() }
@@ -365,7 +365,7 @@ func (a *Attempt) Drop() {
 // Abandon ends the attempt, with all that it holds.
 func (a *Attempt) Abandon() {
 	a.Drop()
-	a.body.release()
+	a.body.held.Put()
 	a.upload.stop()
 }
 
@@ -376,11 +376,10 @@ func (a *Attempt) Compact() {
 	}
 }
 
-// CheckDetached panics if the response, or what was written last, still points into b. It has an effect
-// only in builds that poison.
+// CheckDetached panics if the response, or what was written last, still points into b.
 func (a *Attempt) CheckDetached(b []byte) {
 	a.upload.checkDetached(b)
-	a.conn.checkDetached(b)
+	a.conn.CheckDetached(b)
 }
 
 // Errors of reading a response, beside those of the connection.

@@ -27,8 +27,8 @@ type Body struct {
 	left      int64         // bytes still to come of a body with a length
 	chunked   http1.Chunked // has the trailers
 	ended     bool
-	keepBelow int32  // bytes below it in the read buffer must stay
-	held      []byte // read ahead and decoded; owned by the body
+	keepBelow int32         // bytes below it in the read buffer must stay
+	held      buffer.Handle // read ahead and decoded
 }
 
 // begin begins the body of the response whose headers were read.
@@ -64,12 +64,6 @@ func endAtLength(resp *http1.Response) {
 	}
 }
 
-// release returns what was held to its pool.
-func (b *Body) release() {
-	buffer.Put(b.held)
-	b.held = nil
-}
-
 // Framing returns how the upstream framed the body.
 func (b *Body) Framing() http1.Framing { return b.framing }
 
@@ -87,11 +81,11 @@ func (b *Body) HeadersSent() { b.keepBelow = 0 }
 
 // HasRoom reports whether the headers leave room to read the body ahead.
 func (b *Body) HasRoom() bool {
-	return int(b.keepBelow) <= len(b.a.conn.buf)-minBodyRoom
+	return int(b.keepBelow) <= b.a.conn.size()-minBodyRoom
 }
 
 // Held returns the beginning of the body that was read ahead. It is valid until the next call.
-func (b *Body) Held() []byte { return b.held }
+func (b *Body) Held() []byte { return b.held.Bytes() }
 
 // ReadAhead reads the next piece, which must arrive before until, and holds it. It returns by how many
 // bytes that made the memory grow, and the errors of Next.
@@ -106,9 +100,9 @@ func (b *Body) hold(piece []byte, err error) (grew int, _ error) {
 	if len(piece) == 0 {
 		return 0, err
 	}
-	before := cap(b.held)
-	b.held = append(buffer.Grow(b.held, len(piece)), piece...)
-	return cap(b.held) - before, err
+	before := b.held.Cap()
+	b.held.Append(piece)
+	return b.held.Cap() - before, err
 }
 
 // Next returns the next piece, which is valid until the next call, or io.EOF at the proper end.
@@ -235,7 +229,7 @@ func (b *Body) useLargeBuffer() {
 	if b.a.host().UnderPressure() {
 		size = min(size, buffer.Medium)
 	}
-	if b.keepBelow == 0 && len(b.a.conn.buf) < size {
+	if b.keepBelow == 0 && b.a.conn.size() < size {
 		b.a.conn.enlargeBuffer(size)
 	}
 }

@@ -4,13 +4,11 @@ import (
 	"errors"
 	"io"
 	"time"
-	"unsafe"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
-	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -18,12 +16,12 @@ import (
 // that were parsed from there.
 type conn struct {
 	env     *Env
-	buffers *buffer.Cache  // the source of read buffers
+	buffers *buffer.Cache  // the source of read buffers; nil: the pools
 	up      *upstream.Conn // nil: none yet, or handed over
 
-	buf         []byte // read buffer; nil: none
-	r, w        int    // buf[r:w] is read and not yet used
-	headerStart int32  // buf[headerStart:headerEnd] holds the headers in resp until more of the response is read
+	buf         buffer.Spanned[*conn] // read buffer
+	r, w        int                   // buf[r:w] is read and not yet used
+	headerStart int32                 // buf[headerStart:headerEnd] holds the headers in resp until more of the response is read
 	headerEnd   int32
 	earlyErr    error // a read error that came before the response was due
 	resp        http1.Response
@@ -73,7 +71,13 @@ func (c *conn) close() {
 func (c *conn) begun() bool { return c.up != nil && c.r+c.w > 0 }
 
 // unread returns what was read and is not yet used.
-func (c *conn) unread() []byte { return c.buf[c.r:c.w] }
+func (c *conn) unread() []byte { return c.buf.Bytes()[c.r:c.w] }
+
+// free returns the free end of the read buffer.
+func (c *conn) free() []byte { return c.buf.Bytes()[c.w:] }
+
+// size returns the size of the read buffer; 0: there is none.
+func (c *conn) size() int { return c.buf.Cap() }
 
 // hasUnread reports whether there is some.
 func (c *conn) hasUnread() bool { return c.r < c.w }
@@ -84,16 +88,15 @@ func (c *conn) consume(n int) { c.r += n }
 // sendChecked sends a request of HTTP/1.1 if the connection is still open, and waits for the first bytes of
 // the response.
 func (c *conn) sendChecked(parts [][]byte) (n int, err error) {
-	n, c.w, err = c.up.SendChecked(parts, c.buf)
+	n, c.w, err = c.up.SendChecked(parts, c.buf.Bytes())
 	return n, err
 }
 
-// moveResponse moves the response to resp and returns its buffer, which the caller owns from now on. Its
-// headers are buffer[start:end].
-func (c *conn) moveResponse(resp *http1.Response) (buffer []byte, start, end int32) {
+// moveResponse moves the response to resp, and the buffer that it points into to the Handle that it returns. The
+// headers are in [start:end] of it.
+func (c *conn) moveResponse(resp *http1.Response) (from buffer.Handle, start, end int32) {
 	*resp, c.resp = c.resp, *resp
-	buffer, c.buf = c.buf, nil
-	return buffer, c.headerStart, c.headerEnd
+	return c.buf.Take(), c.headerStart, c.headerEnd
 }
 
 // extendWrite keeps the write deadline between idle and twice idle away; 0 means no deadline. The
@@ -133,10 +136,10 @@ func (c *conn) setRead(until clock.Instant) {
 
 // read reads once into the read buffer, which must have room. A stream has none before its first bytes come.
 func (c *conn) read() error {
-	if c.buf == nil {
+	if !c.buf.Owns() {
 		return c.readHead()
 	}
-	n, err := c.up.Read(c.buf[c.w:])
+	n, err := c.up.Read(c.free())
 	c.w += n
 	switch {
 	case n > 0:
@@ -150,11 +153,13 @@ func (c *conn) read() error {
 // readHead makes the first bytes of a stream's response the read buffer.
 func (c *conn) readHead() error {
 	head, err := c.up.ReadHead()
-	if len(head) == 0 {
+	if head.Len() == 0 {
 		return err
 	}
-	c.buf, c.w = head[:cap(head)], len(head)
-	if len(c.buf)-c.w < minBodyRoom {
+	c.w = head.Len()
+	head.Expand()
+	c.buf.Hold(&head)
+	if c.size()-c.w < minBodyRoom {
 		c.growBuffer()
 	}
 	return nil
@@ -189,15 +194,15 @@ func (c *conn) takeEarlyErr() error {
 
 // needBuffer gives the connection a read buffer, if it has none. A stream brings one with its headers.
 func (c *conn) needBuffer() {
-	if c.buf == nil && !c.up.Stream() {
-		c.buf = c.buffers.Get(buffer.Medium)
+	if !c.buf.Owns() && !c.up.Stream() {
+		c.buf.Get(c.buffers, buffer.Medium)
 	}
 }
 
 // makeRoom makes room for more headers in the read buffer.
 func (c *conn) makeRoom() {
 	switch {
-	case c.w < len(c.buf), c.buf == nil:
+	case c.w < c.size(), !c.buf.Owns():
 	case c.r == 0:
 		c.growBuffer()
 	default:
@@ -207,50 +212,31 @@ func (c *conn) makeRoom() {
 
 // moveDown moves what is unread down to offset to.
 func (c *conn) moveDown(to int) {
-	rest := copy(c.buf[to:], c.unread())
+	rest := copy(c.buf.Bytes()[to:], c.unread())
 	c.r, c.w = to, to+rest
 }
 
 // giveUpBuffer returns the read buffer to its pool.
-func (c *conn) giveUpBuffer() {
-	c.resp.Detach()
-	c.checkDetached(c.buf)
-	c.buffers.Put(c.buf)
-	c.buf = nil
-}
+func (c *conn) giveUpBuffer() { c.buf.Put(c.buffers, c) }
 
 // growBuffer doubles the read buffer while headers are read. The headers are then parsed anew.
-func (c *conn) growBuffer() {
-	c.resp.Detach()
-	b := buffer.Grow(c.buf[:c.w], len(c.buf))
-	c.buf = b[:cap(b)]
-}
+func (c *conn) growBuffer() { c.buf.Grow(c.w, c) }
 
 // enlargeBuffer switches to a read buffer of that size when the response headers are not needed any more.
 func (c *conn) enlargeBuffer(size int) {
-	wide, used := buffer.Get(size), c.buf
-	n := copy(wide, c.unread())
-	c.resp.Detach()
-	c.buf = wide
-	c.checkDetached(used)
-	buffer.Put(used)
+	wide := buffer.Get(size)
+	n := copy(wide.Bytes(), c.unread())
+	c.Detach()
+	c.buf.Replace(&wide, c)
 	c.r, c.w = 0, n
 }
 
-// checkDetached panics if the response still points into b. It has an effect only in builds that
-// poison.
-func (c *conn) checkDetached(b []byte) {
-	if poison.On && cap(b) > 0 {
-		c.resp.Spans(func(span []byte) { MustNotPointInto(b, "the response", span) })
-	}
-}
+// Detach implements buffer.Spans.
+func (c *conn) Detach() { c.resp.Detach() }
 
-// MustNotPointInto panics if span points into b. what names the span in the message.
-func MustNotPointInto(b []byte, what string, span []byte) {
-	at, from := uintptr(unsafe.Pointer(unsafe.SliceData(span))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	if len(span) > 0 && from <= at && at < from+uintptr(cap(b)) {
-		panic("a buffer went back while " + what + " points into it")
-	}
+// CheckDetached implements buffer.Spans.
+func (c *conn) CheckDetached(b []byte) {
+	c.resp.Spans(func(span []byte) { buffer.MustNotPointInto(b, "the response", span) })
 }
 
 // causeOfHeaders returns the cause that corresponds to an error of parsing headers.

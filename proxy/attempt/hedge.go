@@ -8,7 +8,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -30,15 +29,14 @@ type Hedge struct {
 
 // background is the goroutine that makes a hedge.
 type background struct {
-	a       *Attempt
-	hedge   Hedge
-	beside  *upstream.Conn // of the first attempt; its reader is woken at the end
-	avoid   string         // where the first attempt was sent
-	ctx     context.Context
-	cancel  context.CancelFunc
-	done    chan struct{} // closed when the goroutine has ended
-	over    atomic.Bool   // it ended, and done will be closed without a wait
-	buffers buffer.Cache
+	a      *Attempt
+	hedge  Hedge
+	beside *upstream.Conn // of the first attempt; its reader is woken at the end
+	avoid  string         // where the first attempt was sent
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the goroutine has ended
+	over   atomic.Bool   // it ended, and done will be closed without a wait
 
 	mu      sync.Mutex // guards stopped and the setting of a.conn.up
 	stopped bool       // by StopHedge
@@ -77,7 +75,7 @@ func (a *Attempt) hedgeOvertook() bool {
 // request is kept.
 func (a *Attempt) StartHedge(h *Attempt, made Hedge) {
 	bg := &background{body: a.source().Kept(), chunks: framed(a.source()), trailers: a.source().Trailers(), a: h, hedge: made, beside: a.conn.up, avoid: a.conn.up.Addr, done: make(chan struct{})}
-	h.background, h.conn.buffers = bg, &bg.buffers
+	h.background, h.conn.buffers = bg, nil // those of the first attempt are another goroutine's
 	bg.ctx, bg.cancel = a.host().Clock.Context(made.Until)
 	a.hedge = h
 	go bg.run()

@@ -1,8 +1,6 @@
 package attempt
 
 import (
-	"bytes"
-
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
@@ -13,10 +11,10 @@ import (
 // can be used again after Release.
 type Kept struct {
 	resp      http1.Response
-	headers   []byte // the buffer that the spans of resp point into
-	start     int32  // where the headers in it begin
+	headers   buffer.Spanned[keptSpans] // resp points into it
+	start     int32                     // where the headers in it begin
 	end       int32
-	body      []byte
+	body      buffer.Spanned[keptSpans]
 	chunked   http1.Chunked // has the trailers
 	cut       bool
 	compacted bool // moved into buffers of its size; resp is to be parsed again
@@ -37,9 +35,11 @@ func (a *Attempt) Keep(k *Kept, cut bool, now func() clock.Instant) {
 // take takes the response of a. It is a function of its own because copying takes stack, which what
 // follows must not add to: each request in backoff keeps the stack of its deepest call.
 func (k *Kept) take(a *Attempt, cut bool) {
-	k.headers, k.start, k.end = a.conn.moveResponse(&k.resp)
+	var headers buffer.Handle
+	headers, k.start, k.end = a.conn.moveResponse(&k.resp)
+	k.headers.Hold(&headers)
 	k.cut, k.compacted = cut, false
-	k.body, a.body.held = a.body.held, nil
+	k.body.Hold(&a.body.held)
 	if k.resp.Body.HasTrailers() {
 		k.chunked, a.body.chunked = a.body.chunked, k.chunked
 	}
@@ -51,7 +51,10 @@ func (k *Kept) take(a *Attempt, cut bool) {
 func (k *Kept) Response() *http1.Response { return &k.resp }
 
 // Body returns the body of the response.
-func (k *Kept) Body() []byte { return k.body }
+func (k *Kept) Body() []byte { return k.body.Bytes() }
+
+// text returns the headers as they came.
+func (k *Kept) text() []byte { return k.headers.Bytes()[k.start:k.end] }
 
 // Cut reports whether the upstream ended the body early.
 func (k *Kept) Cut() bool { return k.cut }
@@ -67,15 +70,18 @@ func (k *Kept) Trailers() []http1.Header {
 // Compact moves the response out of the buffers that it was read into. It returns how many bytes of
 // memory that freed. Response must not be used before Restore.
 func (k *Kept) Compact(check SpanChecker) (saved int) {
-	if k.compacted || k.headers == nil {
+	if k.compacted || !k.headers.Owns() {
 		return 0
 	}
-	before := cap(k.headers) + cap(k.body)
-	headers, body := bytes.Clone(k.headers[k.start:k.end]), bytes.Clone(k.body)
+	before := k.memory()
+	headers, body := buffer.Clone(k.text()), buffer.Clone(k.body.Bytes())
 	k.Release(check)
 	k.resp.Reset()
-	k.headers, k.body, k.compacted = headers, body, true
-	return before - cap(headers) - cap(body)
+	k.start, k.end = 0, int32(headers.Len())
+	k.headers.Hold(&headers)
+	k.body.Hold(&body)
+	k.compacted = true
+	return before - k.memory()
 }
 
 // Restore parses the headers again after Compact.
@@ -83,29 +89,43 @@ func (k *Kept) Restore(limits http1.Limits, method []byte) {
 	switch {
 	case !k.compacted:
 	case k.composed:
-		if _, _ = k.resp.Compose(k.headers, limits, method); k.atLength {
+		if _, _ = k.resp.Compose(k.text(), limits, method); k.atLength {
 			endAtLength(&k.resp)
 		}
 	default:
-		_, _ = k.resp.Parse(k.headers, limits, method)
+		_, _ = k.resp.Parse(k.text(), limits, method)
 	}
 }
 
 // SpanChecker panics if something else still points into a buffer that goes back to its pool.
 type SpanChecker interface{ CheckDetached(b []byte) }
 
-// Release returns the memory of the response.
-func (k *Kept) Release(check SpanChecker) {
-	k.resp.Detach()
-	check.CheckDetached(k.headers)
-	check.CheckDetached(k.body)
-	buffer.Put(k.headers)
-	buffer.Put(k.body)
-	k.headers, k.body = nil, nil
+// keptSpans are what may point into the buffers of a response.
+type keptSpans struct {
+	*Kept
+	others SpanChecker
 }
 
-// CheckDetached panics if the response still points into b. It has an effect only in builds that
-// poison.
-func (k *Kept) CheckDetached(b []byte) {
-	k.resp.Spans(func(span []byte) { MustNotPointInto(b, "the response held", span) })
+// CheckDetached implements buffer.Spans.
+func (s keptSpans) CheckDetached(b []byte) {
+	s.Kept.CheckDetached(b)
+	s.others.CheckDetached(b)
 }
+
+// Release returns the memory of the response.
+func (k *Kept) Release(check SpanChecker) {
+	spans := keptSpans{k, check}
+	k.headers.Put(nil, spans)
+	k.body.Put(nil, spans)
+}
+
+// Detach clears all that points into the buffers.
+func (k *Kept) Detach() { k.resp.Detach() }
+
+// CheckDetached panics if the response still points into b.
+func (k *Kept) CheckDetached(b []byte) {
+	k.resp.Spans(func(span []byte) { buffer.MustNotPointInto(b, "the response held", span) })
+}
+
+// memory returns the size of the buffers.
+func (k *Kept) memory() int { return k.headers.Cap() + k.body.Cap() }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
 
@@ -55,7 +56,7 @@ func TestAKeptResponseIsWholeAfterItsAttemptServesAnother(t *testing.T) {
 				}
 			}
 			k.Release(&s)
-			if k.Body() != nil || s.checked < 2 {
+			if k.Body() != nil || poison.On && s.checked < 2 {
 				t.Errorf("after Release it has the body %q; %d buffers were checked", k.Body(), s.checked)
 			}
 		})

@@ -131,7 +131,10 @@ func newRequest(t *testing.T, pool *upstream.Group) *request {
 		Buffers: new(buffer.Cache), Client: r, Owner: r,
 	}
 	r.framing = http1.Framing{Kind: http1.BodyNone}
-	t.Cleanup(func() { _, _ = r.conn.Close(), r.client.Close() })
+	t.Cleanup(func() {
+		_, _ = r.conn.Close(), r.client.Close()
+		r.env.Buffers.Release()
+	})
 	return r
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
-	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 )
@@ -109,13 +108,9 @@ func (a *Attempt) causeOf(err error) policy.Cause {
 // AwaitResponse reads the response on a connection whose request was sent, until the deadline of the
 // connection, and returns its status. Nobody waits for that response.
 func AwaitResponse(up *upstream.Conn) (status int, cause policy.Cause) {
-	var buffers buffer.Cache
 	a := Attempt{background: new(background)}
-	a.conn.buffers, a.conn.up = &buffers, up
-	defer func() {
-		a.conn.giveUpBuffer()
-		buffers.Release()
-	}()
+	a.conn.up = up
+	defer a.conn.giveUpBuffer()
 	cause = a.readFinalHeaders()
 	return a.conn.resp.Status, cause
 }

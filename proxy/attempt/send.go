@@ -361,6 +361,6 @@ func (u *upload) checkDetached(b []byte) {
 		return // the pump owns the vector
 	}
 	for _, part := range u.vec {
-		MustNotPointInto(b, "what was written last", part)
+		buffer.MustNotPointInto(b, "what was written last", part)
 	}
 }

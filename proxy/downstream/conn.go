@@ -48,11 +48,11 @@ type Conn struct {
 	Buffers  buffer.Cache    // kept between requests
 	peer     forward.Peer    // the client's address and trust
 
-	in       []byte // read buffer, nil while idle; in[r:w] is read and not yet used
+	in       buffer.Spanned[SpanHolder] // read buffer, none while idle; in[r:w] is read and not yet used
 	r, w     int
 	readSize int           // size of the buffer for the next request
 	request  http1.Request // parsed from in
-	spans    spanHolder
+	spans    SpanHolder
 
 	readAt       clock.Instant // read deadline now set
 	writeAt      clock.Instant // write deadline now set
@@ -66,12 +66,9 @@ type Conn struct {
 	once     readOnce
 }
 
-// spanHolder holds spans of the read buffer: the request that is being served.
-type spanHolder interface {
-	// DetachRequest clears every span of the client's request.
-	DetachRequest()
-	// CheckDetached panics if a span points into b. It has an effect only in builds that poison.
-	CheckDetached(b []byte)
+// SpanHolder holds spans of the read buffer: the request that is being served.
+type SpanHolder interface {
+	buffer.Spans
 	// Compact moves what it keeps to as little memory as possible, for a wait that many requests
 	// share.
 	Compact()
@@ -102,7 +99,7 @@ func (c *Conn) BeginBody() { c.turnedAway.Store(false) }
 
 // Init makes c the connection nc, which is not known to be TLS. spans holds spans of the read buffer.
 // If unsent is above 0, it bounds the kernel's send buffer, in bytes, for a client that reads nothing.
-func (c *Conn) Init(nc net.Conn, clk *clock.Clock, listen string, unsent int, spans spanHolder) {
+func (c *Conn) Init(nc net.Conn, clk *clock.Clock, listen string, unsent int, spans SpanHolder) {
 	c.clock, c.Listener, c.readSize, c.spans = clk, listen, buffer.Small, spans
 	c.TCP, _ = nc.(*net.TCPConn)
 	c.Wire = rawsocket.Wrap(nc)
@@ -123,7 +120,7 @@ func (c *Conn) UseTLS(t *tls.Conn) {
 }
 
 // InitStream makes c one stream of parent, an HTTP/2 connection.
-func (c *Conn) InitStream(parent *Conn, stream *http2.Stream, spans spanHolder) {
+func (c *Conn) InitStream(parent *Conn, stream *http2.Stream, spans SpanHolder) {
 	c.clock, c.NC, c.Wire, c.Stream, c.Listener, c.spans = parent.clock, stream, stream, stream, parent.Listener, spans
 }
 
@@ -153,8 +150,8 @@ func (c *Conn) Phase() int32 { return c.phase.Load() }
 // CompactSpans makes what holds spans of the read buffer take as little memory as possible.
 func (c *Conn) CompactSpans() { c.spans.Compact() }
 
-// CheckDetached panics if a span of the request points into b, in builds that poison.
-func (c *Conn) CheckDetached(b []byte) { c.spans.CheckDetached(b) }
+// Spans returns what holds spans of the read buffer.
+func (c *Conn) Spans() SpanHolder { return c.spans }
 
 // Abort closes the connection so that the client sees a reset instead of an orderly end. TLS sends
 // no close_notify.

@@ -11,13 +11,14 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
+	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
 
 // holder counts what a Conn asks of whoever holds spans.
 type holder struct{ detached, checked int }
 
-func (h *holder) DetachRequest()       { h.detached++ }
+func (h *holder) Detach()              { h.detached++ }
 func (h *holder) CheckDetached([]byte) { h.checked++ }
 func (h *holder) Compact()             {}
 
@@ -31,6 +32,7 @@ func client(t *testing.T) (*Conn, net.Conn, *holder) {
 	clk, spans := clock.New(), &holder{}
 	c := &Conn{}
 	c.Init(far, clk, "", 0, spans)
+	t.Cleanup(c.PutIn)
 	return c, near, spans
 }
 
@@ -88,7 +90,7 @@ func TestAnIdleConnectionKeepsNoBufferOfAnotherSize(t *testing.T) {
 	parse(t, c)
 	before := spans.detached
 	c.EndRequest()
-	if c.HasBuffer() || spans.detached == before || spans.checked == 0 {
+	if c.HasBuffer() || spans.detached == before || poison.On && spans.checked == 0 {
 		t.Error("a large buffer was kept, or dropped with spans in it", c.HasBuffer(), *spans)
 	}
 }
@@ -97,11 +99,13 @@ func TestHeadersStayValidWhenTheirBufferIsGivenAway(t *testing.T) {
 	c, from, _ := client(t)
 	read(t, c, from, get+"rest")
 	parse(t, c)
-	used := c.DetachHeaders(buffer.Medium)
+	var used buffer.Spanned[SpanHolder]
+	c.DetachHeaders(buffer.Medium, &used)
 	copy(c.Free(), strings.Repeat("z", 100))
-	if string(c.Request().Path) != "/a" || string(c.Peek()) != "rest" || len(c.Memory()) < buffer.Medium || &used[0] == &c.Memory()[0] {
+	if string(c.Request().Path) != "/a" || string(c.Peek()) != "rest" || len(c.Memory()) < buffer.Medium || &used.Bytes()[0] == &c.Memory()[0] {
 		t.Errorf("path %s, rest %q in %d bytes", c.Request().Path, c.Peek(), len(c.Memory()))
 	}
+	used.Put(nil, c.Spans())
 }
 
 func TestAShrunkRequestIsTheSameRequest(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 // Fill reads once into the free end of the buffer.
 func (c *Conn) Fill() error {
-	n, err := c.NC.Read(c.in[c.w:])
+	n, err := c.NC.Read(c.Free())
 	c.w += n
 	if n > 0 {
 		return nil
@@ -24,7 +24,7 @@ func (c *Conn) Fill() error {
 
 // FillBody is like Fill, with bytes of the request's body.
 func (c *Conn) FillBody() error {
-	n, err := c.ReadBody(c.in[c.w:])
+	n, err := c.ReadBody(c.Free())
 	c.w += n
 	if n > 0 {
 		return nil
@@ -35,16 +35,18 @@ func (c *Conn) FillBody() error {
 // FillIdle waits for the first bytes of a request. A connection with a descriptor waits without a
 // buffer, which is most of the cost of an idle client.
 func (c *Conn) FillIdle() error {
-	if c.Stream != nil && c.in == nil {
-		if head := c.Stream.TakeHead(); head != nil {
-			c.in, c.r, c.w = head[:cap(head)], 0, len(head)
+	if c.Stream != nil && !c.in.Owns() {
+		if head := c.Stream.TakeHead(); head.Owns() {
+			c.r, c.w = 0, head.Len()
+			head.Expand()
+			c.in.Hold(&head)
 			return nil
 		}
 	}
 	if c.Raw == nil || c.TLS != nil {
 		c.Buffers.Release()
-		if c.in == nil {
-			c.in = buffer.Get(buffer.Small)
+		if !c.in.Owns() {
+			c.in.Get(nil, buffer.Small)
 		}
 		return c.Fill()
 	}
@@ -58,11 +60,10 @@ func (c *Conn) FillIdle() error {
 
 // readIdle is called when the descriptor may be readable, and reports whether it was.
 func (c *Conn) readIdle(fd uintptr) bool {
-	if c.in == nil {
-		c.in = buffer.Get(c.readSize)
-		c.r, c.w = 0, 0
+	if !c.in.Owns() {
+		c.Begin(c.readSize)
 	}
-	n, err := rawsocket.TryRead(fd, c.in[c.w:])
+	n, err := rawsocket.TryRead(fd, c.Free())
 	c.w += n
 	switch {
 	case err == syscall.EAGAIN:

@@ -152,7 +152,7 @@ func (h *bufferedResponse) drop() {
 
 func (h *bufferedResponse) forget() {
 	h.releaseCharge()
-	h.kept.Release(h.request().Conn)
+	h.kept.Release(h.request().Conn.Spans())
 	h.full = false
 	if h.rest != nil {
 		h.rest.Abandon()
@@ -163,7 +163,7 @@ func (h *bufferedResponse) forget() {
 // compact moves the response out of the buffers that it was read into.
 func (h *bufferedResponse) compact() {
 	if h.full {
-		saved := h.kept.Compact(h.request().Conn)
+		saved := h.kept.Compact(h.request().Conn.Spans())
 		h.memory().Give(saved)
 		h.charged -= saved
 	}
@@ -224,8 +224,8 @@ func bodyVerdict(list *apierror.List, r *http1.Response, body []byte) apierror.V
 		return readVerdict(list, r, body)
 	}
 	space := buffer.Get(apierror.MaxBytes)
-	defer buffer.Put(space)
-	return readVerdict(list, r, contentcoding.Decode(space[:0:apierror.MaxBytes], body, r.Get(http1.ContentEncoding)))
+	defer space.Put()
+	return readVerdict(list, r, contentcoding.Decode(space.Bytes()[:0:apierror.MaxBytes], body, r.Get(http1.ContentEncoding)))
 }
 
 func readVerdict(list *apierror.List, r *http1.Response, text []byte) apierror.Verdict {

@@ -91,7 +91,7 @@ func (x *Exchange) end() {
 	x.r.Body.Arrived()
 	x.r.Body.Close()
 	x.buffered.drop()
-	x.putHead()
+	x.r.DropHeaders()
 	x.r.Out.Drop()
 	x.w.Release()
 }

@@ -106,6 +106,8 @@ func (s *served) disconnect() {
 	_, _ = s.client.Close(), s.far.Close()
 	s.clients.Wait()
 	synctest.Wait()
+	s.conn.Buffers.Release()
+	s.conn.PutIn()
 }
 
 // note adds to the story.

@@ -87,18 +87,18 @@ func (t *tunnel) run() {
 // idle timeout it ends both connections, so that the other direction ends too.
 func (t *tunnel) copy(dst, src net.Conn) {
 	buf := buffer.Get(buffer.Medium)
-	defer buffer.Put(buf)
+	defer buf.Put()
 	for {
 		seen := t.moved.Load()
 		t.extendRead(src)
-		n, err := src.Read(buf)
+		n, err := src.Read(buf.Bytes())
 		if rawsocket.IsTimeout(err) && t.ending.Load() {
 			err = io.EOF
 		}
 		if n > 0 {
 			t.moved.Add(1)
 			_ = dst.SetWriteDeadline(t.idleFromNow())
-			if _, werr := dst.Write(buf[:n]); werr != nil {
+			if _, werr := dst.Write(buf.Bytes()[:n]); werr != nil {
 				t.breakOff()
 				return
 			}

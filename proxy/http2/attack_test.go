@@ -118,7 +118,7 @@ func TestHeadersWaitForRoom(t *testing.T) {
 		s.Reset()
 		time.Sleep(2 * time.Millisecond)
 		s.c.mu.Lock()
-		most = max(most, len(s.c.out.pending))
+		most = max(most, s.c.out.waits())
 		s.c.mu.Unlock()
 	}
 	if most > 1<<20 {
@@ -138,7 +138,7 @@ func TestTinyFramesEarnNoWindow(t *testing.T) {
 				return
 			}
 			s.c.mu.Lock()
-			unread.Store(max(unread.Load(), int64(len(s.in)-s.r+n)))
+			unread.Store(max(unread.Load(), int64(s.unread()+n)))
 			s.c.mu.Unlock()
 			time.Sleep(time.Millisecond)
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
-	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
 // Options configure a Conn. They do not change.
@@ -48,7 +47,7 @@ type Conn struct {
 	// All below is guarded by mu.
 	ready     []*Stream // begun by what was read last
 	queued    []*Stream // wait for a worker
-	free      freeStreams[Stream]
+	free      freeStreams[*Stream]
 	last      uint32   // the highest stream that the client opened
 	running   int      // workers, and streams in ready
 	open      int      // streams that the client's limit counts
@@ -79,7 +78,7 @@ func (c *Conn) Run() {
 		_ = c.nc.Close()
 	}
 	c.workers.Wait()
-	buffer.Put(c.in)
+	c.in.Put()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.free.clear()
@@ -199,7 +198,7 @@ func (c *Conn) readPreface() error {
 		if err := c.readMore(); err != nil {
 			return err
 		}
-		if n := min(c.w, len(Preface)); string(c.in[:n]) != Preface[:n] {
+		if n := min(c.w, len(Preface)); string(c.got()[:n]) != Preface[:n] {
 			return refuse(ProtocolError, "no HTTP/2 preface")
 		}
 	}

@@ -109,3 +109,22 @@ func TestBodiesPassBothWays(t *testing.T) {
 		t.Errorf("%d of %d bytes: %v", len(got), len(sent), err)
 	}
 }
+
+// The preface, and what comes behind it, may come byte by byte.
+func TestThePrefaceMayComeInPieces(t *testing.T) {
+	near, far := newPipe(t)
+	ended := make(chan struct{})
+	o := options(echo)
+	go func() { NewConn(far, o).Run(); _ = far.Close(); close(ended) }()
+	p := newPeer(t, near)
+	go p.read()
+	for i := range len(Preface) {
+		_, _ = io.WriteString(near, Preface[i:i+1])
+	}
+	_ = p.WriteSettings()
+	p.begin(true, getFields...)
+	p.want(`1: "`)
+	_ = near.Close()
+	<-ended
+	o.Workers.Close()
+}

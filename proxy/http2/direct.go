@@ -51,27 +51,28 @@ func (s *flow) writeDirect(p []byte, ends bool) {
 	c.out.writing = true
 	c.nextOut()
 	d := directWrites.Get().(*directWrite)
-	parts, framed := d.gather(c.out.current, s.id, p, ends)
+	parts, framed := d.gather(c.out.current.Bytes(), s.id, p, ends)
 	c.out.beside = framed
 	c.mu.Unlock()
 	n, err := c.writev(parts)
 	c.mu.Lock()
 	c.out.beside = 0
-	switch left := len(c.out.current) + framed - n; {
+	switch left := c.out.current.Len() + framed - n; {
 	case err != nil:
 		c.out.writing = false
 		c.writeFailed(err)
+		c.endWriting()
 	case left > 0: // an upstream has no room for more now
-		rest := buffer.Get(left)[:0]
+		rest := buffer.GetEmpty(left)
 		for _, part := range parts {
-			rest = append(rest, part...)
+			rest.Append(part)
 		}
-		c.wroteOut()
+		c.out.wrote()
 		c.out.before += int64(framed - left)
-		c.out.current, c.out.sent = rest, 0
+		c.out.current, c.out.sent = rest.Take(), 0
 		go c.writeAll()
 	default:
-		c.wroteOut()
+		c.out.wrote()
 		c.out.before += int64(framed)
 		c.wakeBlocked()
 		c.endWriting()

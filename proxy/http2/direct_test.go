@@ -296,4 +296,5 @@ func TestWhatHasComeToAWaitingReaderIsUnread(t *testing.T) {
 	if s.HasUnread() {
 		t.Error("it was read")
 	}
+	s.release()
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
 // flow is what the streams of clients and upstreams have in common: one direction is read, the other
@@ -15,8 +16,8 @@ type flow struct {
 
 	cond    sync.Cond
 	waiting int
-	in      []byte // of the body: in[r:] is not read yet
-	into    []byte // of a reader that waits; into[:filled] has come
+	in      buffer.Handle // of the body: in[r:] is not read yet
+	into    []byte        // of a reader that waits; into[:filled] has come
 	filled  int
 	blocked bool // it is in out.blocked, maybe since the message before
 
@@ -31,12 +32,12 @@ type flowState struct {
 	err    error // why the stream ended
 	closed bool  // RST_STREAM was sent or received, or the connection ended
 
-	early       bool   // the headers of the peer's message are still to come, and so no body may
-	head        []byte // records of headers, and maybe the begin of the body, not read yet
-	r           int    // in flow.in
-	inEnd       error  // after the last byte of in
-	tunnel      bool   // bytes pass unchanged
-	whole       bool   // the body came whole, and can be read to its end
+	early       bool          // the headers of the peer's message are still to come, and so no body may
+	head        buffer.Handle // records of headers, and maybe the begin of the body, not read yet
+	r           int           // in flow.in
+	inEnd       error         // after the last byte of in
+	tunnel      bool          // bytes pass unchanged
+	whole       bool          // the body came whole, and can be read to its end
 	trailers    []http1.Header
 	left        int64 // of a body with a length; below 0: it has none
 	owed        int   // bytes of the body that were not credited
@@ -71,7 +72,7 @@ func (s *flow) init(c *link, self stream) {
 
 // open makes s a stream that was just opened. It is called with mu held.
 func (s *flow) open(id uint32) {
-	s.in = s.in[:0]
+	s.in.Resize(0)
 	s.flowState = flowState{id: id, window: s.c.streamWindow, grant: s.c.peer.Window}
 }
 

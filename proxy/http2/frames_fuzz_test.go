@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
 // reading is a link that notes what the frames say that it reads. Its streams never end.
@@ -86,10 +88,14 @@ func (r *reading) read(b []byte) (code Code, ends bool) {
 	s := &readStream{}
 	s.init(&r.link, s)
 	s.open(f.stream)
+	defer s.release()
 	s.left, s.window = -1, 0
 	r.streams = map[uint32]*flow{f.stream: &s.flow}
-	r.said, r.reset, r.window, r.out.pending = nil, NoError, 0, r.out.pending[:0]
-	r.in, r.r, r.w = b, 0, len(b)
+	r.said, r.reset, r.window = nil, NoError, 0
+	r.out.pending.Resize(0)
+	r.in = buffer.Clone(b)
+	defer r.in.Put()
+	r.r, r.w = 0, len(b)
 	if err := r.frames(); err != nil {
 		var fault *connError
 		if !errors.As(err, &fault) {
@@ -101,11 +107,11 @@ func (r *reading) read(b []byte) (code Code, ends bool) {
 	case r.r != len(b):
 		r.note("it waits for more")
 	case f.kind == FrameData:
-		r.note("%d: %q, ends %t, with %d bytes of padding", f.stream, s.in, s.remoteEnded, s.credit)
+		r.note("%d: %q, ends %t, with %d bytes of padding", f.stream, s.in.Bytes(), s.remoteEnded, s.credit)
 	case f.kind == FrameWindowUpdate:
 		r.note("%d: %d more", f.stream, r.window+s.window)
 	case f.kind == framePing:
-		r.note("%q", r.out.pending)
+		r.note("%q", r.out.pending.Bytes())
 	}
 	return r.reset, false
 }

@@ -62,7 +62,7 @@ func (s *UpstreamStream) takeHeaders(f *fields, ends bool) {
 		s.refuse(errHeadersLarge)
 	case !r.parse(f), r.status == http.StatusSwitchingProtocols, r.status < 200 && ends:
 		s.refuse(errMalformed)
-	case r.status < 200 && len(s.head) > mostInterim:
+	case r.status < 200 && s.head.Len() > mostInterim:
 		s.refuse(errHeadersLarge)
 	default:
 		s.respond(f, &r, ends)
@@ -84,8 +84,8 @@ func (s *UpstreamStream) respond(f *fields, r *responseFields, ends bool) {
 	if s.inEnd != nil {
 		return // nobody reads it
 	}
-	if s.head == nil {
-		s.head = buffer.Get(buffer.Small)[:0]
+	if !s.head.Owns() {
+		s.head = buffer.GetEmpty(buffer.Small)
 	}
 	mark := http1.EndsStream
 	if r.status >= 200 {
@@ -99,7 +99,7 @@ func (s *UpstreamStream) respond(f *fields, r *responseFields, ends bool) {
 	if ends || s.noBody || r.status < 200 {
 		mark = http1.EndedHere
 	}
-	s.head = r.appendRecord(s.head, f, mark)
+	s.head.Appended(r.appendRecord(s.head.Bytes(), f, mark))
 	switch {
 	case ends && s.left > 0:
 		s.fault(ProtocolError)

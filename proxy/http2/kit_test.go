@@ -147,6 +147,14 @@ func (p *peer) want(what string) string {
 
 var getFields = []string{":method", "GET", ":scheme", "http", ":authority", "h.test", ":path", "/a?b"}
 
+// abandon ends a connection that nobody serves.
+func (c *link) abandon() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail(nil)
+	c.releaseOut()
+}
+
 // begin opens a stream.
 func (p *peer) begin(ends bool, fields ...string) uint32 {
 	p.id += 2

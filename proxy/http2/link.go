@@ -24,7 +24,7 @@ type link struct {
 	setup
 
 	first   [smallRead]byte // of what an idle connection reads
-	in      []byte          // what was read and not yet used: in[r:w]; nil while nothing is
+	in      buffer.Handle   // of what was read: got()[r:w] is not yet used; none while nothing is, or first has it
 	r, w    int
 	busy    bool // the last read was larger than a first one
 	yields  bool // a reader of a body has all that it can take; used by the goroutine that reads
@@ -164,7 +164,7 @@ const goodbyeWithin = time.Second
 func (c *link) isWriting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err == nil && (c.out.writing || len(c.out.pending) > 0)
+	return c.err == nil && (c.out.writing || c.out.waits() > 0)
 }
 
 // endReading makes the goroutine that reads return.
@@ -183,8 +183,9 @@ const connectionWindow = 1 << 30
 
 // frames handles the whole frames that were read.
 func (c *link) frames() error {
+	got := c.got()
 	for c.w-c.r >= frameHeader {
-		c.current = parseFrame(c.in[c.r:])
+		c.current = parseFrame(got[c.r:])
 		f := &c.current
 		if f.length > FrameSize {
 			return refuse(FrameSizeError, "a frame larger than allowed")
@@ -192,7 +193,7 @@ func (c *link) frames() error {
 		if c.w-c.r < frameHeader+f.length {
 			return nil
 		}
-		payload := c.in[c.r+frameHeader : c.r+frameHeader+f.length]
+		payload := got[c.r+frameHeader : c.r+frameHeader+f.length]
 		c.r += frameHeader + f.length
 		if err := c.handle(f, payload); err != nil {
 			return err
@@ -215,13 +216,12 @@ func (c *link) fill() error {
 		c.r, c.w = 0, 0
 	case c.r == c.w:
 		c.r, c.w = 0, 0
-		buffer.Put(c.in)
-		c.in = nil
-	case len(c.in) == smallRead: // it was not to be read in pieces
-		b := buffer.Get(buffer.Medium)
-		c.r, c.w, c.in = 0, copy(b, c.in[c.r:c.w]), b
+		c.in.Put()
+	case !c.in.Owns(): // it was not to be read in pieces
+		c.in = buffer.Get(buffer.Medium)
+		c.r, c.w = 0, copy(c.in.Bytes(), c.first[c.r:c.w])
 	case c.r > 0:
-		c.w = copy(c.in, c.in[c.r:c.w])
+		c.w = copy(c.in.Bytes(), c.in.Bytes()[c.r:c.w])
 		c.r = 0
 	}
 	for {
@@ -238,31 +238,37 @@ func (c *link) fill() error {
 
 // readMore reads once behind what is there.
 func (c *link) readMore() error {
-	if c.in == nil {
-		n, err := c.nc.Read(c.first[:])
+	if !c.in.Owns() {
+		n, err := c.nc.Read(c.first[c.w:]) // of a preface in pieces, some is there
 		if n > 0 {
-			c.w = n
-			if c.busy = n == smallRead; !c.busy {
-				c.in = c.first[:]
-				return nil
+			if c.w += n; c.w == smallRead {
+				c.in = buffer.Get(buffer.Medium)
+				copy(c.in.Bytes(), c.first[:])
 			}
-			c.in = buffer.Get(buffer.Medium)
-			copy(c.in, c.first[:n])
+			c.busy = c.in.Owns()
 			return nil
 		}
 		return noProgress(err)
 	}
-	if c.w == len(c.in) { // a frame with its header is larger than the buffer
-		c.in = buffer.Grow(c.in[:c.w], frameHeader)
-		c.in = c.in[:cap(c.in)]
+	if c.w == c.in.Len() { // a frame with its header is larger than the buffer
+		c.in.Grow(frameHeader)
+		c.in.Expand()
 	}
-	n, err := c.nc.Read(c.in[c.w:])
+	n, err := c.nc.Read(c.in.Bytes()[c.w:])
 	if n > 0 {
 		c.w += n
 		c.busy = n > smallRead
 		return nil
 	}
 	return noProgress(err)
+}
+
+// got returns what has what was read.
+func (c *link) got() []byte {
+	if c.in.Owns() {
+		return c.in.Bytes()
+	}
+	return c.first[:]
 }
 
 func noProgress(err error) error {
@@ -335,7 +341,7 @@ func (c *link) inHeaders() bool {
 	if c.w-c.r < frameHeader {
 		return c.w > c.r
 	}
-	kind := parseFrame(c.in[c.r:]).kind
+	kind := parseFrame(c.got()[c.r:]).kind
 	return kind == FrameHeaders || kind == frameContinuation
 }
 
@@ -374,7 +380,7 @@ const pingAgain = 5 * time.Minute
 
 // isOver reports whether the connection was to end and has nothing more to do. It is called with mu held.
 func (c *link) isOver() bool {
-	return c.lingering && len(c.streams) == 0 && len(c.out.pending) == 0 && !c.out.writing && c.side.mayEnd()
+	return c.lingering && len(c.streams) == 0 && c.out.waits() == 0 && !c.out.writing && c.side.mayEnd()
 }
 
 // emptied notes that the last stream has ended. It is called with mu held.

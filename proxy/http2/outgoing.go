@@ -18,7 +18,7 @@ func (s *UpstreamStream) WriteHeaders(q *wire.Head, ends bool) error {
 		return nil
 	case s.closed, s.begun:
 		return net.ErrClosed
-	case c.err != nil, c.unwritable != nil, c.goneAway, c.next > maxStreamID, len(c.out.pending) > mostUnwritten:
+	case c.err != nil, c.unwritable != nil, c.goneAway, c.next > maxStreamID, c.out.waits() > mostUnwritten:
 		c.wentAway()
 		s.end(ErrUnprocessed)
 		return nil

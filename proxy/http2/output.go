@@ -23,28 +23,51 @@ const rounds = 4
 // output is what waits to be written to the peer. All fields are guarded by link.mu. Whoever appends calls
 // link.flush after it has unlocked.
 type output struct {
-	pending []byte    // nil while there is nothing
-	current []byte    // is being written; nil: nothing is
-	sent    int       // of current
-	beside  int       // bytes that are written behind current from elsewhere
-	since   time.Time // when current was begun
-	before  int64     // bytes that were written before current
-	spare   []byte    // what was written last, for reuse
-	writing bool      // a goroutine writes
+	pending buffer.Handle
+	current buffer.Handle // is being written
+	sent    int           // of current
+	beside  int           // bytes that are written behind current from elsewhere
+	since   time.Time     // when current was begun
+	before  int64         // bytes that were written before current
+	spare   buffer.Handle // what was written last, for reuse
+	writing bool          // a goroutine writes
 	blocked []*flow
 }
 
 // at returns the place of the next byte among all that are written. It is called with mu held.
-func (o *output) at() int64 { return o.handed() + int64(len(o.pending)) }
+func (o *output) at() int64 { return o.handed() + int64(o.waits()) }
 
 // handed returns the place of the first byte that nobody has begun to write. It is called with mu held, while a
 // goroutine writes.
-func (o *output) handed() int64 { return o.before + int64(len(o.current)+o.beside) }
+func (o *output) handed() int64 { return o.before + int64(o.current.Len()+o.beside) }
+
+// waits returns how many bytes nobody has begun to write. It is called with mu held.
+func (o *output) waits() int { return o.pending.Len() }
+
+// left returns what is left to write of the current piece. It is called with mu held.
+func (o *output) left() []byte { return o.current.Bytes()[o.sent:] }
+
+// begin makes what is pending the current piece. It is called with mu held.
+func (o *output) begin(now time.Time) {
+	o.current, o.pending = o.pending.Take(), o.spare.Take()
+	o.sent, o.since = 0, now
+}
+
+// wrote ends the current piece, which was written, and keeps its buffer for what is to come, unless it is large. It is
+// called with mu held.
+func (o *output) wrote() {
+	o.before += int64(o.current.Len())
+	o.spare.Put() // after a direct write that was cut, there may be one
+	if o.spare = o.current.Take(); o.spare.Cap() > buffer.Large {
+		o.spare.Put()
+	}
+	o.spare.Resize(0)
+}
 
 // beginWriting makes the caller the one who writes. It returns false if another goroutine is, or there is
 // nothing to write. It is called with mu held.
 func (c *link) beginWriting() bool {
-	if c.out.writing || len(c.out.pending) == 0 || c.err != nil {
+	if c.out.writing || c.out.waits() == 0 || c.err != nil {
 		return false
 	}
 	c.out.writing = true
@@ -95,12 +118,12 @@ func (c *link) writeOut(n int, write func([]byte) (int, error)) (more bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for ; (len(c.out.pending) > 0 || c.out.current != nil) && c.err == nil; n-- {
+	for ; (c.out.waits() > 0 || c.out.current.Owns()) && c.err == nil; n-- {
 		if n == 0 {
 			return true
 		}
 		c.nextOut()
-		p := c.out.current[c.out.sent:]
+		p := c.out.left()
 		c.mu.Unlock()
 		wrote, err := write(p)
 		c.mu.Lock()
@@ -112,7 +135,7 @@ func (c *link) writeOut(n int, write func([]byte) (int, error)) (more bool) {
 			c.writeFailed(err)
 			break
 		}
-		c.wroteOut()
+		c.out.wrote()
 		c.wakeBlocked()
 	}
 	c.endWriting()
@@ -154,44 +177,32 @@ const readAfterwards = time.Second
 // nextOut makes what is pending the current piece, if there is none. It is called with mu held.
 func (c *link) nextOut() {
 	now := c.now()
-	if c.out.current == nil {
-		c.out.current, c.out.pending, c.out.spare = c.out.pending, c.out.spare, nil
-		c.out.sent, c.out.since = 0, now
+	if !c.out.current.Owns() {
+		c.out.begin(now)
 	}
 	c.extendWrite(now)
 }
 
-// wroteOut notes that the current piece was written. It is called with mu held.
-func (c *link) wroteOut() {
-	p := c.out.current
-	c.out.before += int64(len(p))
-	if c.out.current, c.out.spare = nil, p[:0]; cap(p) > buffer.Large {
-		c.out.spare = nil
-	}
-}
-
-// releaseOut returns the buffers of an idle connection. It is called with mu held, while nobody writes.
+// releaseOut returns the buffers of a connection that is idle, or that writes nothing any more. It is called with mu
+// held, while nobody writes.
 func (c *link) releaseOut() {
-	if c.unwritable != nil {
-		c.out.pending, c.out.current = c.out.pending[:0], nil
+	if c.unwritable != nil || c.err != nil {
+		c.out.pending.Resize(0)
+		c.out.current.Put()
 	}
-	if len(c.out.pending) == 0 && c.out.pending != nil {
-		buffer.Put(c.out.pending)
-		c.out.pending = nil
+	if c.out.waits() == 0 {
+		c.out.pending.Put()
 	}
-	if c.out.spare != nil {
-		buffer.Put(c.out.spare)
-		c.out.spare = nil
-	}
+	c.out.spare.Put()
 }
 
 // room returns the output with room for n more bytes. It is called with mu held.
 func (c *link) room(n int) []byte {
-	if c.out.pending == nil {
-		c.out.pending = buffer.Get(max(n, buffer.Small))[:0]
+	if !c.out.pending.Owns() {
+		c.out.pending = buffer.GetEmpty(max(n, buffer.Small))
 	}
-	c.out.pending = buffer.Grow(c.out.pending, n)
-	return c.out.pending
+	c.out.pending.Grow(n)
+	return c.out.pending.Bytes()
 }
 
 // control appends a frame that answers one of the peer's. It is called with mu held.
@@ -199,11 +210,11 @@ func (c *link) control(n int, appendTo func([]byte) []byte) {
 	if c.err != nil || c.unwritable != nil {
 		return
 	}
-	if len(c.out.pending) > mostUnwritten {
+	if c.out.waits() > mostUnwritten {
 		c.fail(refuse(EnhanceYourCalm, "the peer sends and does not read"))
 		return
 	}
-	c.out.pending = appendTo(c.room(n))
+	c.out.pending.Appended(appendTo(c.room(n)))
 }
 
 // extendWrite keeps the write deadline between one and two write timeouts away. Only the goroutine that

@@ -13,11 +13,9 @@ func (s *flow) dropBody(err error) {
 	if s.inEnd == nil {
 		s.inEnd = err
 	}
-	s.whole = s.whole && s.r == len(s.in) && len(s.head) == 0
+	s.whole = s.whole && s.r == s.in.Len() && s.head.Len() == 0
 	s.dropIn()
-	if s.head != nil {
-		s.head = s.head[:0]
-	}
+	s.head.Resize(0)
 	s.wake()
 }
 
@@ -39,7 +37,7 @@ func (s *flow) receive(p []byte, n int, ends bool) {
 		s.credit += len(p)
 	} else if s.joinsHead(len(p)) {
 		s.credit += len(p)
-		s.head = append(s.head, p...)
+		s.head.Append(p)
 	} else {
 		s.owed += len(p)
 		s.push(p)
@@ -61,14 +59,14 @@ func (s *flow) move(n int) {
 // joinsHead reports whether n bytes of a response's body fit behind its headers, which nobody has read yet. One
 // read then takes both, and no other buffer is needed.
 func (s *flow) joinsHead(n int) bool {
-	return s.c.isUpstream && len(s.head) > 0 && len(s.in) == 0 && cap(s.head)-len(s.head) >= n
+	return s.c.isUpstream && s.head.Len() > 0 && s.in.Len() == 0 && s.head.Room() >= n
 }
 
 // push adds to what can be read. As much as fits goes to where a reader waits for it: by way of s.in, PUTs of
 // 16 MiB cost 1.6 times the CPU. A reader with all that it can take is to run soon, while the bytes are in the
 // cache.
 func (s *flow) push(p []byte) {
-	if len(s.head) == 0 { // s.in is empty, then, until into is full
+	if s.head.Len() == 0 { // s.in is empty, then, until into is full
 		n := copy(s.into[s.filled:], p)
 		s.filled += n
 		if p = p[n:]; s.into != nil && s.filled == len(s.into) {
@@ -78,19 +76,18 @@ func (s *flow) push(p []byte) {
 	if len(p) == 0 {
 		return
 	}
-	if s.r > 0 && len(s.in)+len(p) > cap(s.in) {
-		s.in = s.in[:copy(s.in, s.in[s.r:])]
+	if s.r > 0 && len(p) > s.in.Room() {
+		s.in.Drop(s.r)
 		s.r = 0
 	}
-	s.in = append(buffer.Grow(s.in, len(p)), p...)
+	s.in.Append(p)
 }
 
 // dropIn empties s.in, and returns what is not needed for a small body.
 func (s *flow) dropIn() {
-	s.in, s.r = s.in[:0], 0
-	if cap(s.in) > buffer.Small {
-		buffer.Put(s.in)
-		s.in = nil
+	s.r = 0
+	if s.in.Resize(0); s.in.Cap() > buffer.Small {
+		s.in.Put()
 	}
 }
 
@@ -121,22 +118,19 @@ func (s *flow) read(p []byte, body bool) (n int, stop func(), err error) {
 		switch {
 		case expired(s.readBy):
 			return 0, nil, os.ErrDeadlineExceeded
-		case len(s.head) > 0:
-			n := copy(p, s.head)
-			if n == len(s.head) {
-				buffer.Put(s.head[:0])
-				s.head = nil
-			} else {
-				s.head = s.head[:copy(s.head, s.head[n:])]
+		case s.head.Len() > 0:
+			n := copy(p, s.head.Bytes())
+			if s.head.Drop(n); s.head.Len() == 0 {
+				s.head.Put()
 			}
 			return n, nil, s.endOf(body)
-		case s.r < len(s.in):
-			n := copy(p, s.in[s.r:])
-			if s.r += n; s.r == len(s.in) {
+		case s.r < s.in.Len():
+			n := copy(p, s.in.Bytes()[s.r:])
+			if s.r += n; s.r == s.in.Len() {
 				s.dropIn()
 			}
 			s.took()
-			if s.behind && len(s.in)-s.r <= s.c.behindFrom() {
+			if s.behind && s.unread() <= s.c.behindFrom() {
 				stop, s.behind, s.caughtUp = s.caughtUp, false, nil
 			}
 			return n, stop, s.endOf(body)
@@ -175,7 +169,7 @@ func (s *flow) BodyRead() bool {
 
 // endOf returns io.EOF if a reader of the body has read all of it.
 func (s *flow) endOf(body bool) error {
-	if body && s.whole && s.r == len(s.in) && len(s.head) == 0 {
+	if body && s.whole && s.r == s.in.Len() && s.head.Len() == 0 {
 		return io.EOF
 	}
 	return nil
@@ -183,7 +177,7 @@ func (s *flow) endOf(body bool) error {
 
 // took credits bytes that were read. It is called with mu held.
 func (s *flow) took() {
-	n := max(0, s.owed-(len(s.in)-s.r))
+	n := max(0, s.owed-s.unread())
 	s.owed -= n
 	if s.credit += n; s.remoteEnded || s.closed {
 		return
@@ -195,6 +189,9 @@ func (s *flow) took() {
 	}
 }
 
+// unread returns how many bytes of the body came that were not read. It is called with mu held.
+func (s *flow) unread() int { return s.in.Len() - s.r }
+
 // behindFrom is how many bytes a reader may be behind before the Backlog counts it.
 func (c *link) behindFrom() int { return c.peer.Window / 2 }
 
@@ -204,7 +201,7 @@ func (s *flow) count() {
 		return
 	}
 	s.c.mu.Lock()
-	is := !s.behind && !s.closed && len(s.in)-s.r > s.c.behindFrom()
+	is := !s.behind && !s.closed && s.unread() > s.c.behindFrom()
 	s.behind = s.behind || is
 	s.c.mu.Unlock()
 	if !is {
@@ -225,7 +222,7 @@ func (s *flow) count() {
 func (s *flow) giveUp() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	if len(s.in)-s.r <= s.c.behindFrom() {
+	if s.unread() <= s.c.behindFrom() {
 		return false
 	}
 	s.dropBody(ErrNotRead)

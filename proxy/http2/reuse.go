@@ -2,36 +2,32 @@ package http2
 
 import (
 	"time"
-
-	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
-	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 )
 
-// freeStreams are streams of a connection that serve no request: S is Stream or UpstreamStream. The next request
+// freeStreams are streams of a connection that serve no request: S is *Stream or *UpstreamStream. The next request
 // takes one, with all that its last one has made: it costs as much as a small request to make it anew, and 2 % of the
 // CPU of h2c to h2c for one to an upstream. Those that are not needed go soon. They never leave their connection, so
 // that nothing of a peer reaches another one. All of it is guarded by link.mu.
-type freeStreams[S any] struct {
-	streams  []*S
+type freeStreams[S interface{ release() }] struct {
+	streams  []S
 	least    int  // that were free at any time since the last trim
 	trimming bool // trim will be called
 }
 
 // take returns a stream that is free, or nil.
-func (f *freeStreams[S]) take() *S {
+func (f *freeStreams[S]) take() (s S) {
 	n := len(f.streams)
 	if n == 0 {
-		return nil
+		return s
 	}
-	s := f.streams[n-1]
-	f.streams[n-1] = nil
+	s, f.streams[n-1] = f.streams[n-1], s
 	f.streams = f.streams[:n-1]
 	f.least = min(f.least, n-1)
 	return s
 }
 
 // put keeps a stream of c for another request.
-func (f *freeStreams[S]) put(c *link, s *S) {
+func (f *freeStreams[S]) put(c *link, s S) {
 	if f.streams = append(f.streams, s); !f.trimming && c.err == nil {
 		f.trimming, f.least = true, 0
 		f.trimLater(c)
@@ -39,16 +35,31 @@ func (f *freeStreams[S]) put(c *link, s *S) {
 }
 
 // clear drops all streams.
-func (f *freeStreams[S]) clear() { f.streams, f.least = nil, 0 }
+func (f *freeStreams[S]) clear() {
+	f.drop(len(f.streams))
+	f.streams, f.least = nil, 0
+}
+
+// drop drops the n streams that are free longest.
+func (f *freeStreams[S]) drop(n int) {
+	for _, s := range f.streams[:n] {
+		s.release()
+	}
+	f.streams = dropFirst(f.streams, n)
+}
+
+// release gives back what a stream keeps for its next request.
+func (s *flow) release() { s.in.Put() }
 
 // trimLater drops, after a while, the streams that were not needed until then, and so on while there are some.
 func (f *freeStreams[S]) trimLater(c *link) {
 	time.AfterFunc(trimEvery, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		f.streams = dropFirst(f.streams, min(f.least, len(f.streams))) // they are free longest
+		f.drop(min(f.least, len(f.streams)))
 		if f.least = len(f.streams); f.least == 0 || c.err != nil {
-			f.trimming, f.streams = false, nil
+			f.trimming = false
+			f.clear()
 			return
 		}
 		f.trimLater(c)
@@ -86,14 +97,12 @@ func (c *Conn) forget(s *Stream) {
 
 // keep keeps a stream that is not served for another request. It is called with mu held.
 func (c *Conn) keep(s *Stream) {
-	if s.head != nil {
-		buffer.Put(s.head[:0])
-		s.head = nil
-	}
+	s.head.Put()
 	if s.discarded {
+		s.release()
 		return
 	}
-	poison.Fill(s.in[:cap(s.in)])
+	s.in.Wipe()
 	c.free.put(&c.link, s)
 }
 
@@ -112,7 +121,7 @@ func (c *Upstream) newStream() *UpstreamStream {
 
 // keep keeps a stream that has ended for another request. It is called with mu held.
 func (c *Upstream) keep(s *UpstreamStream) {
-	poison.Fill(s.in[:cap(s.in)])
+	s.in.Wipe()
 	c.unused.put(&c.link, s)
 }
 

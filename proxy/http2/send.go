@@ -18,14 +18,14 @@ func (s *flow) writeData(p []byte, ends bool) error {
 		if err := s.writeErr(); err != nil {
 			return err
 		}
-		if n := int(min(int64(len(p)), s.window, c.window, mostDirect)); n >= directFrom && c.writev != nil && !c.out.writing && len(c.out.pending) <= directFrom {
+		if n := int(min(int64(len(p)), s.window, c.window, mostDirect)); n >= directFrom && c.writev != nil && !c.out.writing && c.out.waits() <= directFrom {
 			s.writeDirect(p[:n], ends && n == len(p))
 			if p = p[n:]; len(p) == 0 {
 				return nil
 			}
 			continue
 		}
-		n := int(max(0, min(int64(len(p)), s.window, c.window, FrameSize, int64(roomForData-frameHeader-len(c.out.pending))))) // SETTINGS may make a window negative
+		n := int(max(0, min(int64(len(p)), s.window, c.window, FrameSize, int64(roomForData-frameHeader-c.out.waits())))) // SETTINGS may make a window negative
 		if n == 0 && len(p) > 0 {
 			if err := s.waitToWrite(s.canWrite, true); err != nil {
 				return err
@@ -38,7 +38,7 @@ func (s *flow) writeData(p []byte, ends bool) error {
 			flags = FlagEndStream
 		}
 		dst := appendFrame(c.room(frameHeader+n), FrameData, flags, s.id, n)
-		c.out.pending = append(dst, p[:n]...)
+		c.out.pending.Appended(append(dst, p[:n]...))
 		s.spend(n)
 		p = p[n:]
 		if last {
@@ -108,7 +108,7 @@ func (s *flow) writeTimeUp() error {
 
 func (s *flow) canWrite() bool { return s.window > 0 && s.c.window > 0 && s.hasRoom() }
 
-func (s *flow) hasRoom() bool { return len(s.c.out.pending) < roomForData-frameHeader }
+func (s *flow) hasRoom() bool { return s.c.out.waits() < roomForData-frameHeader }
 
 // writeSection writes a header section, which appendTo makes, and ends our message if ends is true.
 func (s *flow) writeSection(appendTo func([]byte) []byte, ends bool) error {
@@ -168,5 +168,5 @@ func (c *link) appendHeaders(id uint32, block []byte, ends bool) {
 		}
 		kind, flags = frameContinuation, 0
 	}
-	c.out.pending = dst
+	c.out.pending.Appended(dst)
 }

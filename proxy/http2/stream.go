@@ -61,7 +61,8 @@ func (s *Stream) begin(f *fields, ends bool) Code {
 		s.mustEnd = q.length == 0
 	}
 	s.remoteEnded, s.whole, s.grpc = ends, ends, q.grpc
-	s.head = q.appendRecord(buffer.Get(buffer.Small)[:0], f, ends)
+	s.head = buffer.GetEmpty(buffer.Small)
+	s.head.Appended(q.appendRecord(s.head.Bytes(), f, ends))
 	return NoError
 }
 
@@ -188,17 +189,15 @@ func (s *Stream) Kept() any {
 	return s.kept
 }
 
-// TakeHead returns the record of the request's headers in a pooled buffer, which is the caller's from then on, if
-// nothing of it was read. It returns nil if there is none: Read then tells why. It does not wait.
-func (s *Stream) TakeHead() []byte {
+// TakeHead hands over the record of the request's headers in its buffer, if nothing of it was read. If there is none,
+// Read tells why. It does not wait.
+func (s *Stream) TakeHead() (head buffer.Handle) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	head := s.head
-	if len(head) == 0 || expired(s.readBy) {
-		return nil
+	if s.head.Len() > 0 && !expired(s.readBy) {
+		head = s.head.Take()
 	}
-	s.head = nil
-	return head
+	return head.Take()
 }
 
 // ID returns the stream's number.
@@ -267,7 +266,7 @@ func (s *Stream) BodyBroken() bool {
 func (s *Stream) HasUnread() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	return s.r < len(s.in) || s.filled > 0 // what has come to a reader that did not run yet
+	return s.unread() > 0 || s.filled > 0 // what has come to a reader that did not run yet
 }
 
 // Moved returns how many bytes of bodies passed, in both directions.

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"strings"
@@ -140,8 +141,11 @@ func TestHeadersAreHandedOver(t *testing.T) {
 	heads, again := make(chan []byte), make(chan struct{})
 	p := dialFrames(t, options(func(s *textStream) {
 		<-again
-		heads <- s.TakeHead()
-		heads <- s.TakeHead()
+		for range 2 {
+			head := s.TakeHead()
+			heads <- bytes.Clone(head.Bytes())
+			head.Put()
+		}
 	}))
 	p.begin(true, getFields...)
 	again <- struct{}{}

@@ -6,8 +6,6 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
-
-	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
 // UpstreamOptions configure an Upstream. They do not change.
@@ -70,7 +68,7 @@ type Upstream struct {
 	ending    bool   // nothing more is read
 	toldReady bool   // Settled was called
 	toldLeave bool   // Leaving was called
-	unused    freeStreams[UpstreamStream]
+	unused    freeStreams[*UpstreamStream]
 }
 
 // NewUpstream returns the connection nc, on which nothing was sent.
@@ -103,7 +101,7 @@ func (c *Upstream) Run() {
 	c.fail(err)
 	c.mu.Unlock()
 	_ = c.nc.Close()
-	buffer.Put(c.in)
+	c.in.Put()
 	c.tell()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,11 +198,11 @@ const stuckAfter = 100 * time.Millisecond
 // connection: bodies that the upstream does not read hold its window, or it reads nothing at all. It is
 // called with mu held.
 func (c *Upstream) isStuck() bool {
-	if c.window > 0 && c.out.current == nil {
+	if c.window > 0 && !c.out.current.Owns() {
 		return false
 	}
 	now := time.Now()
-	return c.window <= 0 && now.Sub(c.usedUpAt) >= stuckAfter || c.out.current != nil && now.Sub(c.out.since) >= stuckAfter
+	return c.window <= 0 && now.Sub(c.usedUpAt) >= stuckAfter || c.out.current.Owns() && now.Sub(c.out.since) >= stuckAfter
 }
 
 // An upstream that has streams and sends nothing for silentAfter may be gone: its system is asked then, and

@@ -178,6 +178,7 @@ func TestOneStreamIsOpenedBeforeTheSettings(t *testing.T) {
 	near, _ := newPipe(t)
 	o := upstreamOptions()
 	c := NewUpstream(near, &o)
+	defer c.abandon()
 	if s := newTextUpstream(c.Open()); s == nil || c.Open() != nil {
 		t.Error("not one")
 	}

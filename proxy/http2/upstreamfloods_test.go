@@ -130,8 +130,8 @@ func TestInterimResponsesThatNobodyReadsAreBounded(t *testing.T) {
 		p.headers(1, false, ":status", "103", "link", "</x>")
 	}
 	p.want("1: reset")
-	if c.mu.Lock(); len(s.head) > mostInterim+1000 {
-		t.Errorf("%d bytes are held", len(s.head))
+	if c.mu.Lock(); s.head.Len() > mostInterim+1000 {
+		t.Errorf("%d bytes are held", s.head.Len())
 	}
 	c.mu.Unlock()
 }
@@ -210,8 +210,8 @@ func TestRequestsToAnUpstreamThatDoesNotReadAreBounded(t *testing.T) {
 				break
 			}
 		}
-		if c.mu.Lock(); len(c.out.pending) > mostUnwritten+2*len(block) {
-			t.Errorf("%d bytes wait", len(c.out.pending))
+		if c.mu.Lock(); c.out.waits() > mostUnwritten+2*len(block) {
+			t.Errorf("%d bytes wait", c.out.waits())
 		}
 		c.mu.Unlock()
 		if _, err := last.Read(make([]byte, 1)); err != ErrUnprocessed {

@@ -128,20 +128,20 @@ func (s *UpstreamStream) completed() {
 	}
 }
 
-// ReadHead waits for what comes first, and hands it over in a pooled buffer, which is the caller's from then on: the
-// records of headers, and maybe the beginning of the body. Errors are those of ReadBody.
-func (s *UpstreamStream) ReadHead() (head []byte, err error) {
+// ReadHead waits for what comes first, and hands it over in its buffer: the records of headers, and maybe the beginning
+// of the body. Errors are those of ReadBody.
+func (s *UpstreamStream) ReadHead() (head buffer.Handle, err error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	for {
 		switch {
-		case len(s.head) > 0:
-			head, s.head = s.head, nil
-			return head, s.endOf(true)
+		case s.head.Len() > 0:
+			head = s.head.Take()
+			return head.Take(), s.endOf(true)
 		case expired(s.readBy):
-			return nil, os.ErrDeadlineExceeded
+			return head.Take(), os.ErrDeadlineExceeded
 		case s.inEnd != nil:
-			return nil, s.inEnd
+			return head.Take(), s.inEnd
 		}
 		s.wait(s.readBy)
 	}
@@ -191,14 +191,13 @@ func (s *UpstreamStream) Kept() any {
 // drop drops what was not read, and unlocks mu. If again is true, the stream may have another request.
 func (s *UpstreamStream) drop(again bool) {
 	s.dropBody(net.ErrClosed)
-	if s.head != nil {
-		buffer.Put(s.head[:0])
-		s.head = nil
-	}
+	s.head.Put()
 	stop := s.caughtUp
 	s.caughtUp, s.behind = nil, false
 	if again {
 		s.conn.keep(s)
+	} else {
+		s.release()
 	}
 	s.c.mu.Unlock()
 	if stop != nil {

@@ -225,10 +225,11 @@ func TestAResponseBeginsInABufferOfItsOwn(t *testing.T) {
 	_ = p.WriteData(1, true, []byte("ok"))
 	p.sync()
 	head, err := s.UpstreamStream.ReadHead()
+	defer head.Put()
 	var r http1.Response
-	n, parseErr := r.Compose(head, http1.Limits{HeaderBytes: 1 << 10, Headers: 10}, []byte("GET"))
-	if err != io.EOF || parseErr != nil || r.Status != 200 || string(head[n:]) != "ok" {
-		t.Errorf("%v %v %d %q", err, parseErr, r.Status, head[n:])
+	n, parseErr := r.Compose(head.Bytes(), http1.Limits{HeaderBytes: 1 << 10, Headers: 10}, []byte("GET"))
+	if err != io.EOF || parseErr != nil || r.Status != 200 || string(head.Bytes()[n:]) != "ok" {
+		t.Errorf("%v %v %d %q", err, parseErr, r.Status, head.Bytes()[n:])
 	}
 	s = ask(t, c, getRequest)
 	p.want("3: ")
@@ -238,8 +239,8 @@ func TestAResponseBeginsInABufferOfItsOwn(t *testing.T) {
 	}
 	_ = p.WriteRSTStream(3, http2.ErrCodeInternal)
 	_ = s.SetReadDeadline(time.Time{})
-	if head, err := s.UpstreamStream.ReadHead(); err != errReset || head != nil {
-		t.Errorf("%q %v", head, err)
+	if head, err := s.UpstreamStream.ReadHead(); err != errReset || head.Owns() {
+		t.Errorf("%q %v", head.Bytes(), err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/attempt"
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 )
@@ -44,12 +45,11 @@ type Body struct {
 	keeping     bool          // what passes is kept
 	scratchFull bool          // the last read filled scratch
 	replayLoss  atomic.Uint32 // a policy.Replay: why the body is not kept; may be read while another goroutine owns the body
-	kept        [][]byte      // what passed, in order; the first may be the client's read buffer
-	own         int           // kept[own:] are pooled chunks, charged by capacity
+	kept        []piece       // what passed, in order
 	keptLen     int64
 
-	cursor  int    // next kept piece for the attempt being sent
-	scratch []byte // for pieces that are not kept
+	cursor  int           // next kept piece for the attempt being sent
+	scratch buffer.Handle // for pieces that are not kept
 
 	awaitedFrom atomic.Int64  // instant since when the rest of the body is awaited; zero: it is not
 	pieces      atomic.Uint32 // pieces of bodies that were moved while the exchange waited for the upstream
@@ -92,7 +92,13 @@ func (b *Body) Keeps() bool { return b.keeping }
 func (b *Body) Total() int64 { return b.total }
 
 // Kept returns what passed, in order. It must not be changed.
-func (b *Body) Kept() [][]byte { return b.kept }
+func (b *Body) Kept() [][]byte {
+	all := make([][]byte, 0, len(b.kept))
+	for i := range b.kept {
+		all = append(all, b.kept[i].bytes())
+	}
+	return all
+}
 
 // Trailers returns the trailers to send upstream after the end of the body.
 func (b *Body) Trailers() []http1.Header {
@@ -186,7 +192,7 @@ func (b *Body) Next(wait time.Duration) ([]byte, error) {
 	}
 	if b.cursor < len(b.kept) {
 		b.cursor++
-		return b.kept[b.cursor-1], nil
+		return b.kept[b.cursor-1].bytes(), nil
 	}
 	if b.ended {
 		return nil, io.EOF

@@ -6,16 +6,36 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 )
 
+// piece is a kept piece of a body.
+type piece struct {
+	own   buffer.Handle // a chunk, charged by its capacity; none: the piece is in the client's read buffer
+	alias []byte        // there
+}
+
+func (p *piece) bytes() []byte {
+	if p.own.Owns() {
+		return p.own.Bytes()
+	}
+	return p.alias
+}
+
+// last returns the chunk that was kept last, nil if there is none.
+func (b *Body) last() *buffer.Handle {
+	if n := len(b.kept); n > 0 && b.kept[n-1].own.Owns() {
+		return &b.kept[n-1].own
+	}
+	return nil
+}
+
 // keepAlias keeps a piece in the client's read buffer, which does not change until the exchange
 // ends.
-func (b *Body) keepAlias(piece []byte) {
+func (b *Body) keepAlias(p []byte) {
 	if b.keeping && len(b.kept) == 0 {
-		b.kept = append(b.kept, piece)
-		b.own = 1
-		b.keptLen += int64(len(piece))
+		b.kept = append(b.kept, piece{alias: p})
+		b.keptLen += int64(len(p))
 		return
 	}
-	b.keepCopy(piece)
+	b.keepCopy(p)
 }
 
 // keepCopy keeps a copy of data.
@@ -36,26 +56,26 @@ func (b *Body) keepCopy(data []byte) {
 func (b *Body) space() []byte {
 	if b.inScratch() {
 		b.fitScratch()
-		return b.scratch
+		return b.scratch.Bytes()
 	}
 	return b.room()
 }
 
 // inScratch reports whether bytes to be kept are read to scratch first.
-func (b *Body) inScratch() bool { return b.keeping && len(b.kept) == b.own }
+func (b *Body) inScratch() bool { return b.keeping && b.last() == nil }
 
-// came keeps piece, which was read to the beginning of space, and returns it where it stays.
-func (b *Body) came(piece []byte) []byte {
+// came keeps p, which was read to the beginning of space, and returns it where it stays.
+func (b *Body) came(p []byte) []byte {
 	if !b.inScratch() {
-		b.commit(len(piece))
-		return piece
+		b.commit(len(p))
+		return p
 	}
-	b.keepCopy(piece)
+	b.keepCopy(p)
 	if !b.keeping {
-		return piece
+		return p
 	}
 	b.releaseScratch()
-	return b.kept[len(b.kept)-1] // a new chunk has room for all of scratch
+	return b.last().Bytes() // a new chunk has room for all of scratch
 }
 
 // room returns the space for the next bytes: the free end of the last kept chunk, a new chunk, or
@@ -64,36 +84,34 @@ func (b *Body) room() []byte {
 	if b.keeping && b.keptLen >= b.of.Route.RetryBufferBytes {
 		b.stopKeeping(policy.ReplayTooLarge)
 	}
-	if b.keeping && len(b.kept) > b.own {
-		if last := b.kept[len(b.kept)-1]; len(last) < cap(last) {
-			return last[len(last):cap(last)]
-		}
-	}
 	if b.keeping {
-		if chunk := b.newChunk(); chunk != nil {
-			return chunk
+		if last := b.last(); last != nil && last.Room() > 0 {
+			return last.Free()
+		}
+		if b.newChunk() {
+			return b.last().Free()
 		}
 	}
 	b.fitScratch()
-	return b.scratch
+	return b.scratch.Bytes()
 }
 
 // fitScratch makes the scratch as large as the last read needed. A slow body then holds little
 // memory, and a fast one gets a large buffer after two reads.
 func (b *Body) fitScratch() {
 	size := buffer.Small
-	if b.scratch != nil {
-		if !b.scratchFull || len(b.scratch) >= buffer.Large {
+	if b.scratch.Owns() {
+		if !b.scratchFull || b.scratch.Len() >= buffer.Large {
 			return
 		}
-		size = min(4*len(b.scratch), buffer.Large)
-		buffer.Put(b.scratch)
+		size = min(4*b.scratch.Len(), buffer.Large)
+		b.scratch.Put()
 	}
 	b.scratch, b.scratchFull = buffer.Get(size), false
 }
 
-// newChunk adds an empty kept chunk, sized by the bytes still to come.
-func (b *Body) newChunk() []byte {
+// newChunk adds an empty kept chunk, sized by the bytes still to come. It reports false if there is no memory for it.
+func (b *Body) newChunk() bool {
 	size := buffer.Medium
 	if b.keptLen >= 2*buffer.Medium { // before that, a slow body would hold memory for bytes that may never come
 		size = buffer.Large
@@ -102,21 +120,20 @@ func (b *Body) newChunk() []byte {
 	}
 	if !b.memory().Take(size) {
 		b.stopKeeping(policy.ReplayBufferFull)
-		return nil
+		return false
 	}
-	chunk := buffer.Get(size)
-	b.kept = append(b.kept, chunk[:0])
-	return chunk
+	b.kept = append(b.kept, piece{own: buffer.GetEmpty(size)})
+	return true
 }
 
 // commit records that n bytes were written to the space that room returned.
 func (b *Body) commit(n int) {
 	if !b.keeping {
-		b.scratchFull = n == len(b.scratch)
+		b.scratchFull = n == b.scratch.Len()
 		return
 	}
-	last := len(b.kept) - 1
-	b.kept[last] = b.kept[last][:len(b.kept[last])+n]
+	last := b.last()
+	last.Resize(last.Len() + n)
 	b.keptLen += int64(n)
 	if b.keptLen > b.of.Route.RetryBufferBytes {
 		b.stopKeeping(policy.ReplayTooLarge)
@@ -132,19 +149,19 @@ func (b *Body) stopKeeping(why policy.Replay) {
 
 // release returns the kept bytes.
 func (b *Body) release() {
-	for i, chunk := range b.kept {
-		if i >= b.own {
-			b.memory().Give(cap(chunk))
-			buffer.Put(chunk)
+	for i := range b.kept {
+		if chunk := &b.kept[i].own; chunk.Owns() {
+			b.memory().Give(chunk.Cap())
+			chunk.Put()
 		}
-		b.kept[i] = nil
+		b.kept[i].alias = nil
 	}
-	b.kept, b.own, b.keptLen = b.kept[:0], 0, 0
+	b.kept, b.keptLen = b.kept[:0], 0
 }
 
 // Close returns all memory at the end of the exchange.
 func (b *Body) Close() {
-	if len(b.kept) > 0 || b.scratch != nil {
+	if len(b.kept) > 0 || b.scratch.Owns() {
 		b.releaseAll()
 	}
 }
@@ -155,8 +172,6 @@ func (b *Body) releaseAll() {
 }
 
 func (b *Body) releaseScratch() {
-	if b.scratch != nil {
-		buffer.Put(b.scratch)
-		b.scratch, b.scratchFull = nil, false
-	}
+	b.scratch.Put()
+	b.scratchFull = false
 }

@@ -17,10 +17,10 @@ type Outgoing struct {
 
 	ID           []byte // X-Request-Id
 	GeneratedKey []byte // the Idempotency-Key that the proxy added
-	Headers      []byte // without what differs by attempt, in form; nil: not rendered
 	LacksHost    bool   // Headers have no Host, because it differs by attempt
 
-	form wire.Form
+	headers buffer.Handle // without what differs by attempt, in form; none: not rendered
+	form    wire.Form
 
 	idText  [forward.RandomIDLen]byte
 	keyText [forward.RandomIDLen]byte
@@ -38,15 +38,15 @@ func (o *Outgoing) OwnID() { o.ID = append(o.idText[:0], o.ID...) }
 // Render renders the headers for the upstream, once for all attempts, and again if they were
 // dropped during a wait, or the connection takes another form.
 func (o *Outgoing) Render(form wire.Form) {
-	if o.Headers != nil && o.form == form {
+	if o.headers.Owns() && o.form == form {
 		return
 	}
-	if o.Headers == nil {
-		o.Headers = o.of.Conn.Buffers.Get(buffer.Small)
+	if !o.headers.Owns() {
+		o.headers = o.of.Conn.Buffers.Get(buffer.Small)
 	}
 	o.form = form
 	o.LacksHost = forward.LacksHost(o.of.HTTP, &o.of.Dest.Forward, o.of.Conn.Peer())
-	o.Headers = o.render(o.Headers[:0], form)
+	o.headers.Appended(o.render(o.headers.Bytes()[:0], form))
 }
 
 func (o *Outgoing) render(dst []byte, form wire.Form) []byte {
@@ -67,7 +67,8 @@ func (o *Outgoing) generateKey() []byte {
 // For returns the headers for an attempt on a connection to host. They are valid until the next call.
 func (o *Outgoing) For(a *attempt.Attempt, form wire.Form, host string, expect bool) wire.Head {
 	o.Render(form)
-	headers := o.finish(form, o.Headers, expect, a)
+	rendered := o.headers.Len()
+	headers := o.finish(form, o.headers.Bytes(), expect, a)
 	head := wire.Head{Form: form, Method: o.of.HTTP.Method}
 	if form == wire.Block { // what it begins with lies behind it
 		n := len(headers)
@@ -78,7 +79,7 @@ func (o *Outgoing) For(a *attempt.Attempt, form wire.Form, host string, expect b
 		headers = headers[:n]
 	}
 	head.Fields = headers
-	o.Headers = headers[:len(o.Headers)] // it may have grown
+	o.headers.Appended(headers[:rendered]) // it may have grown
 	if o.LacksHost {
 		addHost(&head, host)
 	}
@@ -117,17 +118,16 @@ func (o *Outgoing) ForHedge(a *attempt.Attempt) func(form wire.Form, host string
 
 // Drop returns the rendered headers to their pool. They are rendered anew if they are needed.
 func (o *Outgoing) Drop() {
-	if o.Headers != nil {
-		o.of.Conn.Buffers.Put(o.Headers)
-		o.Headers = nil
+	if o.headers.Owns() {
+		o.of.Conn.Buffers.Put(&o.headers)
 	}
 }
 
-// Take returns the buffer of the rendered headers, which the caller owns from now on; nil: there is none.
-func (o *Outgoing) Take() (b []byte) {
-	b, o.Headers = o.Headers, nil
-	return b
-}
+// Take moves the buffer of the rendered headers, if there is one, to the Handle that it returns.
+func (o *Outgoing) Take() buffer.Handle { return o.headers.Take() }
+
+// Headers returns the rendered headers, without what differs by attempt; nil: they are not rendered.
+func (o *Outgoing) Headers() []byte { return o.headers.Bytes() }
 
 // Detach forgets the ID, which may lie in the client's buffer.
 func (o *Outgoing) Detach() { o.ID = nil }

@@ -34,8 +34,8 @@ type Request struct {
 	Dest     *settings.RouteState // whose upstream gets the attempt: Route, or its fallback's
 	HTTP     *http1.Request
 
-	headerNames http1.HeaderNameSet // names of the headers in the request
-	headerBuf   []byte              // buffer with the spans of the request, after DetachHeaders
+	headerNames http1.HeaderNameSet                   // names of the headers in the request
+	headers     buffer.Spanned[downstream.SpanHolder] // the request's spans point into it after DetachHeaders
 
 	Time   Time
 	Out    Outgoing
@@ -116,21 +116,22 @@ func (cr *Request) Prepare() {
 // DetachHeaders moves what was read beyond the headers to a new read buffer of at least
 // n bytes, so that the spans of the headers stay valid while the body is read.
 func (cr *Request) DetachHeaders(n int) {
-	if cr.headerBuf == nil {
-		cr.headerBuf = cr.Conn.DetachHeaders(n)
+	if !cr.headers.Owns() {
+		cr.Conn.DetachHeaders(n, &cr.headers)
 	}
 }
 
-// TakeHeaderBuffer returns the buffer of DetachHeaders, nil if there is none, and forgets it. No span
-// of the request may point into it any more.
-func (cr *Request) TakeHeaderBuffer() []byte {
-	b := cr.headerBuf
-	cr.headerBuf = nil
-	return b
-}
+// HasDetachedHeaders reports whether the headers are in a buffer of their own.
+func (cr *Request) HasDetachedHeaders() bool { return cr.headers.Owns() }
 
-// HeaderBuffer returns the buffer of DetachHeaders, nil if there is none.
-func (cr *Request) HeaderBuffer() []byte { return cr.headerBuf }
+// DropHeaders detaches the spans of the request, and gives back the buffer of DetachHeaders.
+func (cr *Request) DropHeaders() { cr.headers.Put(nil, cr.Conn.Spans()) }
+
+// CheckDetached panics if the request, or its detached headers, still point into b.
+func (cr *Request) CheckDetached(b []byte) {
+	buffer.MustNotPointInto(b, "the detached headers", cr.headers.Bytes())
+	cr.HTTP.Spans(func(span []byte) { buffer.MustNotPointInto(b, "the request", span) })
+}
 
 // BeginAttempt counts an attempt and returns its number, from 1.
 func (cr *Request) BeginAttempt() int {

@@ -422,14 +422,14 @@ func TestTheHeadersForTheUpstream(t *testing.T) {
 		c.Default.Forward = forward.Settings{Host: forward.HostRule{Mode: forward.HostUpstream}, UpstreamHost: "upstream.example"}
 	})
 	c.Out.Render(wire.Lines)
-	first := string(c.Out.Headers)
+	first := string(c.Out.Headers())
 	for _, want := range []string{"POST /a HTTP/1.1\r\n", "\r\nHost: upstream.example\r\n", "\r\nX-Its: 1\r\n", "\r\nX-Request-Id: mine\r\n", "\r\nIdempotency-Key: " + string(c.Out.GeneratedKey) + "\r\n"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("no %q in %q", want, first)
 		}
 	}
 	c.Out.Render(wire.Lines)
-	if string(c.Out.Headers) != first || len(c.Out.GeneratedKey) < 16 || c.Out.LacksHost {
+	if string(c.Out.Headers()) != first || len(c.Out.GeneratedKey) < 16 || c.Out.LacksHost {
 		t.Error("the next attempt has other headers")
 	}
 }

@@ -19,8 +19,9 @@ func TestAWaitThatWasEndedLeavesNoDeadlineBehind(t *testing.T) {
 	defer far.Close()
 	p := NewProcess(0, Hooks{})
 	var c downstream.Conn
-	c.Init(far, p.Clock, "", 0, nil)
 	var r Request
+	c.Init(far, p.Clock, "", 0, noSpans{})
+	defer c.PutIn()
 	r.Init(&c, p)
 	c.Begin(buffer.Small)
 	w := &admission.Waiter{Owner: &c}
@@ -69,3 +70,10 @@ func TestAPanicInAPauseIsNotCountedAsPaused(t *testing.T) {
 		t.Errorf("%d paused and %d waiting, want none", paused, waiting)
 	}
 }
+
+// noSpans holds no spans of the read buffer.
+type noSpans struct{}
+
+func (noSpans) Detach()              {}
+func (noSpans) CheckDetached([]byte) {}
+func (noSpans) Compact()             {}

@@ -33,6 +33,7 @@ func serve(t *testing.T, text string, change func(c *settings.Config)) *served {
 		}
 	})
 	s.w.Init(s.Request)
+	t.Cleanup(s.w.Release) // before the request ends
 	s.begin()
 	return s
 }

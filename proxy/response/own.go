@@ -80,11 +80,11 @@ func (w *Writer) writeResponse(resp *http1.Response, body []byte, o policy.Outco
 	if string(w.r.HTTP.Method) == "HEAD" {
 		body = nil
 	}
-	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &opt)
+	w.buf.Appended(forward.AppendResponseHeaders(w.clean(), resp, &opt))
 	if w.isStream() {
 		w.beginStream(resp.Status, len(body) == 0)
 	}
-	w.buf = append(w.buf, body...)
+	w.buf.Append(body)
 	w.sent += int64(len(body))
 	w.started = true
 	if w.EndBody(f, nil) != nil {

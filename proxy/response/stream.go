@@ -19,8 +19,9 @@ func (w *Writer) isStream() bool { return w.r.Conn.Form() == wire.Block }
 
 // beginStream writes the headers that are in w.buf.
 func (w *Writer) beginStream(status int, ends bool) {
-	w.failed = w.r.Conn.WriteHeaders(status, w.buf, ends, w.r.Time.Clock) != nil
-	w.buf, w.headersWait, w.ended = w.buf[:0], true, ends
+	w.failed = w.r.Conn.WriteHeaders(status, w.buf.Bytes(), ends, w.r.Time.Clock) != nil
+	w.buf.Resize(0)
+	w.headersWait, w.ended = true, ends
 }
 
 // writeStream writes w.buf, which is a piece of the body now, and then p.
@@ -29,11 +30,11 @@ func (w *Writer) writeStream(p []byte, ends bool) error {
 		return attempt.ErrClientGone
 	}
 	w.ended = w.ended || ends
-	if len(w.buf)+len(p) == 0 && !ends {
+	if w.buf.Len()+len(p) == 0 && !ends {
 		w.r.Conn.Flush()
 		return nil
 	}
-	return w.r.Conn.WriteBody(w.buf, p, ends, w.r.Time.Clock)
+	return w.r.Conn.WriteBody(w.buf.Bytes(), p, ends, w.r.Time.Clock)
 }
 
 // endStream sends what is left of the response, and its end.
@@ -47,6 +48,6 @@ func (w *Writer) endStream(trailers []http1.Header) (err error) {
 		w.ended = true
 		err = w.r.Conn.WriteTrailers(trailers, w.r.Time.Clock)
 	}
-	w.buf = w.buf[:0]
+	w.buf.Resize(0)
 	return clientGone(err)
 }

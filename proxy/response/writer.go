@@ -22,7 +22,7 @@ const frame = 20
 // Writer writes the response of a request to the client.
 type Writer struct {
 	r   *request.Request
-	buf []byte // to be written next
+	buf buffer.Handle // to be written next
 
 	retryAfter int32    // of our own response, in seconds; of an upstream's see Asks; 0: none
 	fallback   Fallback // what responded in the upstream's place
@@ -137,32 +137,32 @@ func (w *Writer) appendHeaders(dst []byte, resp *http1.Response, f http1.Framing
 // WritePiece appends a piece to w.buf and writes w.buf when it is full.
 func (w *Writer) WritePiece(f http1.Framing, piece []byte) error {
 	w.sent += int64(len(piece))
-	if len(w.buf)+len(piece)+frame > cap(w.buf) && len(w.buf)+len(piece)+frame <= buffer.Medium {
-		w.buf = buffer.Grow(w.buf, len(piece)+frame)
+	if need := len(piece) + frame; need > w.buf.Room() && w.buf.Len()+need <= buffer.Medium {
+		w.buf.Grow(need)
 	}
 	if f.Kind == http1.BodyChunked {
 		return w.writeChunks(piece)
 	}
-	if len(piece) > cap(w.buf)-len(w.buf) {
+	if len(piece) > w.buf.Room() {
 		err := w.flushWith(piece, f.Kind == http1.BodyLength && w.sent == f.Length)
 		w.r.Time.Tick() // the write may have waited for the client
 		return err
 	}
-	w.buf = append(w.buf, piece...)
+	w.buf.Append(piece)
 	return nil
 }
 
 // writeChunks does what WritePiece does for a chunked body, in as many chunks as necessary.
 func (w *Writer) writeChunks(piece []byte) error {
 	for len(piece) > 0 {
-		if cap(w.buf)-len(w.buf) <= frame {
+		if w.buf.Room() <= frame {
 			if err := w.Flush(); err != nil {
 				return err
 			}
 			w.r.Time.Tick() // the write may have waited for the client
 		}
-		n := min(len(piece), cap(w.buf)-len(w.buf)-frame)
-		w.buf = http1.AppendChunk(w.buf, piece[:n])
+		n := min(len(piece), w.buf.Room()-frame)
+		w.buf.Appended(http1.AppendChunk(w.buf.Bytes(), piece[:n]))
 		piece = piece[n:]
 	}
 	return nil
@@ -178,14 +178,14 @@ func (w *Writer) endBody(f http1.Framing, trailers []http1.Header) error {
 		return w.endStream(trailers)
 	}
 	if f.Kind == http1.BodyChunked {
-		w.buf = http1.AppendLastChunk(w.buf, trailers)
+		w.buf.Appended(http1.AppendLastChunk(w.buf.Bytes(), trailers))
 	}
 	return w.Flush()
 }
 
 // Flush writes w.buf to the client.
 func (w *Writer) Flush() error {
-	if len(w.buf) == 0 && !w.headersWait {
+	if w.buf.Len() == 0 && !w.headersWait {
 		return nil
 	}
 	return w.flushWith(nil, false)
@@ -197,9 +197,9 @@ func (w *Writer) flushWith(p []byte, last bool) (err error) {
 	if w.isStream() {
 		err = w.writeStream(p, last)
 	} else {
-		err = w.r.Conn.WriteBoth(w.buf, p, w.r.Time.Clock)
+		err = w.r.Conn.WriteBoth(w.buf.Bytes(), p, w.r.Time.Clock)
 	}
-	w.buf = w.buf[:0]
+	w.buf.Resize(0)
 	return clientGone(err)
 }
 
@@ -212,10 +212,10 @@ func clientGone(err error) error {
 
 // clean returns the empty scratch buffer for what is written to the client.
 func (w *Writer) clean() []byte {
-	if w.buf == nil {
+	if !w.buf.Owns() {
 		w.buf = w.r.Conn.Buffers.Get(buffer.Small)
 	}
-	return w.buf[:0]
+	return w.buf.Bytes()[:0]
 }
 
 // ownHeaders adds the proxy's own headers to the response. The configuration can hide them from
@@ -292,20 +292,20 @@ var inVain = func() map[string]bool {
 // TakeHeadersBuffer reuses the buffer of the request headers for the response, if it has none. No
 // other attempt may follow.
 func (w *Writer) TakeHeadersBuffer() {
-	if w.buf == nil {
+	if !w.buf.Owns() {
 		w.buf = w.r.Out.Take()
 	}
 }
 
 // Inform forwards an informational response.
 func (w *Writer) Inform(resp *http1.Response) error {
-	w.buf = forward.AppendInformational(w.r.Conn.Form(), w.clean(), resp, w.r.Route.ResponseChanges)
-	return w.r.Conn.Inform(resp.Status, w.buf, w.r.Time.Now())
+	w.buf.Appended(forward.AppendInformational(w.r.Conn.Form(), w.clean(), resp, w.r.Route.ResponseChanges))
+	return w.r.Conn.Inform(resp.Status, w.buf.Bytes(), w.r.Time.Now())
 }
 
 // Headers begins an upstream's response with the framing f.
 func (w *Writer) Headers(resp *http1.Response, f http1.Framing, received clock.Instant, reason string) {
-	w.buf = w.appendHeaders(w.clean(), resp, f, received, reason)
+	w.buf.Appended(w.appendHeaders(w.clean(), resp, f, received, reason))
 	w.started = true
 	if w.isStream() {
 		w.beginStream(resp.Status, f.Empty())
@@ -319,20 +319,18 @@ func (w *Writer) Upgrade(resp *http1.Response, rest []byte) error {
 	if w.isStream() {
 		o.Changes = withoutAccept.Hiding(o.Changes)
 	}
-	w.buf = forward.AppendResponseHeaders(w.clean(), resp, &o)
+	w.buf.Appended(forward.AppendResponseHeaders(w.clean(), resp, &o))
 	if w.isStream() {
 		w.beginStream(resp.Status, false)
 	}
-	w.buf = append(w.buf, rest...)
+	w.buf.Append(rest)
 	return w.Flush()
 }
 
 // Release returns the writer's memory.
-func (w *Writer) Release() {
-	w.r.Conn.Buffers.Put(w.buf)
-	w.buf = nil
-}
+func (w *Writer) Release() { w.r.Conn.Buffers.Put(&w.buf) }
 
-// CheckDetached panics if the bytes to be written next lie in b. It has an effect only in builds
-// that poison.
-func (w *Writer) CheckDetached(b []byte) { attempt.MustNotPointInto(b, "what is written", w.buf) }
+// CheckDetached panics if the bytes to be written next lie in b.
+func (w *Writer) CheckDetached(b []byte) {
+	buffer.MustNotPointInto(b, "what is written", w.buf.Bytes())
+}

@@ -350,7 +350,7 @@ func TestTheHeadersBufferIsUsedAgain(t *testing.T) {
 	s := serve(t, with(), nil)
 	s.Out.Render(wire.Lines)
 	s.w.TakeHeadersBuffer()
-	if s.Out.Headers != nil {
+	if s.Out.Headers() != nil {
 		t.Error("it is used twice")
 	}
 	s.w.Error(503, policy.OutcomeOverloaded, "why")
@@ -359,7 +359,7 @@ func TestTheHeadersBufferIsUsedAgain(t *testing.T) {
 	}
 	s.Out.Render(wire.Lines)
 	s.w.TakeHeadersBuffer()
-	if s.Out.Headers == nil {
+	if s.Out.Headers() == nil {
 		t.Error("a second one was taken")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/http2"
+	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
 	"github.com/retryproxy/retryproxy/proxy/wire"
 )
@@ -182,11 +183,11 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadHead is Read for the beginning of a stream's response, which it returns in a pooled buffer.
-func (c *Conn) ReadHead() ([]byte, error) {
+// ReadHead is Read for the beginning of a stream's response, which it hands over in its buffer.
+func (c *Conn) ReadHead() (buffer.Handle, error) {
 	head, err := c.stream.ReadHead()
 	c.atEnd = err == io.EOF
-	return head, err
+	return head.Take(), err
 }
 
 // AtEnd reports whether Read has returned the end of a body that ends with its stream.

@@ -7,7 +7,7 @@ const (
 	maxForeignWrites = 18
 	maxLongChains    = 59
 	maxWideTypes     = 20 // with more than eight exported fields
-	maxSharedFields  = 2  // of ownedPackages, that more than two files write
+	maxSharedFields  = 1  // of ownedPackages, that more than two files write
 )
 
 func TestWhoWritesWhat(t *testing.T) {

@@ -132,6 +132,7 @@ func begin(t testing.TB, text string, change func(c *settings.Config), near, far
 	c.conn.Identify(forward.Peer{Addr: netip.MustParseAddr("127.0.0.1"), Text: "127.0.0.1"})
 	c.conn.BeginRequest(config.WriteTimeout)
 	c.Request.Init(c.conn, c.Process)
+	t.Cleanup(c.end)
 	c.Next(text)
 	return c
 }
@@ -155,6 +156,7 @@ func Prepare(t testing.TB, config *settings.Config, p *request.Process, before *
 // Next begins another request of the same connection.
 func (c *Client) Next(text string) {
 	c.t.Helper()
+	c.end()
 	c.conn.Request().Reset()
 	c.conn.Begin(buffer.Medium)
 	go func() { _, _ = io.WriteString(c.Far, text) }()
@@ -169,6 +171,15 @@ func (c *Client) Next(text string) {
 	}
 	c.Request.Begin(c.Settings, c.Process.Clock.Now())
 	c.FindRoute()
+}
+
+// end returns the memory of the request.
+func (c *Client) end() {
+	c.Body.Close()
+	c.DropHeaders()
+	c.Out.Drop()
+	c.conn.ReleaseIdleBuffers()
+	c.conn.PutIn()
 }
 
 // From makes the request one of a peer with that address, as the settings see it.
@@ -250,6 +261,6 @@ func (w *Wire) String() string {
 // spans holds nothing.
 type spans struct{}
 
-func (spans) DetachRequest()       {}
+func (spans) Detach()              {}
 func (spans) CheckDetached([]byte) {}
 func (spans) Compact()             {}
