@@ -61,7 +61,7 @@ func (g *core) end(p Permit, now time.Duration, e AttemptEnd) Signal {
 	}
 	g.counters.release(p)
 	if e.Kind == Responded {
-		g.silence.end(now, &g.counters.generations)
+		g.silence.end(now)
 		g.answered(p.at, now)
 	}
 	if g.window.phase != shut && g.isProbe(p) {
@@ -299,7 +299,7 @@ func (g *core) start(now time.Duration, proven bool) {
 	g.learner.begin(now)
 	g.urls.begin()
 	g.silence.movedAt = 0
-	g.silence.end(now, &g.counters.generations)
+	g.silence.end(now)
 }
 
 // endShut records the end of an attempt while the window is shut. What shut it is what opens
@@ -429,7 +429,7 @@ func (g *core) refresh(now time.Duration) {
 	g.judgeOverdue(now)
 	if good > 0 {
 		g.evidence.good(now, good)
-		g.silence.end(now, &g.counters.generations)
+		g.silence.end(now)
 	}
 	g.judgeSilence(now)
 }
