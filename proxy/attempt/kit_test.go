@@ -5,9 +5,12 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
@@ -119,6 +122,7 @@ type request struct {
 	stopped atomic.Bool
 	pieces  atomic.Uint32
 	arrived bool
+	trails  []http1.Header // of the body
 }
 
 // newRequest is a request without a body to pool.
@@ -136,6 +140,37 @@ func newRequest(t *testing.T, pool *upstream.Group) *request {
 		r.env.Buffers.Release()
 	})
 	return r
+}
+
+// inMemory calls test with a request to an upstream that handles each of its connections, which are in memory, in
+// fake time.
+func inMemory(t *testing.T, handle func(net.Conn), test func(r *request)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		target, err := upstream.ParseTarget("http://a.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		target.Resolve = func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+		}
+		var handlers sync.WaitGroup
+		t.Cleanup(handlers.Wait)
+		target.Dial = func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			handlers.Go(func() {
+				defer theirs.Close()
+				handle(theirs)
+			})
+			return ours, nil
+		}
+		r := newRequest(t, nil)
+		r.clock = clock.New()
+		r.env.Host.Clock = r.clock
+		r.pool = upstream.NewGroup(target, upstream.Options{Start: r.clock.Epoch()})
+		t.Cleanup(r.pool.Close)
+		test(r)
+	})
 }
 
 // withBody makes the body n bytes long, of which begun are here.
@@ -217,8 +252,16 @@ func (r *request) ReturnClient() {
 	_ = r.client.SetReadDeadline(time.Time{})
 }
 func (r *request) WatchClient() bool {
-	_, err := r.client.Read(make([]byte, 1))
-	return err != nil && !r.stopped.Load()
+	for {
+		b := make([]byte, 1)
+		n, err := r.client.Read(b)
+		if r.left > 0 { // of the body, for whoever reads it next
+			r.begun, r.left = append(r.begun, b[:n]...), r.left-int64(n)
+		}
+		if err != nil {
+			return !r.stopped.Load()
+		}
+	}
 }
 
 func (r *request) Framing() http1.Framing    { return r.framing }
@@ -228,7 +271,7 @@ func (r *request) Ready() bool               { return r.AtEnd() || r.cursor < le
 func (r *request) AtEnd() bool               { return len(r.begun) == 0 && r.left == 0 && r.cursor >= len(r.kept) }
 func (r *request) Keeps() bool               { return true }
 func (r *request) Kept() [][]byte            { return r.kept }
-func (r *request) Trailers() []http1.Header  { return nil }
+func (r *request) Trailers() []http1.Header  { return r.trails }
 func (r *request) Pieces() uint32            { return r.pieces.Load() }
 func (r *request) Arrived()                  { r.arrived = true }
 func (r *request) CanSplice() bool           { return false }
