@@ -105,10 +105,11 @@ type request struct {
 	clock   *clock.Clock
 	pool    *upstream.Group
 	env     Env
-	respond clock.Instant // by then the response must be there; zero: never
-	onHedge func()        // called when the hedge is due
-	hungUp  bool          // the client has left
-	told    []int         // statuses of informational responses
+	respond clock.Instant             // by then the response must be there; zero: never
+	onHedge func()                    // called when the hedge is due
+	dial    func(ctx context.Context) // called before a dial
+	hungUp  bool                      // the client has left
+	told    []int                     // statuses of informational responses
 	failed  atomic.Pointer[error]
 	method  string
 	source  Source   // of the body; by default r
@@ -218,6 +219,9 @@ func (r *request) body(a *Attempt) string {
 
 func (r *request) Target(*Attempt) Target { return Target{Pool: r.pool} }
 func (r *request) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
+	if r.dial != nil {
+		r.dial(ctx)
+	}
 	return r.pool.Get(ctx, o)
 }
 func (r *request) AwaitDescriptor(*Attempt, time.Duration, clock.Instant) bool { return false }
@@ -242,7 +246,10 @@ func (r *request) LastTick() clock.Instant { return r.clock.Now() }
 func (r *request) ClientStaysOn() bool     { return r.failed.Load() == nil }
 func (r *request) ClientFailed(err error)  { r.failed.Store(&err) }
 func (r *request) ClientHungUp() bool      { return r.hungUp }
-func (r *request) LendClient()             { r.stopped.Store(false) }
+func (r *request) LendClient() {
+	r.stopped.Store(false)
+	_ = r.client.SetReadDeadline(time.Time{})
+}
 func (r *request) InterruptClient() {
 	r.stopped.Store(true)
 	_ = r.client.SetReadDeadline(past)

@@ -1,10 +1,12 @@
 package attempt
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
+	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 // usual are the limits of the tests.
@@ -271,3 +274,153 @@ func TestBodies(t *testing.T) {
 }
 
 var errTimeout = errors.New("a timeout")
+
+// A connection is not used again if the upstream may not have read the whole request from it.
+func TestARequestThatMayGoUnread(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		expect bool // the client waits for a 100, which does not come
+		asks   bool // the 100 comes
+		reuses bool
+	}{
+		{"PUT", false, false, true},
+		{"POST", false, false, true},
+		{"GET", false, false, false},
+		{"HEAD", false, false, false},
+		{"DELETE", false, false, false},
+		{"PUT", true, true, true},
+		{"GET", true, true, false},
+		{"PUT", true, false, false},
+	} {
+		inMemory(t, func(conn net.Conn) {
+			_, _ = readHeaders(conn)
+			if c.asks {
+				_, _ = io.WriteString(conn, "HTTP/1.1 100 A\r\n\r\n")
+			}
+			if !c.expect || c.asks {
+				_, _ = io.ReadFull(conn, make([]byte, 4))
+			}
+			acts(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}, func(r *request) {
+			r.withBody(4, "body")
+			if c.expect {
+				r.withBody(4, "")
+				go func() {
+					time.Sleep(time.Second)
+					_, _ = io.WriteString(r.conn, "body")
+				}()
+			}
+			r.method = c.method
+			a := r.wants(Options{Limits: usual, Expect: c.expect})
+			a.EndRequest()
+			a.Release(a.now)
+			up := r.pool.TryPooled(&upstream.GetOptions{})
+			if (up != nil) != c.reuses {
+				t.Errorf("%+v: reused: %v", c, up != nil)
+			}
+			if up != nil {
+				up.Abort()
+			}
+			_ = r.conn.Close()
+			time.Sleep(time.Second) // until the client has noticed
+		})
+	}
+}
+
+// A client that leaves while its body is sent ends the attempt, whatever the upstream does.
+func TestAClientThatLeavesDuringItsBody(t *testing.T) {
+	for _, after := range []time.Duration{InlineWait / 2, time.Second} {
+		inMemory(t, stalls, func(r *request) {
+			r.withBody(100, "begin")
+			time.AfterFunc(after, func() { _ = r.conn.Close() })
+			began := time.Now()
+			a, cause := r.send(Options{Limits: usual})
+			if cause != policy.CauseReset || r.ClientStaysOn() || a.IsSent() || !a.SentSome() || time.Since(began) != after {
+				t.Errorf("%v after %v, sent %v", cause, time.Since(began), a.IsSent())
+			}
+		})
+	}
+}
+
+// A client that leaves ends a dial at once, and nothing is sent then.
+func TestAClientThatLeavesDuringTheDial(t *testing.T) {
+	inMemory(t, stalls, func(r *request) {
+		time.AfterFunc(time.Second, func() { _ = r.conn.Close() })
+		r.dial = func(ctx context.Context) { <-ctx.Done() }
+		began := time.Now()
+		a, cause := r.send(Options{Limits: usual})
+		if cause != policy.CauseDial || r.ClientStaysOn() || a.InFlight() || a.SentSome() || time.Since(began) != time.Second {
+			t.Errorf("%v after %v, in flight %v", cause, time.Since(began), a.InFlight())
+		}
+	})
+}
+
+// A hedge sends the same body as the first attempt, in the same framing.
+func TestAHedgeSendsTheWholeBody(t *testing.T) {
+	for _, c := range []struct {
+		frame http1.Framing
+		trail []http1.Header
+		got   string
+	}{
+		{http1.Framing{Kind: http1.BodyLength, Length: 10}, nil, "first,last"},
+		{http1.Framing{Kind: http1.BodyChunked}, nil, "6\r\nfirst,\r\n4\r\nlast\r\n0\r\n\r\n"},
+		{http1.Framing{Kind: http1.BodyChunked}, []http1.Header{http1.NewHeader("A", "b")}, "6\r\nfirst,\r\n4\r\nlast\r\n0\r\nA: b\r\n\r\n"},
+	} {
+		var got [2]string
+		var n atomic.Int32
+		inMemory(t, func(conn net.Conn) {
+			i := n.Add(1) - 1
+			_, _ = readHeaders(conn)
+			b := make([]byte, len(c.got))
+			_, _ = io.ReadFull(conn, b)
+			got[i] = string(b)
+			if i == 1 {
+				acts(conn, time.Second, ok200)
+			}
+			stalls(conn)
+		}, func(r *request) {
+			r.withBody(10, "first,")
+			r.framing, r.trails = c.frame, c.trail
+			time.AfterFunc(time.Second, func() { _, _ = io.WriteString(r.conn, "last") })
+			first, hedge, cause := hedged(r)
+			if !first.Overtaken() {
+				t.Errorf("%v: the hedge did not end first: %v", c, cause)
+				first.Abandon()
+				return
+			}
+			first.Abandon()
+			first.EndHedge()
+			hedge.Adopt(Options{Limits: usual})
+			if hedge.Response().Status != 200 || got[1] != c.got {
+				t.Errorf("the hedge sent %q", got[1])
+			}
+		})
+	}
+}
+
+// Both attempts of a hedged request get the time of the later one.
+func TestAHedgeHasTheWholeAttemptTimeout(t *testing.T) {
+	inMemory(t, stalls, func(r *request) {
+		var first, hedge *Attempt
+		r.onHedge = func() {
+			hedge = r.env.New()
+			hedge.Begin(2, r.clock.Now(), nil, Options{})
+			first.StartHedge(hedge, Hedge{Pool: r.pool, Until: r.clock.Now().Add(3 * time.Second), Head: func(wire.Form, string) wire.Head {
+				return wire.Head{Fields: []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")}
+			}})
+		}
+		first = r.env.New()
+		began := time.Now()
+		first.Begin(1, r.clock.Now(), nil, Options{HedgeAfter: time.Second, Timeout: 3 * time.Second})
+		cause := first.Make(false)
+		if took := time.Since(began); !first.Overtaken() && cause != policy.CauseAttemptTimeout || took != 4*time.Second {
+			t.Errorf("%v after %v", cause, took)
+		}
+		if cause, _ := hedge.HedgeResult(); cause != policy.CauseAttemptTimeout || time.Since(began) != 4*time.Second {
+			t.Errorf("the hedge: %v after %v", cause, time.Since(began))
+		}
+		first.Abandon()
+		first.EndHedge()
+		hedge.Drop()
+	})
+}
