@@ -390,7 +390,7 @@ func TestAHedgeSendsTheWholeBody(t *testing.T) {
 			}
 			first.Abandon()
 			first.EndHedge()
-			hedge.Adopt(Options{Limits: usual})
+			hedge.Adopt(Options{Limits: usual}, true)
 			if hedge.Response().Status != 200 || got[1] != c.got {
 				t.Errorf("the hedge sent %q", got[1])
 			}

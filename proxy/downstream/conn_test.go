@@ -185,3 +185,52 @@ func TestAClientThatReadsNothingIsNoticed(t *testing.T) {
 		}
 	})
 }
+
+// counted counts how often its deadlines are set.
+type counted struct {
+	net.Conn
+	reads, writes []time.Time
+}
+
+func (c *counted) SetReadDeadline(t time.Time) error  { c.reads = append(c.reads, t); return nil }
+func (c *counted) SetWriteDeadline(t time.Time) error { c.writes = append(c.writes, t); return nil }
+
+// A deadline moves rarely, and is never sooner than asked for nor later than allowed.
+func TestDeadlinesMoveRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _ := client(t)
+		n := &counted{Conn: c.NC}
+		c.NC = n
+		c.BeginRequest(time.Minute)
+		for range 300 {
+			now := c.clock.Now()
+			c.SetRead(now.Add(10*time.Second), 5*time.Second)
+			if left := time.Until(n.reads[len(n.reads)-1]); left < 10*time.Second || left > 15*time.Second {
+				t.Fatalf("a read has %v", left)
+			}
+			c.ExtendWrite(now)
+			if left := time.Until(n.writes[len(n.writes)-1]); left < time.Minute || left > 2*time.Minute {
+				t.Fatalf("a write has %v", left)
+			}
+			time.Sleep(time.Second)
+		}
+		if len(n.reads) > 61 || len(n.writes) > 6 {
+			t.Errorf("%d and %d moves in 300 s", len(n.reads), len(n.writes))
+		}
+		c.SetRead(c.clock.Now().Add(time.Second), 0) // sooner
+		if left := time.Until(n.reads[len(n.reads)-1]); left != time.Second {
+			t.Errorf("a sooner deadline is %v away", left)
+		}
+		before := len(n.reads)
+		c.ReadMoved()
+		if c.SetRead(c.clock.Now().Add(time.Second), 0); len(n.reads) != before+1 {
+			t.Error("a deadline that somebody moved was not set again")
+		}
+		c.BeginRequest(0)
+		before = len(n.writes)
+		time.Sleep(time.Hour)
+		if c.ExtendWrite(c.clock.Now()); len(n.writes) != before {
+			t.Error("without a timeout a write has a deadline")
+		}
+	})
+}

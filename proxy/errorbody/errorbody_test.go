@@ -71,3 +71,19 @@ func TestEveryStatusHasAType(t *testing.T) {
 		}
 	}
 }
+
+// The types are those of Anthropic's table of errors (Anthropic, "Errors"); a proxy's own statuses have the nearest.
+func TestTypesOfStatuses(t *testing.T) {
+	for status, want := range map[int]string{
+		400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
+		405: "invalid_request_error", 406: "invalid_request_error", 407: "authentication_error", 408: "timeout_error", 409: "invalid_request_error",
+		412: "invalid_request_error", 413: "request_too_large", 414: "invalid_request_error", 417: "invalid_request_error", 421: "invalid_request_error",
+		428: "invalid_request_error", 429: "rate_limit_error", 430: "invalid_request_error", 431: "invalid_request_error", 499: "invalid_request_error",
+		500: "api_error", 501: "api_error", 502: "api_error", 503: "overloaded_error", 504: "timeout_error", 505: "api_error",
+		528: "api_error", 529: "overloaded_error", 530: "api_error", 599: "api_error",
+	} {
+		if got := TypeOf(status); got != want {
+			t.Errorf("%d: %s, want %s", status, got, want)
+		}
+	}
+}
