@@ -25,7 +25,7 @@ type place struct {
 var onDrop = func(p *place) { panic("a ticket was dropped unsettled; it was taken here:\n" + p.String()) }
 
 func (w *watch) begin(isOpen bool) {
-	if isOpen && w.watched != nil {
+	if isOpen && w.watched != nil && !w.place.settled.Swap(true) { // once: the garbage collector finds it, too
 		onDrop(w.place)
 	}
 	p := new(place)
