@@ -71,7 +71,7 @@ func (c *Conn) Run() {
 	err := c.read()
 	c.sayGoodbye(err, c.lastOpened(), c.o.Fault)
 	c.mu.Lock()
-	inOrder := c.isOver()
+	inOrder := c.err == nil && c.isOver()
 	c.fail(err)
 	c.mu.Unlock()
 	if !inOrder {

@@ -136,6 +136,30 @@ func TestGoAwayLosesNothing(t *testing.T) {
 	})
 }
 
+// A client that is told to go away and does not read its last response is closed at once when the write has failed.
+func TestAConnectionWhoseLastResponseWasNotWrittenIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer near.Close()
+		o := options(echo)
+		c := NewConn(far, o)
+		ended := make(chan struct{})
+		go func() { c.Run(); close(ended) }()
+		p := newPeer(t, near)
+		_, _ = io.WriteString(near, Preface)
+		_ = p.WriteSettings()
+		p.begin(true, getFields...)
+		synctest.Wait()
+		c.GoAway()
+		<-ended
+		if far.SetDeadline(time.Time{}) == nil {
+			t.Error("it was left to its owner, as if the client could still read a response")
+		}
+		_ = far.Close()
+		o.Workers.Close()
+	})
+}
+
 // Headers are handed over once, whole, and not of a stream that has ended.
 func TestHeadersAreHandedOver(t *testing.T) {
 	heads, again := make(chan []byte), make(chan struct{})
