@@ -226,29 +226,37 @@ func TestAnIdleConnectionIsToldBeforeItsEnd(t *testing.T) {
 	})
 }
 
-// A WebSocket whose client ends it, with its headers or behind its bytes, reads its end.
+// A WebSocket whose client ends it, with its headers or behind its bytes, reads its end. A length says nothing
+// about the bytes of a tunnel.
 func TestAWebSocketThatItsClientEndsReadsItsEnd(t *testing.T) {
-	for _, want := range []string{"", "bytes"} {
-		synctest.Test(t, func(t *testing.T) {
-			read, got := "", make(chan error, 1)
-			p := dialFrames(t, options(func(s *textStream) {
-				_, _ = readHead(s)
-				_, _ = io.WriteString(s, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
-				_ = s.SetReadDeadline(time.Now().Add(time.Minute))
-				b, err := io.ReadAll(s)
-				read = string(b)
-				got <- err
-			}))
-			p.begin(want == "", ":method", "CONNECT", ":protocol", "websocket", ":scheme", "http", ":authority", "h.test", ":path", "/")
-			p.want("1: :status=200")
-			if want != "" {
-				_ = p.WriteData(1, true, []byte(want))
-			}
-			if err := <-got; err != nil || read != want {
-				t.Errorf("%q %v, want %q", read, err, want)
-			}
-		})
+	for _, length := range [][]string{nil, {"content-length", "3"}, {"content-length", "9"}} {
+		aWebSocketReads(t, "", length...)
+		aWebSocketReads(t, "bytes", length...)
 	}
+}
+
+// aWebSocketReads checks what the handler of a WebSocket reads, if its client sends want with these headers, and ends.
+func aWebSocketReads(t *testing.T, want string, headers ...string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		read, got := "", make(chan error, 1)
+		p := dialFrames(t, options(func(s *textStream) {
+			_, _ = readHead(s)
+			_, _ = io.WriteString(s, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+			_ = s.SetReadDeadline(time.Now().Add(time.Minute))
+			b, err := io.ReadAll(s)
+			read = string(b)
+			got <- err
+		}))
+		p.begin(want == "", append([]string{":method", "CONNECT", ":protocol", "websocket", ":scheme", "http", ":authority", "h.test", ":path", "/"}, headers...)...)
+		p.want("1: :status=200")
+		if want != "" {
+			_ = p.WriteData(1, true, []byte(want))
+		}
+		if err := <-got; err != nil || read != want {
+			t.Errorf("%v: %q %v, want %q", headers, read, err, want)
+		}
+	})
 }
 
 // A request whose body must end before it is served is one that GOAWAY waits for.

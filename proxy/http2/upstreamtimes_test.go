@@ -344,3 +344,37 @@ func TestStreamsToAnUpstreamThatAreNotNeededGo(t *testing.T) {
 		}
 	})
 }
+
+// An upstream that has responded to a request without all of it gets no rest: the stream is reset, or it would
+// stay half open on both sides.
+func TestTheRestOfARequestIsNotSentAfterItsResponse(t *testing.T) {
+	for name, early := range map[string]bool{"ended before": true, "ended after": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, c := toUpstream(t, upstreamOptions())
+				s := ask(t, c, postRequest(10))
+				p.want("1: :method")
+				p.headers(1, false, ":status", "200", "content-length", "2")
+				_ = p.WriteData(1, early, []byte("ok"))
+				if status, body, err := respondedWith(s, "POST"); status != 200 || body != "ok" || err != nil {
+					t.Fatalf("%d %q %v", status, body, err)
+				}
+				p.sync()
+				ended := 0
+				s.Finish(time.Minute, func() { ended++ })
+				if !early {
+					synctest.Wait()
+					if ended != 0 {
+						t.Error("it ended before the upstream's end")
+					}
+					_ = p.WriteData(1, true, nil)
+				}
+				p.want("1: reset CANCEL")
+				p.sync()
+				if ended != 1 || c.InFlight() != 0 {
+					t.Errorf("ended %d times, %d are in flight", ended, c.InFlight())
+				}
+			})
+		})
+	}
+}
