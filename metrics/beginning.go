@@ -2,7 +2,7 @@ package metrics
 
 import "sync/atomic"
 
-// beginning tells who waits for it that a request begins. The zero value is ready. It is safe for concurrent use.
+// beginning tells who waits for it that a request begins, or a configuration. The zero value is ready. It is safe for concurrent use.
 type beginning struct{ awaited atomic.Pointer[chan struct{}] }
 
 // next returns a channel that is closed when happened is called next.
@@ -23,6 +23,7 @@ func (b *beginning) happened() {
 	}
 }
 
-// NextRequest returns a channel that is closed when the next request of any route begins. What began before the call is
+// NextRequest returns a channel that is closed when the next request of any route begins, or when a configuration is
+// applied. What began before the call is
 // counted as in flight when it returns. So who finds nothing in flight then may sleep until it is closed.
 func (m *Metrics) NextRequest() <-chan struct{} { return m.beginning.next() }

@@ -140,6 +140,7 @@ func (m *Metrics) ConfigLoaded(ok bool, at time.Time) {
 	}
 	m.reloadSuccesses.Add(1)
 	m.lastSuccess.Store(at.UnixMilli())
+	m.beginning.happened() // what it added may change something without a request
 }
 
 // Watch makes every scrape call source for the state of the proxy. It replaces an earlier

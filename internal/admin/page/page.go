@@ -106,7 +106,7 @@ type Page struct {
 
 	mu      sync.Mutex // guards all fields below
 	history history
-	asleep  bool // no steps are taken until a request begins
+	asleep  bool // no steps are taken until a request begins, or a configuration is applied
 }
 
 // maxHost bounds the host's name, in bytes. Linux allows 64.

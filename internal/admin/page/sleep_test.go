@@ -107,3 +107,33 @@ func TestThePageStaysAwake(t *testing.T) {
 		})
 	}
 }
+
+// A reload may add an upstream that is probed, whose state changes without a request.
+func TestAReloadWakesThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		var looks atomic.Int64
+		var probed atomic.Bool
+		s.options.Upstreams = func() []metrics.Upstream {
+			looks.Add(1)
+			return []metrics.Upstream{{Name: "u", HasProbe: probed.Load()}}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go s.Run(ctx)
+		time.Sleep(10*Step + time.Second)
+		synctest.Wait()
+		before := looks.Load()
+		probed.Store(true)
+		s.metrics.ConfigLoaded(false, time.Now()) // one that is refused changes nothing
+		time.Sleep(10 * Step)
+		synctest.Wait()
+		asleep := looks.Load()
+		s.metrics.ConfigLoaded(true, time.Now())
+		time.Sleep(10 * Step)
+		synctest.Wait()
+		if n := looks.Load() - asleep; asleep != before || n != 10 {
+			t.Errorf("%d looks while it slept, %d in ten steps after the reload", asleep-before, n)
+		}
+	})
+}
