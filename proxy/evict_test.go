@@ -306,8 +306,21 @@ func TestHTTP2StreamsAreLimitedOverAllClients(t *testing.T) {
 		}
 	})
 	p := startProxy(t, u, func(c *Config) { peers.SpeakHTTP2(c); c.MaxConnections = 3 })
-	p.clients.evicting.stalledFor.Store(int64(time.Hour)) // on a busy machine the client reads late
-	p.GetAtOnce(peers.HTTP2Client(t, nil), 30)
+	p.clients.evicting.stalledFor.Store(int64(time.Hour)) // on a busy machine a client reads late, and its turn comes late
+	p.clients.streams.slotWait, p.clients.streams.preemptAfter = 2*time.Hour, time.Hour
+	var all sync.WaitGroup
+	for range 2 {
+		client := peers.HTTP2Client(t, nil)
+		p.GetAtOnce(client, 1)
+		for range p.clients.streams.ofOne(10) { // as many as its one connection may begin
+			all.Go(func() {
+				for range 10 {
+					p.GetAtOnce(client, 1)
+				}
+			})
+		}
+	}
+	all.Wait()
 	if most > 3 {
 		t.Errorf("%d requests in flight at once, want at most 3", most)
 	}

@@ -34,6 +34,8 @@ type streamSlots struct {
 	most  int // 0: any number
 	clock *clock.Clock
 
+	slotWait, preemptAfter time.Duration // the constants; only tests change them
+
 	mu       sync.Mutex // guards all fields below, and http2Conn.share
 	used     int
 	handlers int // streams that hold a slot, wait for one, or are being rejected
@@ -78,7 +80,7 @@ type slotWaiter struct {
 func (w *slotWaiter) share() *streamShare { return &w.slot.h.share }
 
 func newStreamSlots(most int, k *clock.Clock) *streamSlots {
-	return &streamSlots{most: most, clock: k}
+	return &streamSlots{most: most, clock: k, slotWait: slotWait, preemptAfter: preemptAfter}
 }
 
 // ofOne returns how many streams a client may begin on one connection, of the n that are allowed: as
@@ -142,7 +144,7 @@ func (l *streamSlots) take(slot *streamSlot) bool {
 	l.waiting = append(l.waiting, w)
 	l.mu.Unlock()
 	gone := slot.stream.Done()
-	got := w.wait(gone, preemptAfter) || l.preempt(slot.h) && w.wait(gone, slotWait-preemptAfter) || l.abandon(w)
+	got := w.wait(gone, l.preemptAfter) || l.preempt(slot.h) && w.wait(gone, l.slotWait-l.preemptAfter) || l.abandon(w)
 	return got && !w.refused
 }
 
@@ -190,7 +192,7 @@ func (l *streamSlots) victim(h *http2Conn) *streamSlot {
 	var greedy *http2Conn
 	now := l.clock.Now()
 	for _, o := range l.holders {
-		if now.Sub(o.share.slots[0].since) < preemptAfter {
+		if now.Sub(o.share.slots[0].since) < l.preemptAfter {
 			continue // it finishes quickly
 		}
 		if greedy == nil || len(o.share.slots) > len(greedy.share.slots) {

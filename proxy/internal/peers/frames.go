@@ -33,7 +33,7 @@ func (p *Front) DialFrames(t *testing.T) *FrameClient {
 	}
 	fc.Enc = hpack.NewEncoder(&fc.Block)
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = c.SetReadDeadline(time.Now().Add(Patience))
 	go fc.listen()
 	return fc
 }

@@ -38,14 +38,14 @@ func Serve(t testing.TB, s Server, seen *Recorder) (f *Front, stop func()) {
 	return &Front{Addr: s.Addrs()[0].String(), Seen: seen, T: t}, stop
 }
 
-// Dial opens a client's connection; everything on it has to end within a minute.
+// Dial opens a client's connection; everything on it has to end within Patience.
 func (p *Front) Dial() *Client {
 	p.T.Helper()
 	nc, err := net.Dial("tcp", p.Addr)
 	if err != nil {
 		p.T.Fatal(err)
 	}
-	_ = nc.SetDeadline(time.Now().Add(time.Minute))
+	_ = nc.SetDeadline(time.Now().Add(Patience))
 	p.T.Cleanup(func() { nc.Close() })
 	return &Client{Conn: nc, Reader: bufio.NewReader(nc), T: p.T}
 }
@@ -57,7 +57,7 @@ func (p *Front) DialUnix(path string) *Client {
 	if err != nil {
 		p.T.Fatal(err)
 	}
-	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(Patience))
 	p.T.Cleanup(func() { nc.Close() })
 	return &Client{Conn: nc, Reader: bufio.NewReader(nc), T: p.T}
 }

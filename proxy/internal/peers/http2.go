@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/settings"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
@@ -28,7 +27,7 @@ func HTTP2Client(t testing.TB, conf *tls.Config) *http.Client {
 		tr.TLSClientConfig = conf
 	}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: time.Minute}
+	return &http.Client{Transport: tr, Timeout: Patience}
 }
 
 // Fetch sends a request over HTTP/2 and reads the response.

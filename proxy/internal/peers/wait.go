@@ -7,7 +7,7 @@ import (
 
 // Patience ends a test that hangs; nothing that works takes so long, also on a
 // machine that is busy with other things.
-const Patience = 30 * time.Second
+const Patience = 3 * time.Minute
 
 // Soon waits until cond holds, within Patience.
 func Soon(t testing.TB, what string, cond func() bool) {
