@@ -40,7 +40,7 @@ func (g *core) passes(now time.Duration, whole bool, key uint32, t trust, first 
 	switch {
 	case w.phase == shut:
 		return VerdictBreakerOpen
-	case w.phase == doubt && !g.options.NoBreaker, w.phase == start, w.recovering():
+	case w.phase == doubt && !g.options.NoBreaker, w.phase == start, w.recovering:
 		return VerdictSuspect
 	}
 	return VerdictAtLimit
@@ -86,7 +86,7 @@ func (g *core) atFixed(whole bool) bool {
 	case g.options.NoBreaker:
 		return c.inFlight() >= limit
 	}
-	return c.sending.Load()+c.waited() >= limit
+	return c.inFlight()-c.abandoned() >= limit
 }
 
 // probesSeparately reports whether the caller takes the due probe with Guard.Probe.
@@ -186,7 +186,8 @@ func (g *core) nextEvent(now time.Duration) time.Duration {
 		}
 		at = g.pace.nextEvent()
 	case w.limits():
-		if at = w.waitedAt + latency.FoldEvery; g.waiting.any() {
+		at = w.reachedAt + latency.FoldEvery
+		if g.waiting.any() || w.full(g.counters) {
 			at = backoff.Forever
 		}
 	}

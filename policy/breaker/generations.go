@@ -110,16 +110,10 @@ func (c *generations) endedSince(t time.Duration) (n int64) {
 }
 
 // awaiting returns the number of attempts in flight that the upstream can answer, abandoned how many of them
-// were abandoned, waited how many were not.
+// were abandoned.
 func (c *generations) awaiting() (n int64) {
 	for i := range c.ring {
 		n += c.ring[i].inFlight()
-	}
-	return n
-}
-func (c *generations) waited() (n int64) {
-	for i := range c.ring {
-		n += c.ring[i].waited()
 	}
 	return n
 }

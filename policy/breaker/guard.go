@@ -71,7 +71,7 @@ func (g *Guard) Acquire(now time.Duration, r Request) (Permit, Verdict) {
 		return c.issue(now, v, r), v
 	}
 	c.waiting.add(1, r)
-	c.window.waitedAt = now
+	c.window.waits(now)
 	c.publish(now)
 	return Permit{}, v
 }
@@ -146,13 +146,6 @@ func (g *Guard) Sending(p Permit) Permit {
 // Sent records that the request of the attempt with permit p was sent completely at the
 // time at. The returned Permit replaces p.
 func (g *Guard) Sent(p Permit, at time.Duration) (Permit, Signal) {
-	if int64(at) >= g.counters.tickAt.Load() { // after a pause it would count as sent before that
-		g.mu.Lock()
-		if g.core.refreshIfDue(at) {
-			g.core.publish(at)
-		}
-		g.mu.Unlock()
-	}
 	p = g.counters.sentWhole(p, at)
 	if g.counters.mode.Load()&modeSlow == 0 {
 		return p, 0

@@ -19,7 +19,9 @@ import (
 // heartbeats. Without an established baseline it counts less until a client left late. After a lost
 // connection, only clients that left late show it: who responded may be gone, and who takes over may be slow at first.
 type silence struct {
-	lastAt   time.Duration // when the last response was seen; generations that began earlier are not missing
+	lastAt   time.Duration // when the last response was seen
+	from     time.Duration // when its generation began
+	older    int64         // what is in flight in that generation, but was sent before it
 	since    time.Duration // when the first request was sent that is missing since then
 	left     float64       // the suspicion for missing requests that were abandoned
 	leftLate int           // clients that left late since then
@@ -71,8 +73,9 @@ func refreshInterval(u *latency.Baseline) time.Duration {
 }
 
 // end records a response, or that all requests sent so far say nothing.
-func (s *silence) end(now time.Duration) {
-	*s = silence{lastAt: now, since: now, movedAt: s.movedAt}
+func (s *silence) end(now time.Duration, c *generations) {
+	g := c.now()
+	*s = silence{lastAt: now, from: g.began, older: g.waited(), since: now, movedAt: s.movedAt}
 }
 
 // leave records that an attempt sent at sent was abandoned, when a response was nearly overdue or, with late, was.
@@ -103,7 +106,12 @@ func (s *silence) suspicion(now time.Duration, u *latency.Baseline, c *generatio
 	sum, some := s.left, s.left > 0
 	for i := range c.ring {
 		g := &c.ring[i]
-		if n := g.waited(); n > 0 && g.began >= s.lastAt {
+		n := g.waited()
+		if n > 0 && g.began == s.from {
+			s.older = min(s.older, n)
+			n -= s.older
+		}
+		if n > 0 && g.began >= s.from {
 			some = true
 			if age := now - g.began; age >= due/2 {
 				sum += float64(n) * s.missing(age, u)

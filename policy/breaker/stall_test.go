@@ -11,7 +11,7 @@ import (
 // hush simulates a silence with requests sent at the given times after the last response. It looks
 // every 10 ms and returns when the silence is surprising.
 func hush(u *latency.Baseline, sent []time.Duration, until time.Duration) (time.Duration, bool) {
-	s := silence{lastAt: -1}
+	var s silence
 	var c generations
 	for now := time.Duration(0); now <= until; now += 10 * time.Millisecond {
 		for len(sent) > 0 && sent[0] < now {
@@ -35,7 +35,7 @@ func (c *generations) age(now time.Duration, u *latency.Baseline) {
 // surprising reports whether there is a silence.
 func (s *silence) surprising(now time.Duration, answered bool, u *latency.Baseline, c *generations) bool {
 	if answered {
-		s.end(now)
+		s.end(now, c)
 	}
 	return s.suspicion(now, u, c) >= suspicionThreshold
 }
@@ -85,7 +85,7 @@ func TestSilenceOfAnUnknownUpstream(t *testing.T) {
 	if at, is := hush(&u, every(10*time.Millisecond, 1000), 10*time.Minute); is {
 		t.Errorf("noticed after %v, though it may be slow", at)
 	}
-	s := silence{lastAt: -1}
+	var s silence
 	for range manyClients {
 		s.leave(0, 3*time.Second, true, &u)
 	}
@@ -101,7 +101,7 @@ func TestSilenceOfAnUnknownUpstream(t *testing.T) {
 func TestAResponseEndsTheStall(t *testing.T) {
 	var u latency.Baseline
 	learn(&u, 15, latencyWindow(repeat(100, 100*time.Millisecond)...), true)
-	s := silence{lastAt: -1}
+	var s silence
 	var c generations
 	for now := time.Duration(0); now < time.Minute; now += 10 * time.Millisecond {
 		answered := now%(200*time.Millisecond) == 0
@@ -115,7 +115,7 @@ func TestAResponseEndsTheStall(t *testing.T) {
 func TestWhatEndedIsNotMissed(t *testing.T) {
 	var u latency.Baseline
 	learn(&u, 15, latencyWindow(repeat(100, 100*time.Millisecond)...), true)
-	s := silence{lastAt: -1}
+	var s silence
 	var c generations
 	for now := time.Duration(0); now < time.Minute; now += 100 * time.Millisecond {
 		c.begin(now)

@@ -60,7 +60,6 @@ func TestARequestCountsFromWhenItIsSentWhole(t *testing.T) {
 		d.handleSignal(d.g.Release(p, d.now, AttemptEnd{Status: 200}))
 	}
 	about(t, "usual", d.g.State().MedianLatency, 10*time.Millisecond)
-	d.advance(overdueMin / generationsPerOverdue) // what is sent until a response is seen may have been sent before it
 	for range 5 {
 		d.sent(d.sending())
 	}

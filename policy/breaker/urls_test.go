@@ -211,7 +211,6 @@ func TestASilentURLTakesNoPlaceInSlowStart(t *testing.T) {
 func TestATrialKeepsAFixedLimit(t *testing.T) {
 	d := newGuardHarness(t, Options{ConcurrencyLimit: ConcurrencyLimitFixed, FixedLimit: 2})
 	d.lightly(1)
-	d.advance(overdueUnknown / generationsPerOverdue)
 	for range 2 {
 		d.handleSignal(d.g.Expire(d.now))
 		d.askFor(2)
