@@ -10,11 +10,16 @@ import (
 )
 
 // unwatched is how long the goroutine that makes the attempt waits for the upstream before the pump
-// watches the client. The deadline that ends this wait is moved after half of it at the earliest, and
-// at its old time the runtime still wakes two threads, so a longer one costs less at few requests a second
-// (bench/peers --cases paced). It stays below the 250 ms after which a response may be overdue: else a client that
-// left early would be taken for one that left late, which is evidence against the upstream.
-const unwatched = 200 * time.Millisecond
+// watches the client, or at least leastUnwatched. It stays below the 250 ms after which a response may be overdue:
+// else a client that left early would be taken for one that left late, which is evidence against the upstream.
+//
+// The deadline that ends this wait is not moved before it has passed, and a wait that it ends too early goes on. If a
+// deadline is moved, the runtime wakes two threads both at its old time and at the new one, even if nobody waits then
+// (bench/peers --cases paced).
+const (
+	unwatched      = 200 * time.Millisecond
+	leastUnwatched = unwatched / 2
+)
 
 // lateResponse is how long to wait for a response after the upstream stopped reading the request.
 const lateResponse = time.Second
@@ -35,11 +40,11 @@ func (a *Attempt) await(idle time.Duration) error {
 		}
 		until := a.readUntil(began, idle, progress)
 		whole := idle == 0 && progress == sent
-		wake := until
+		since, wake := began, until
 		if whole {
-			wake = a.untilAckCheck(a.untilHedge(until), now)
+			since, wake = a.sentAt, a.untilAckCheck(a.untilHedge(until), now)
 		}
-		a.setRead(wake, now)
+		a.setRead(wake, since, now)
 		if !client.ClientStaysOn() {
 			return ErrClientGone
 		}
@@ -72,8 +77,18 @@ func (a *Attempt) await(idle time.Duration) error {
 			client.ClientFailed(ErrClientGone)
 			return ErrClientGone
 		}
-		a.upload.startWatch(nil)
+		a.watchLate(since)
 	}
+}
+
+// watchLate is called when the deadline has passed. It has the client watched if the wait that began at since has
+// lasted long enough; otherwise the next read gets another deadline.
+func (a *Attempt) watchLate(since clock.Instant) {
+	if a.now().Sub(since) >= leastUnwatched {
+		a.upload.startWatch(nil)
+		return
+	}
+	a.conn.forgetRead()
 }
 
 func (a *Attempt) now() clock.Instant { return a.host().Clock.Now() }
@@ -112,14 +127,17 @@ func (a *Attempt) readUntil(began clock.Instant, idle time.Duration, progress in
 }
 
 // setRead sets the read deadline of the upstream connection to until, or sooner while the client
-// is not watched. A deadline that is close enough stays, unless the pump or a hedge may have moved
-// it.
-func (a *Attempt) setRead(until, now clock.Instant) {
+// is not watched. The wait began at since. A deadline that ends it sooner stays, unless the pump or a hedge may have
+// moved it.
+func (a *Attempt) setRead(until, since, now clock.Instant) {
 	if !a.upload.running || a.upload.hasBody() {
 		soon := now.Add(unwatched)
+		if now.Sub(since) < leastUnwatched {
+			soon = since.Add(unwatched)
+		}
 		if until.IsZero() || soon.Before(until) {
 			until = soon
-			if d := soon.Sub(a.conn.readBy()); !a.upload.running && a.hedge == nil && d >= 0 && d < unwatched/2 {
+			if by := a.conn.readBy(); !a.upload.running && a.hedge == nil && now.Before(by) && !soon.Before(by) {
 				return
 			}
 		}

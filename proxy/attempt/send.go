@@ -151,7 +151,7 @@ func (u *upload) sendChecked(parts [][]byte) sendEnd {
 	a.conn.needBuffer()
 	a.conn.extendWrite(now, a.options.BodyIdle)
 	a.sentWholeAt(now)
-	a.setRead(a.untilHedge(a.readUntil(now, 0, sent)), now)
+	a.setRead(a.untilHedge(a.readUntil(now, 0, sent)), now, now)
 	n, err := a.conn.sendChecked(parts)
 	a.got(n)
 	left := length(parts)
@@ -169,7 +169,7 @@ func (u *upload) sendChecked(parts [][]byte) sendEnd {
 		}
 	case rawsocket.IsTimeout(err) && a.hedgeDue(): // reading sends the hedge
 	case rawsocket.IsTimeout(err):
-		u.startWatch(nil)
+		a.watchLate(now)
 	default:
 		a.conn.failedEarly(err)
 	}
