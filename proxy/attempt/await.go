@@ -131,9 +131,9 @@ func (a *Attempt) readUntil(began clock.Instant, idle time.Duration, progress in
 // moved it.
 func (a *Attempt) setRead(until, since, now clock.Instant) {
 	if !a.upload.running || a.upload.hasBody() {
-		soon := now.Add(unwatched)
-		if now.Sub(since) < leastUnwatched {
-			soon = since.Add(unwatched)
+		soon := since.Add(unwatched)
+		if !now.Before(soon) {
+			soon = now.Add(unwatched)
 		}
 		if until.IsZero() || soon.Before(until) {
 			until = soon
@@ -143,6 +143,15 @@ func (a *Attempt) setRead(until, since, now clock.Instant) {
 		}
 	}
 	a.conn.setRead(until)
+}
+
+// setReadOfPiece is setRead for a piece that the kernel moves. A deadline that is near is moved: it would end a
+// piece of a fast download, and the client would be watched for the rest.
+func (a *Attempt) setReadOfPiece(until, now clock.Instant) {
+	if a.conn.readBy().Sub(now) < leastUnwatched {
+		a.conn.forgetRead()
+	}
+	a.setRead(until, now, now)
 }
 
 // fillBody is like fill for a body. A body that the end of its connection ends may have been reset.

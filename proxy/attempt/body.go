@@ -258,7 +258,7 @@ func (b *Body) CanSplice() bool {
 // SpliceTo moves the next piece to dst inside the kernel. The upstream may pause until then. whole
 // reports whether the piece was moved; if not, SpliceEnded has the reason.
 func (b *Body) SpliceTo(dst *net.TCPConn, until, now clock.Instant) (n int64, whole bool, err error) {
-	b.a.setRead(until, now, now)
+	b.a.setReadOfPiece(until, now)
 	if !b.a.client().ClientStaysOn() {
 		return 0, false, ErrClientGone
 	}
