@@ -61,7 +61,14 @@ func (q *Queue) probe() {
 	if q.hasProbe() && !permit.Check() {
 		by = q.probeByRequest
 	}
-	q.startProbe(func() { by(permit) }) // if the queue is over, nobody needs the result
+	if !q.startProbe(func() { by(permit) }) {
+		q.notProbed(permit)
+	}
+}
+
+// notProbed releases the permit of a probe that is not sent because the queue is over. Nobody needs the result.
+func (q *Queue) notProbed(permit breaker.Permit) {
+	q.Guard.Release(permit, q.elapsed(), breaker.AttemptEnd{Kind: breaker.Unsent})
 }
 
 // startProbe runs do on a goroutine that the queue waits for in the end. It reports false if the
@@ -202,6 +209,7 @@ func (q *Queue) AwaitLateResponse(up *upstream.Conn, permit breaker.Permit) {
 		q.HandleSignal(q.Guard.Release(permit, q.elapsed(), e))
 	}) {
 		up.Abort()
+		q.notProbed(permit)
 	}
 }
 

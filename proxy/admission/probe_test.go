@@ -165,3 +165,23 @@ func TestAnAbandonedAttemptLeavesTheStatsByItsAge(t *testing.T) {
 		}
 	})
 }
+
+// A probe that is due when the queue is over is not sent, and holds no permit.
+func TestAQueueThatIsOverHoldsNoProbe(t *testing.T) {
+	probedQueue(t, "c", Probe{}, func(q *Queue, dials *atomic.Int32) {
+		q.lose(t)
+		time.Sleep(time.Second)
+		q.Close()
+		before := dials.Load()
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			q.Guard.Expire(q.elapsed())
+			if q.probe(); q.Guard.State().InFlight != 0 {
+				t.Fatalf("%+v", q.Guard.State())
+			}
+		}
+		if n := dials.Load(); n != before || q.Guard.State().Probes < 2 {
+			t.Errorf("%d dials after the end, %d probes were due", n-before, q.Guard.State().Probes)
+		}
+	})
+}
