@@ -65,8 +65,8 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		return true
 	}
 	c.http2.Store(h)
-	c.beginProgress(now)
-	if c.evicted.Load() { // before its preface was complete; what evicts it from now on ends h
+	c.beginProgress(c.server.now()) // it may have waited for room
+	if c.evicted.Load() {           // before its preface was complete; what evicts it from now on ends h
 		c.http2.Store(nil)
 		c.refuseHTTP2()
 	}
