@@ -25,7 +25,11 @@ func (w *world) beginClients() {
 
 // pause waits before a new request.
 func (w *world) pause(c int32) {
-	d := time.Duration(w.rand.ExpFloat64() * float64(w.Clients.Every) / w.pace)
+	every := w.Clients.Every
+	d := time.Duration(w.rand.ExpFloat64() * float64(every) / w.pace)
+	if w.Clients.Regular {
+		d = every - (w.now-every*time.Duration(c)/time.Duration(w.Clients.N)+every)%every
+	}
 	if w.Clients.FromPause {
 		w.clients[c].wait = d
 	}
@@ -72,7 +76,11 @@ func (w *world) patienceEnds(c int32) {
 // retry tries again after a failure, if clients are configured to.
 func (w *world) retry(c int32) {
 	k := &w.clients[c]
-	if w.Clients.RetryAfter == 0 && w.Clients.Backoff == nil {
+	if last := k.tries+1 == w.Clients.Tries; last || w.Clients.RetryAfter == 0 && w.Clients.Backoff == nil {
+		if last {
+			w.result.Lost++
+			k.tries, k.wait = 0, 0
+		}
 		w.pause(c)
 		return
 	}

@@ -21,6 +21,7 @@ type Result struct {
 
 	Sent   int // requests that reached the server
 	Queued int // requests that waited for the breaker or the limit
+	Lost   int // requests without a 200 after Clients.Tries
 	Guards []breaker.GuardState
 
 	// First is the time from the end of the first fault to the first good response after

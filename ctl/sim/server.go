@@ -29,7 +29,9 @@ type server struct {
 	jobs    []job
 	free    []int32 // unused jobs
 	ended   job     // scratch for end
-	atOnce  int     // requests in progress, without the backlog
+	atOnce  int     // requests in progress or in line, without the backlog
+	running int     // of them with a worker; only with Server.Workers
+	line    []int32 // the others
 	growth  float64 // of the logarithm of the response time, for each request above Free
 	stopped bool
 	killed  bool
@@ -111,9 +113,27 @@ func (s *server) take(client int32, turn uint32) int32 {
 
 // start starts work on a job.
 func (s *server) start(i int32) {
-	s.job(i).began = s.now
 	s.atOnce++
 	s.result.level(s.now, s.atOnce)
+	if s.Server.Workers > 0 && s.running == s.Server.Workers {
+		s.line = append(s.line, i)
+		return
+	}
+	s.running++
+	s.job(i).began = s.now
+	s.wait(i)
+}
+
+// freeWorker gives the worker of a job that ended to the next one in line.
+func (s *server) freeWorker() {
+	s.running--
+	if len(s.line) == 0 {
+		return
+	}
+	i := s.line[0]
+	s.line = s.line[1:]
+	s.running++
+	s.job(i).began = s.now
 	s.wait(i)
 }
 
@@ -188,6 +208,7 @@ func (s *server) look(i int32, serial uint32) {
 	}
 	s.atOnce--
 	s.result.level(s.now, s.atOnce)
+	s.freeWorker()
 	s.end(i, status)
 	if s.atOnce < s.level {
 		s.unpark()
@@ -254,6 +275,9 @@ func (s *server) fault(f *Fault, begins bool) {
 func (s *server) resume() {
 	backlog, frozen := s.backlog, s.frozen
 	s.backlog, s.frozen = nil, nil
+	if s.Server.Workers > 0 { // it reads them from many connections, in any order
+		s.rand.Shuffle(len(backlog), func(i, j int) { backlog[i], backlog[j] = backlog[j], backlog[i] })
+	}
 	for _, i := range backlog {
 		if s.job(i).live {
 			s.start(i)
@@ -266,7 +290,7 @@ func (s *server) resume() {
 
 // die resets every connection.
 func (s *server) die() {
-	s.atOnce, s.backlog, s.frozen, s.parked, s.level = 0, nil, nil, nil, 0
+	s.atOnce, s.running, s.line, s.backlog, s.frozen, s.parked, s.level = 0, 0, nil, nil, nil, nil, 0
 	s.result.level(s.now, 0)
 	for i := range s.jobs {
 		if s.jobs[i].live {

@@ -55,6 +55,9 @@ type Clients struct {
 	FromPause bool
 	// URLs is the number of URLs that clients request, each always the same; 0 means 1.
 	URLs int
+	// Regular makes clients send every Every, whatever became of the request before, and evenly spread.
+	Regular bool
+	Tries   int // at most, for a request; 0 = until a 200 arrives
 }
 
 // Server is the configuration of a server whose response time grows with the number of requests in
@@ -70,6 +73,9 @@ type Server struct {
 	Factor float64
 	Step   float64
 	Look   time.Duration
+	// Workers is the number of requests in progress at a time. Others wait in their order, also if their
+	// client has left. 0 = no limit.
+	Workers int
 	// Most is the maximum number of requests in the server, its kernel included. Further
 	// ones are not accepted and wait in vain. It only affects clients without a proxy. 0 =
 	// no limit.

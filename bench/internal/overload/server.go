@@ -28,7 +28,6 @@ import (
 // with /poll get theirs after 20 s; both are outside of the model.
 type Model struct {
 	sim.Server
-	Workers  int           // requests in progress at a time; others wait in their order. 0: no limit
 	Cold     int           // the first so many requests of the process
 	ColdFor  time.Duration // take so much longer
 	CacheFor time.Duration // every path takes this time, after forget once it got a response; 0: no cache
@@ -36,7 +35,7 @@ type Model struct {
 
 // Flat returns a model that takes base for any number of requests, at most workers at a time.
 func Flat(base time.Duration, workers int) Model {
-	return Model{Server: sim.Server{Base: base, Free: 1 << 30, Look: base}, Workers: workers}
+	return Model{Server: sim.Server{Base: base, Free: 1 << 30, Look: base, Workers: workers}}
 }
 
 // backlog is how many connections the kernel accepts while the server is stopped.
