@@ -259,6 +259,38 @@ func aWebSocketReads(t *testing.T, want string, headers ...string) {
 	})
 }
 
+// A WebSocket goes on after its own end until its client ends it, too. One that was refused ends with its response.
+func TestAWebSocketEndsOneWayAtATime(t *testing.T) {
+	for _, tc := range []struct{ response, want string }{
+		{"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", "late"},
+		{"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			read, got := "", make(chan error, 1)
+			p := dialFrames(t, options(func(s *textStream) {
+				_, _ = readHead(s)
+				_, _ = io.WriteString(s, tc.response)
+				if opened := tc.want != ""; (s.CloseWrite() == nil) != opened || s.CloseWrite() == nil {
+					t.Errorf("opened: %v; it was not ended once, or ended although it was not opened", opened)
+				}
+				_ = s.SetReadDeadline(time.Now().Add(time.Minute))
+				b, err := io.ReadAll(s)
+				read = string(b)
+				got <- err
+			}))
+			p.begin(false, ":method", "CONNECT", ":protocol", "websocket", ":scheme", "http", ":authority", "h.test", ":path", "/")
+			if tc.want != "" {
+				p.want(`1: "" end`)
+				time.Sleep(time.Second)
+				_ = p.WriteData(1, true, []byte(tc.want))
+			}
+			if err := <-got; err != nil || read != tc.want {
+				t.Errorf("%q %v, want %q", read, err, tc.want)
+			}
+		})
+	}
+}
+
 // A request whose body must end before it is served is one that GOAWAY waits for.
 func TestGoAwayWaitsForARequestThatIsNotServedYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -59,6 +59,5 @@ func (s *Stream) CloseWrite() error {
 	if !s.opened {
 		return net.ErrClosed
 	}
-	s.opened = false
 	return s.WriteBody(nil, nil, true)
 }

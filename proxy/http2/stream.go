@@ -31,7 +31,7 @@ type streamState struct {
 	grpc          bool        // a gRPC call
 	hasBody       bool        // the request has one, which may turn out to be empty
 	websocket     bool        // the request opens a WebSocket
-	opened        bool        // it was opened; the worker's
+	opened        bool        // it was opened; used by the worker
 	resetByClient bool        // the client has reset it
 	vain          *time.Timer // with mustEnd
 	queued        bool        // it waits for a worker
@@ -148,7 +148,7 @@ func (s *Stream) completed() {
 	if s.remoteEnded {
 		s.uncount()
 	}
-	if s.inEnd == nil {
+	if s.inEnd == nil && !s.opened { // a WebSocket's client goes on until its own end
 		s.inEnd = io.EOF
 	}
 	s.wake()

@@ -2,7 +2,9 @@ package http2
 
 import (
 	"encoding/base64"
+	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 
@@ -86,6 +88,47 @@ func TestAWebSocketOverHTTP2EndsWithTheUpstreams(t *testing.T) {
 	w := proxytest.Start(t, u, peers.SpeakHTTP2).OpenWebSocket(t, "websocket")
 	if got, err := io.ReadAll(w.From); err != nil || string(got) != "bye" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// Each side may end its half of a WebSocket and still gets what the other one sends.
+func TestAWebSocketOverHTTP2EndsOneWayAtATime(t *testing.T) {
+	for _, clientFirst := range []bool{true, false} {
+		heard := make(chan string, 1)
+		u := peers.StartUpstream(t, func(c *peers.Conn) {
+			c.Head()
+			c.Say("%s", peers.Switching101)
+			hear := func() {
+				b, err := io.ReadAll(c.Reader)
+				heard <- fmt.Sprintf("%s, %v", b, err)
+			}
+			if clientFirst {
+				hear()
+			}
+			c.Say("from the upstream")
+			_ = c.Conn.(*net.TCPConn).CloseWrite()
+			if !clientFirst {
+				hear()
+			}
+		})
+		w := proxytest.Start(t, u, peers.SpeakHTTP2).OpenWebSocket(t, "websocket")
+		send := func() {
+			t.Helper()
+			_, err := io.WriteString(w.To, "from the client")
+			w.To.Close()
+			if got := peers.Within(t, "the client's bytes", heard); err != nil || got != "from the client, <nil>" {
+				t.Errorf("client first: %v; the upstream got %q; %v", clientFirst, got, err)
+			}
+		}
+		if clientFirst {
+			send()
+		}
+		if got, err := io.ReadAll(w.From); err != nil || string(got) != "from the upstream" {
+			t.Errorf("client first: %v; the client got %q, %v", clientFirst, got, err)
+		}
+		if !clientFirst {
+			send()
+		}
 	}
 }
 
