@@ -44,7 +44,7 @@ func (c *Conn) headersCame() error {
 		return refuse(StreamClosed, "HEADERS of a stream that has ended")
 	}
 	c.last = id
-	if c.open >= c.o.Streams || len(c.queued) >= c.o.Streams || c.lingering {
+	if c.open >= c.o.Streams || c.lingering {
 		c.sendReset(id, RefusedStream)
 		return nil
 	}

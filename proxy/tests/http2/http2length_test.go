@@ -16,7 +16,8 @@ import (
 // forwarded as a complete one, without the body that its client sends. A length on a stream that
 // ended with its headers announces a body that never arrives.
 func TestHTTP2LengthsThatAreNoneAreRefused(t *testing.T) {
-	p := proxytest.Start(t, peers.StartUpstream(t, peers.Script(peers.OK200)), peers.SpeakHTTP2)
+	u := peers.StartUpstream(t, peers.Script(peers.OK200))
+	p := proxytest.Start(t, u, peers.SpeakHTTP2)
 	for _, tc := range []struct {
 		lengths string // with blanks between those of several fields
 		ended   bool   // with its head
@@ -26,6 +27,7 @@ func TestHTTP2LengthsThatAreNoneAreRefused(t *testing.T) {
 		{"a", false, "400"}, {"5 5", false, "200"}, {"5 5", true, "400"}, {"5 05", false, "400"}, {"5 6", false, "400"},
 		{"0", true, "200"}, {"", true, "200"}, {"5", true, "400"}, {"0 5", true, "400"}, {"5 0", true, "400"}, {"-1", true, "400"},
 	} {
+		before := u.Sends()
 		c := p.Dial()
 		f := http2.NewFramer(c.Conn, c.Reader)
 		f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -51,6 +53,9 @@ func TestHTTP2LengthsThatAreNoneAreRefused(t *testing.T) {
 			if m, is := frame.(*http2.MetaHeadersFrame); is {
 				if got := m.PseudoValue("status"); got != tc.status {
 					t.Errorf("%q, ended %v: %s, want %s", tc.lengths, tc.ended, got, tc.status)
+				}
+				if sent := u.Sends() > before; sent != (tc.status == "200") {
+					t.Errorf("%q, ended %v: the upstream got it: %v", tc.lengths, tc.ended, sent)
 				}
 				break
 			}
