@@ -45,6 +45,7 @@ type flowState struct {
 	grant       int   // what the peer may still send
 	remoteEnded bool  // the peer's message came whole
 	behind      bool  // the Backlog counts it
+	readerBusy  bool  // the reader neither waits for bytes nor is about to
 	caughtUp    func()
 
 	window   int64  // what may be sent
@@ -73,7 +74,7 @@ func (s *flow) init(c *link, self stream) {
 // open makes s a stream that was just opened. It is called with mu held.
 func (s *flow) open(id uint32) {
 	s.in.Resize(0)
-	s.flowState = flowState{id: id, window: s.c.streamWindow, grant: s.c.peer.Window}
+	s.flowState = flowState{id: id, window: s.c.streamWindow, grant: s.c.peer.Window, readerBusy: !s.c.isUpstream}
 }
 
 // wake wakes all who wait for the stream. It is called with mu held.

@@ -280,3 +280,67 @@ func TestAThousandStreamsAreServedAtOnce(t *testing.T) {
 		p.want(fmt.Sprintf("%d: \"", 2*i+1))
 	}
 }
+
+// A response whose reader has not run since it came is not given up: its client is not slow, and the upstream is not
+// at fault. Once the headers were read, its reader can be behind.
+func TestAResponseThatNobodyCouldReadYetIsNotGivenUp(t *testing.T) {
+	o := upstreamOptions()
+	o.Backlog = NewBacklog(1)
+	p, c := toUpstream(t, o)
+	s := ask(t, c, getRequest)
+	p.want("1: ")
+	send := func() {
+		for range 3 {
+			_ = p.WriteData(1, false, make([]byte, 15<<10))
+		}
+		p.sync()
+	}
+	p.headers(1, false, ":status", "200")
+	send()
+	head, err := s.UpstreamStream.ReadHead()
+	if head.Put(); err != nil {
+		t.Fatal("before its headers were read: ", err)
+	}
+	var got int
+	for b := make([]byte, 16<<10); s.unread() > 0; {
+		n, err := s.UpstreamStream.Read(b)
+		if got += n; err != nil {
+			t.Fatal("after its headers were read: ", err)
+		}
+	}
+	if send(); o.Backlog.Ended() != 1 {
+		t.Errorf("%d were given up after %d bytes, want the one whose reader is behind", o.Backlog.Ended(), got)
+	}
+}
+
+// A reader that waits is not behind, although it has not run since more came than it waits for.
+func TestABodyWhoseReaderWaitsIsNotGivenUp(t *testing.T) {
+	p, c := toUpstream(t, upstreamOptions())
+	s := ask(t, c, getRequest)
+	p.want("1: ")
+	p.headers(1, false, ":status", "200")
+	head, err := s.UpstreamStream.ReadHead()
+	if head.Put(); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error)
+	go func() {
+		_, err := s.UpstreamStream.Read(make([]byte, 1))
+		read <- err
+	}()
+	s.c.mu.Lock()
+	for s.into == nil {
+		s.c.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		s.c.mu.Lock()
+	}
+	s.receive(make([]byte, 40<<10), 40<<10, false) // the reader cannot run before mu is unlocked
+	behind := s.isBehind()
+	s.c.mu.Unlock()
+	if err := <-read; behind || err != nil {
+		t.Errorf("it waits: behind %v, %v", behind, err)
+	}
+	if !s.giveUp() {
+		t.Error("nobody reads, and it was not given up")
+	}
+}

@@ -101,7 +101,9 @@ func (s *flow) ReadBody(p []byte) (int, error) { return s.readWithin(p, true) }
 
 func (s *flow) readWithin(p []byte, body bool) (int, error) {
 	s.c.mu.Lock()
+	s.readerBusy = false
 	n, stop, err := s.read(p, body)
+	s.readerBusy = true
 	s.c.mu.Unlock()
 	if stop != nil {
 		stop()
@@ -218,11 +220,16 @@ func (s *flow) count() {
 	}
 }
 
+// isBehind reports whether the reader leaves much unread. It is not behind if it has just not run since the bytes came,
+// as before the headers of a response were read: that is the proxy's delay, and the Backlog asks again when the next
+// body waits. It is called with mu held.
+func (s *flow) isBehind() bool { return s.readerBusy && s.unread() > s.c.behindFrom() }
+
 // giveUp drops the body because its reader is behind and memory is short.
 func (s *flow) giveUp() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	if s.unread() <= s.c.behindFrom() {
+	if !s.isBehind() {
 		return false
 	}
 	s.dropBody(ErrNotRead)

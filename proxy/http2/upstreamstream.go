@@ -133,6 +133,8 @@ func (s *UpstreamStream) completed() {
 func (s *UpstreamStream) ReadHead() (head buffer.Handle, err error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
+	s.readerBusy = false
+	defer func() { s.readerBusy = true }()
 	for {
 		switch {
 		case s.head.Len() > 0:
