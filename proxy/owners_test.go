@@ -197,7 +197,7 @@ func (o *owners) overHTTP2(p *testProxy, client *http.Client, number, rounds int
 	for n := range rounds {
 		kind := ownKinds[(number+n)%len(ownKinds)]
 		token := o.token(kind, number, n)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), peers.Patience)
 		method, body := "GET", io.Reader(nil)
 		switch kind {
 		case puts, putsChunked, tooEarly:

@@ -27,6 +27,7 @@ type Server interface {
 // Serve has s serve until the test ends, or until stop, which returns when everything has ended.
 func Serve(t testing.TB, s Server, seen *Recorder) (f *Front, stop func()) {
 	t.Helper()
+	failAfterPatience(t)
 	if err := s.Listen(); err != nil {
 		t.Fatal(err)
 	}

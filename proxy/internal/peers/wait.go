@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"runtime"
 	"testing"
 	"time"
 )
@@ -29,4 +30,21 @@ func Within[T any](t testing.TB, what string, ch <-chan T) T {
 		t.Fatalf("not within %v: %s", Patience, what)
 		panic("unreachable")
 	}
+}
+
+// failAfterPatience fails a test that does not end within Patience of this call, and prints what all goroutines do.
+// The deadlines of the kit end what hangs, and a test that ignores how a read ended would pass then.
+func failAfterPatience(t testing.TB) {
+	t.Helper()
+	over := make(chan struct{})
+	timer := time.AfterFunc(Patience, func() {
+		defer close(over)
+		stacks := make([]byte, 1<<20)
+		t.Errorf("has not ended within %v:\n%s", Patience, stacks[:runtime.Stack(stacks, true)])
+	})
+	t.Cleanup(func() {
+		if !timer.Stop() {
+			<-over
+		}
+	})
 }
