@@ -186,6 +186,9 @@ func fixedResponses(v string) []string {
 
 // strategies separates options by colons, and repairs the names of options and durations without a unit.
 func strategies(v string) []string {
+	if _, err := time.ParseDuration(v); err == nil { // a wait that is always the same
+		return []string{"fixed:base=" + v}
+	}
 	parts := strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(":,; ", r) })
 	for i, part := range parts {
 		key, value, is := strings.Cut(part, "=")

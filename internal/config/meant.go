@@ -194,10 +194,13 @@ func (s *Setting) repairAll(value string) string {
 	if !s.isList() {
 		return s.repair(value)
 	}
-	items := splitList(value)
-	for i, item := range items {
+	var items []string
+	for _, item := range splitList(value) {
 		if !s.allows(item) {
-			items[i] = s.repair(item)
+			item = s.repair(item)
+		}
+		if !slices.Contains(items, item) { // empty-response and junk-response are both reset
+			items = append(items, item)
 		}
 	}
 	return strings.Join(items, ",")

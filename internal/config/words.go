@@ -75,7 +75,7 @@ var foreign = map[string][]translation{
 	"retryon": {
 		{"conn-failure conn-fail connection-failure connection-error connection-refused connrefused retry-connrefused connect-error econnrefused refused dial", "connect-failure", ""},
 		{"empty-response junk-response invalid-header connection-reset econnreset conn-reset reset-after-headers read-error closed eof", "reset", ""},
-		{"error", "connect-failure,reset", ""}, // nginx
+		{"error network network-error connection socket-error transport-error", "connect-failure,reset", ""}, // error: nginx
 		{"response-timeout timeout timeouts per-try-timeout read-timeout", "attempt-timeout", ""},
 		{"all-retryable-errors all-retriable-errors all retry-all-errors all-errors default * true on yes enabled auto", "5xx,429,connect-failure,reset,attempt-timeout", ""},
 		{"server-error server-errors 5** 5.. >=500 50x http-5xx", "5xx", ""},
@@ -97,7 +97,9 @@ var foreign = map[string][]translation{
 	},
 	"methodset": {
 		{allWords, anyMethod, ""},
-		{"idempotent safe default", "GET,HEAD,OPTIONS,TRACE,PUT,DELETE", ""},
+		{"idempotent default", "GET,HEAD,OPTIONS,TRACE,PUT,DELETE", ""},
+		{"safe read read-only", "GET,HEAD,OPTIONS,TRACE", ""},
+		{"!get !head !options !trace !put !delete !post !patch", "", "no method can be excluded; list those that are retried"},
 		{"non-idempotent non_idempotent unsafe", anyMethod, ""},
 		{"key idempotency-key with-key", anyMethodWithKey, ""},
 	},
@@ -142,6 +144,7 @@ var foreign = map[string][]translation{
 		{"header headers", "", "name the header, such as header:X-Tenant"},
 		{"upstream global all shared service " + usualWords, "route", ""},
 	},
+	"hedge":              {{usualWords, "p95", ""}},
 	"limit":              {{"auto automatic dynamic on true learned gradient", "adaptive", ""}},
 	"breakerafter":       {{usualWords, autoWord, ""}},
 	"hostpattern":        {{"* any all _", "", "without HOST the route matches every host; leave it out"}},
@@ -162,6 +165,12 @@ var foreign = map[string][]translation{
 		{"bulk background job jobs worker batch-job batch-jobs cron offline async", "batch", ""},
 		{"ai openai anthropic gpt claude gemini model llms llm-api ai-api openai-api chat", "llm", ""},
 	},
+	"ACCESS_LOG": {
+		{"stdout stderr /dev/stdout /dev/stderr - json", "true", ""},
+		{"combined common clf", "", "true writes a line of JSON for each request; docs/reference/logs.md turns it into the Common Log Format"},
+	},
+	"QUEUE_TIMEOUT":   {{nothingWords, "", "with " + Prefix + "BREAKER=fail-fast no request is queued while the circuit breaker is open"}},
+	"QUEUE_MAX":       {{nothingWords, "", "with " + Prefix + "BREAKER=fail-fast no request is queued while the circuit breaker is open"}},
 	"LOG_LEVEL":       {{"debug trace verbose all notice default", "info", ""}, {"warning", "warn", ""}, {"critical fatal off none quiet", "error", ""}},
 	"TLS_MIN_VERSION": {{"tls1.2 tlsv1.2 12 tls12 tlsv1-2 1-2 1.0 1.1 tlsv1 tlsv1.1 tls1.1 tls1.0", "1.2", ""}, {"tls1.3 tlsv1.3 13 tls13 tlsv1-3 1-3", "1.3", ""}},
 	"LAYERED_RETRIES": {{"yes true on all full", "allow", ""}, {"half auto default", "halve", ""}},
