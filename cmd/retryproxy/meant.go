@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/retryproxy/retryproxy/internal/config"
 )
@@ -45,9 +47,21 @@ func (o *outside) unknown(name string) error {
 	return errUsage
 }
 
-// meantByArgument returns which setting may have been meant by an argument of a command that takes none,
-// or "".
+// meantByArgument returns which flag or setting may have been meant by an argument that the command does
+// not take, or "".
 func meantByArgument(arg, command string) string {
+	_, notDuration := time.ParseDuration(arg)
+	_, notNumber := strconv.Atoi(arg)
+	switch {
+	case command == "health" || command == "drain":
+		return addressFlag(arg)
+	case command == "demo" && notDuration == nil:
+		return "did you mean --for " + arg + "?"
+	case command == "explain" && notNumber == nil:
+		return "explain prints what each status leads to, so leave it out"
+	case !readsSettings(command):
+		return ""
+	}
 	switch upstream := config.Suggest("UPSTREAM", arg); {
 	case strings.HasPrefix(arg, config.Prefix) && strings.Contains(arg, "="):
 		return "put the variable before the command: " + asVariable(arg, command)
@@ -55,6 +69,23 @@ func meantByArgument(arg, command string) string {
 		return "a variable names the configuration file: " + asVariable(config.Prefix+"CONFIG_FILE="+arg, command)
 	case upstream != "" && strings.ContainsAny(arg, ":/.0123456789"):
 		return "a variable names the upstream: " + asVariable(config.Prefix+"UPSTREAM="+upstream, command)
+	}
+	return ""
+}
+
+// readsSettings reports whether settings say what the command does.
+func readsSettings(command string) bool {
+	return command == "serve" || command == "check" || command == "explain"
+}
+
+// addressFlag returns the flag for the address of an admin listener, which may be the port or URL of one;
+// "" for another argument.
+func addressFlag(arg string) string {
+	if !strings.ContainsAny(arg, ":/.0123456789") {
+		return ""
+	}
+	if address := config.Suggest("ADMIN_LISTEN", arg); address != "" {
+		return "did you mean --address " + address + "?"
 	}
 	return ""
 }
@@ -75,6 +106,16 @@ func meantByFlag(args []string, flag, command string) string {
 	}
 	name := strings.TrimLeft(flag, "-")
 	value := valueOf(args, name)
+	switch {
+	case command == "health" || command == "drain":
+		return addressFlag(value)
+	case command == "explain" && (name == "method" || name == "X"):
+		return "the method is the first argument"
+	case command == "explain" && (name == "d" || strings.HasPrefix(name, "data")):
+		return "the body does not matter, so leave it out"
+	case !readsSettings(command):
+		return ""
+	}
 	key := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	if short, is := shortFlags[name]; is {
 		key = short

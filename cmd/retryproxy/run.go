@@ -207,7 +207,7 @@ func (c *call) explained(f *flag.FlagSet, args []string, err error) error {
 	if near := config.Nearest(strings.TrimLeft(name, "-"), slices.Values(names)); near != "" && len(near) > 1 {
 		hint = "did you mean --" + near + "?"
 	}
-	return fmt.Errorf("there is no flag %s; %s", name, hint)
+	return errors.New(strings.TrimSuffix("there is no flag "+name+"; "+hint, "; "))
 }
 
 // withUnit adds to an error of a duration, such as 10, what was expected.
