@@ -20,7 +20,7 @@ func (a *app) work(ctx context.Context, signals <-chan os.Signal, served, adminE
 		select {
 		case s := <-signals:
 			if isEnd(s) {
-				return a.end(s.String(), a.drainDelay(), signals, 1, served)
+				return a.end(s.String(), a.drainDelay(), signals, s, 1, served)
 			}
 			if s == syscall.SIGHUP {
 				a.reload("SIGHUP")
@@ -28,11 +28,11 @@ func (a *app) work(ctx context.Context, signals <-chan os.Signal, served, adminE
 		case <-a.changed:
 			a.reload("a file changed")
 		case <-a.drain:
-			return a.end("asked through the admin listener", a.drainDelay(), signals, 0, served)
+			return a.end("asked through the admin listener", a.drainDelay(), signals, nil, 0, served)
 		case <-a.quit:
-			return a.end("asked to quit through the admin listener", 0, signals, 0, served)
+			return a.end("asked to quit through the admin listener", 0, signals, nil, 0, served)
 		case <-ctx.Done():
-			return a.end("context ended", a.drainDelay(), signals, 1, served)
+			return a.end("context ended", a.drainDelay(), signals, nil, 1, served)
 		case err := <-served:
 			return fmt.Errorf("the listeners stopped by themselves: %w", err)
 		case err := <-adminEnded:
@@ -45,7 +45,7 @@ func (a *app) drainDelay() time.Duration { return a.inForce.Load().settings.Drai
 
 // end drains. Readiness fails at once, requests are accepted for the delay, then the data
 // path finishes. A second signal ends everything; a request to quit only ends the delay.
-func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, seen int, served <-chan error) error {
+func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, first os.Signal, seen int, served <-chan error) error {
 	a.phase.Store(&phaseDraining)
 	a.ending.Begin()
 	defer a.ending.Drained()
@@ -56,7 +56,7 @@ func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, see
 	defer force()
 	var watching sync.WaitGroup
 	done := make(chan struct{})
-	watching.Go(func() { a.watchForce(signals, seen, force, done) })
+	watching.Go(func() { watchForce(signals, first, seen, force, done) })
 
 	waited := time.NewTimer(delay)
 	select {
@@ -90,12 +90,22 @@ func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, see
 	return nil
 }
 
-// watchForce calls force at the second signal to end.
-func (a *app) watchForce(signals <-chan os.Signal, seen int, force func(), done <-chan struct{}) {
+// sameSignal is how soon after a signal the same one is no second wish to end: timeout(1) signals its
+// child, and then the group to which the child belongs.
+const sameSignal = 100 * time.Millisecond
+
+// watchForce calls force at the second signal to end. last is the signal that came just now, or nil.
+func watchForce(signals <-chan os.Signal, last os.Signal, seen int, force func(), done <-chan struct{}) {
+	at := time.Now()
 	for {
 		select {
 		case s := <-signals:
 			if !isEnd(s) {
+				continue
+			}
+			again := s == last && time.Since(at) < sameSignal
+			last, at = s, time.Now()
+			if again {
 				continue
 			}
 			if seen++; seen > 1 {
