@@ -108,8 +108,8 @@ func (p *pod) retargetNumber(s *service, sp *servicePort, app appPort, listen in
 	case p.LeadServices:
 		return sp.retarget(s, strconv.Itoa(listen), p.name)
 	}
-	p.note("Service %s still targets port %d, past the sidecar: Pods that have no sidecar yet serve no other. When all have one (kubectl rollout status), "+
-		"inject with --lead-services (annotation retryproxy.io/lead-services: \"true\") from then on; or give the port a name first", s.name, app.number)
+	p.note("Service %s still targets port %d and bypasses the sidecar, because Pods without a sidecar serve only that port. When all Pods have one (kubectl rollout status), "+
+		"inject with --lead-services (annotation retryproxy.io/lead-services: \"true\") from then on. A port with a name needs no second step", s.name, app.number)
 	return sp.retarget(s, strconv.Itoa(app.number), p.name)
 }
 
@@ -227,10 +227,10 @@ func (p *pod) routeToSidecar(app appPort, listen int) error {
 	}
 	switch {
 	case !led && app.name != "":
-		p.note("no Service in the input targets port %s: one that targets the name uses the sidecar, one that targets the number %d bypasses it", app.name, app.number)
+		p.note("no Service in the input targets port %s: a Service that targets the name uses the sidecar, one that targets the number %d bypasses it", app.name, app.number)
 	case !led && !p.ServiceElsewhere:
 		return fmt.Errorf("port %d has no name and no Service in the input targets it, so no traffic would use the sidecar: "+
-			"give the port a name that the Service targets, or put the Service into the same input, or point its targetPort at %d yourself and say --service-elsewhere (annotation retryproxy.io/service-elsewhere: \"true\")", app.number, listen)
+			"give the port a name that the Service targets, or put the Service into the same input, or point its targetPort at %d yourself and add --service-elsewhere (annotation retryproxy.io/service-elsewhere: \"true\")", app.number, listen)
 	}
 	if app.isReferenced() {
 		p.declareSidecarPort(app, listen)

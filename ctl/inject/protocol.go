@@ -121,7 +121,7 @@ func (p *pod) upstreamURL(what, scheme, host string, said ...fact) (string, erro
 	case f.protocol == protocolH2C:
 		scheme = protocolH2C
 	case scheme == "" && f.protocol == "":
-		return "", fmt.Errorf("%s=%s is not an http:// or https:// URL; if it is a gRPC server, say --outbound-protocol %s=h2c (annotation retryproxy.io/outbound-protocol)", what, host, what)
+		return "", fmt.Errorf("%s=%s is not an http:// or https:// URL; if it is a gRPC server, add --outbound-protocol %s=h2c (annotation retryproxy.io/outbound-protocol)", what, host, what)
 	default:
 		scheme = protocolHTTP
 	}
