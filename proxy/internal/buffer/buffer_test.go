@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 	"unsafe"
 
@@ -26,6 +27,51 @@ func TestABufferIsAsLargeAsWasAskedFor(t *testing.T) {
 		full.Put()
 		empty.Put()
 		exact.Put()
+	}
+}
+
+// A buffer that goes back is the next one of its size: who takes and returns one allocates nothing.
+func TestABufferThatGoesBackIsUsedAgain(t *testing.T) {
+	if poison.On {
+		t.Skip("a watched buffer allocates")
+	}
+	runtime.GC() // twice, so that the pools are empty
+	runtime.GC()
+	var none *Cache
+	var cache, full Cache
+	for range 2 {
+		small, medium := Get(Small), Get(Medium)
+		full.Put(&small)
+		full.Put(&medium)
+	}
+	var p parsed
+	for _, n := range []int{Small, Medium, Wide, Large} {
+		for name, use := range map[string]func(){
+			"put":             func() { h := Get(n); h.Put() },
+			"put to no cache": func() { h := Get(n); none.Put(&h) },
+			"released":        func() { h := Get(n); cache.Put(&h); cache.Release() },
+			"cached":          func() { h := full.Get(n); full.Put(&h) },
+			"cache is full":   func() { h := Get(n); full.Put(&h) },
+			"has to grow":     func() { h := GetEmpty(1); h.Grow(n); h.Put() },
+			"spanned":         func() { var s Spanned[*parsed]; s.Get(nil, n); s.Put(nil, &p) },
+			"replaced": func() {
+				var s Spanned[*parsed]
+				s.Get(nil, n)
+				other := Get(n)
+				s.Replace(&other, &p)
+				s.Put(nil, &p)
+			},
+		} {
+			allocs := testing.AllocsPerRun(1, func() {
+				for range 50 {
+					use()
+				}
+			})
+			if allocs > 10 { // a collection may empty the pools in between
+
+				t.Errorf("%d bytes, %s: 50 times: %v allocations", n, name, allocs)
+			}
+		}
 	}
 }
 
@@ -96,11 +142,22 @@ func TestGrowKeepsTheBytes(t *testing.T) {
 	h := GetEmpty(Small)
 	h.Append([]byte("abc"))
 	was := at(&h)
+	if h.Room() != Small-3 {
+		t.Errorf("room for %d", h.Room())
+	}
 	if h.Grow(Small - 3); at(&h) != was {
 		t.Error("it moved although there was room")
 	}
+	if h.Append(make([]byte, Small-3)); at(&h) != was || h.Room() != 0 {
+		t.Error("what has just room is appended elsewhere")
+	}
+	h.Resize(3)
 	if h.Grow(Small); string(h.Bytes()) != "abc" || h.Room() < Small {
 		t.Errorf("%q with room for %d", h.Bytes(), h.Room())
+	}
+	h.Resize(1)
+	if h.Grow(Large - 1); h.Cap() != Large {
+		t.Errorf("what the largest pool has room for moved to %d bytes", h.Cap())
 	}
 	h.Expand()
 	h.Grow(Large)
@@ -179,6 +236,38 @@ func TestACacheHasEachBufferOnce(t *testing.T) {
 	}
 }
 
+// A cache serves each size from what it has of that size, whatever else it has or lacks.
+func TestACacheReturnsTheSizeThatIsAskedFor(t *testing.T) {
+	for _, has := range [][]int{nil, {Small}, {Small, Small}, {Medium}, {Small, Medium}, {Small, Small, Medium}, {Medium, Medium}, {Wide}, {Large}} {
+		for _, n := range []int{1, Small, Small + 1, Medium, Medium + 1, Large} {
+			var c Cache
+			mine := map[*byte]bool{}
+			kept, keeps := false, false
+			for _, size := range has {
+				h := Get(size)
+				mine[at(&h)] = true
+				kept = kept || size == Small && n <= Small || size == Medium && n > Small && n <= Medium
+				keeps = keeps || size <= Medium
+				c.Put(&h)
+			}
+			if keeps != (c != Cache{}) {
+				t.Errorf("it keeps some of %d: %v", has, !keeps)
+			}
+			h := c.Get(n)
+			if h.Len() < n || h.Len() > 4*max(n, Small) {
+				t.Errorf("%d bytes for %d with %d", h.Len(), n, has)
+			}
+			if kept && !mine[at(&h)] {
+				t.Errorf("%d came from elsewhere than the cache with %d", n, has)
+			}
+			h.Put()
+			if c.Release(); c != (Cache{}) {
+				t.Errorf("it has buffers after Release, of %d", has)
+			}
+		}
+	}
+}
+
 func TestNoCacheIsThePools(t *testing.T) {
 	var none *Cache
 	h := none.Get(Medium)
@@ -247,6 +336,35 @@ func TestABufferWithSpansGoesBackDetached(t *testing.T) {
 			}
 			s.Put(nil, &p)
 		})
+	}
+}
+
+// A span points into a buffer from its first byte to its last, and an empty one nowhere.
+func TestWhatPointsIntoABuffer(t *testing.T) {
+	all := make([]byte, 30)
+	b := all[10:15:20]
+	for name, tc := range map[string]struct {
+		span []byte
+		into bool
+	}{
+		"all":            {b, true},
+		"the first byte": {all[10:11], true},
+		"unused room":    {all[15:16], true},
+		"the last byte":  {all[19:20], true},
+		"before":         {all[9:10], false},
+		"behind":         {all[20:21], false},
+		"elsewhere":      {make([]byte, 3), false},
+		"none":           {nil, false},
+		"empty":          {all[12:12], false},
+	} {
+		found := func() (did bool) {
+			defer func() { did = recover() != nil }()
+			MustNotPointInto(b, name, tc.span)
+			return false
+		}()
+		if found != tc.into {
+			t.Errorf("%s: %v", name, found)
+		}
 	}
 }
 

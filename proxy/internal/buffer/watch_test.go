@@ -38,6 +38,17 @@ func TestABufferThatIsDroppedIsFound(t *testing.T) {
 		"overwritten": func() { h := Get(Small); h = Get(Small); h.Put() },
 		"spanned":     func() { take(new(parsed)) },
 		"in a cache":  func() { var c Cache; h := Get(Small); c.Put(&h) },
+		"medium":      func() { var c Cache; h := Get(Medium); c.Put(&h) },
+		"left beside": func() { c := both(); h := c.Get(Medium); h.Put() },
+		"left behind": func() { c := both(); h := c.Get(Small); h.Put() },
+		"left second": func() {
+			var c Cache
+			h, o := Get(Small), Get(Small)
+			c.Put(&h)
+			c.Put(&o)
+			last := c.Get(Small)
+			last.Put()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			places := receiveDropped(t)
@@ -58,6 +69,15 @@ func TestABufferThatIsDroppedIsFound(t *testing.T) {
 	}
 }
 
+// both returns a cache with a buffer of each size.
+func both() *Cache {
+	c := new(Cache)
+	small, medium := Get(Small), Get(Medium)
+	c.Put(&small)
+	c.Put(&medium)
+	return c
+}
+
 func TestABufferThatGoesBackIsNotDropped(t *testing.T) {
 	places := receiveDropped(t)
 	for _, use := range []func(){
@@ -73,6 +93,18 @@ func TestABufferThatGoesBackIsNotDropped(t *testing.T) {
 			c.Release()
 		},
 		func() { p := new(parsed); take(p).Put(nil, p) },
+		func() { // a cache that has returned all
+			c := both()
+			s, m := c.Get(Small), c.Get(Medium)
+			s.Put()
+			m.Put()
+		},
+		func() {
+			c := both()
+			m, s := c.Get(Medium), c.Get(Small)
+			s.Put()
+			m.Put()
+		},
 	} {
 		use()
 	}
