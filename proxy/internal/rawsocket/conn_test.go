@@ -259,6 +259,121 @@ func TestOthersAreNotWrapped(t *testing.T) {
 	}
 }
 
+// WriteBoth and Writev send the same, whether the connection has a socket or not, and say how much was sent.
+func TestTwoPartsArriveInOrder(t *testing.T) {
+	pipe := func(t *testing.T) (net.Conn, net.Conn) {
+		a, b := net.Pipe()
+		t.Cleanup(func() { _, _ = a.Close(), b.Close() })
+		return a, b
+	}
+	for kind, connect := range map[string]func(t *testing.T) (net.Conn, net.Conn){
+		"tcp":  func(t *testing.T) (net.Conn, net.Conn) { return pair(t, "tcp") },
+		"pipe": pipe,
+	} {
+		for name, tc := range map[string]struct{ p, q string }{
+			"both":        {"one", "second"},
+			"first only":  {"one", ""},
+			"second only": {"", "second"},
+			"neither":     {"", ""},
+		} {
+			c, theirs := connect(t)
+			came := make(chan string)
+			go func() {
+				got, _ := io.ReadAll(theirs)
+				came <- string(got)
+			}()
+			if n, err := WriteBoth(c, []byte(tc.p), []byte(tc.q)); n != len(tc.p+tc.q) || err != nil {
+				t.Errorf("%s, %s: wrote %d, %v", kind, name, n, err)
+			}
+			parts := [][]byte{[]byte(tc.p), []byte(tc.q)}
+			if n, err := Writev(c, parts); n != len(tc.p+tc.q) || err != nil || len(parts[0])+len(parts[1]) > 0 {
+				t.Errorf("%s, %s: wrote %d, %v, left %q", kind, name, n, err, parts)
+			}
+			_ = c.Close()
+			if got, want := <-came, tc.p+tc.q+tc.p+tc.q; got != want {
+				t.Errorf("%s, %s: %q instead of %q", kind, name, got, want)
+			}
+		}
+	}
+	t.Run("to nobody", func(t *testing.T) {
+		a, b := pipe(t)
+		_ = b.Close()
+		parts := [][]byte{[]byte("one"), []byte("two")}
+		if n, err := Writev(a, parts); n != 0 || !errors.Is(err, io.ErrClosedPipe) || string(parts[0]) != "one" {
+			t.Errorf("wrote %d, %v, left %q", n, err, parts)
+		}
+		if n, err := WriteBoth(a, []byte("one"), []byte("two")); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("wrote %d, %v", n, err)
+		}
+	})
+	t.Run("to somebody who leaves in between", func(t *testing.T) {
+		a, b := pipe(t)
+		go func() {
+			_, _ = io.ReadFull(b, make([]byte, 3))
+			_ = b.Close()
+		}()
+		parts := [][]byte{[]byte("one"), []byte("two")}
+		if n, err := Writev(a, parts); n != 3 || !errors.Is(err, io.ErrClosedPipe) || len(parts[0]) > 0 || string(parts[1]) != "two" {
+			t.Errorf("wrote %d, %v, left %q", n, err, parts)
+		}
+	})
+}
+
+// arrived waits until c has n bytes to read.
+func arrived(t *testing.T, c net.Conn, n int) {
+	t.Helper()
+	buf := make([]byte, n)
+	var got int
+	var err error
+	for end := time.Now().Add(time.Minute); got < n && time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+		_ = rawOf(t, c).Control(func(fd uintptr) { got, err = TryPeek(fd, buf) })
+	}
+	if got != n {
+		t.Fatalf("%d of %d bytes arrived, %v", got, n, err)
+	}
+}
+
+// rawOf returns the socket of c.
+func rawOf(t *testing.T, c net.Conn) syscall.RawConn {
+	t.Helper()
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func TestAPeekLeavesTheBytes(t *testing.T) {
+	both(t, func(t *testing.T, c, theirs net.Conn) {
+		peek := func(n int) (got string, err error) {
+			buf := make([]byte, n)
+			_ = rawOf(t, c).Control(func(fd uintptr) { n, err = TryPeek(fd, buf) })
+			return string(buf[:n]), err
+		}
+		if got, err := peek(3); got != "" || err != syscall.EAGAIN {
+			t.Errorf("%q, %v before anything came", got, err)
+		}
+		_, _ = theirs.Write([]byte("abcdef"))
+		arrived(t, c, 6)
+		for range 2 {
+			if got, err := peek(3); got != "abc" || err != nil {
+				t.Errorf("%q, %v", got, err)
+			}
+		}
+		buf := make([]byte, 6)
+		if n, err := c.Read(buf); string(buf[:n]) != "abcdef" || err != nil {
+			t.Errorf("%q, %v after a peek", buf[:n], err)
+		}
+		_ = theirs.Close()
+		if n, err := c.Read(buf); n != 0 || err != io.EOF {
+			t.Fatalf("%d, %v", n, err)
+		}
+		if got, err := peek(3); got != "" || err != nil {
+			t.Errorf("%q, %v at the end", got, err)
+		}
+	})
+}
+
 func TestConsume(t *testing.T) {
 	parts := [][]byte{[]byte("abc"), nil, []byte("de"), []byte("f")}
 	if left := Consume(parts, 4); left != 2 || string(bytes.Join(parts, []byte("|"))) != "||e|f" {
@@ -306,5 +421,23 @@ func TestTryWriteDoesNotWait(t *testing.T) {
 		if _, err := w.TryWrite(p); err == nil {
 			t.Error("it took bytes after the end")
 		}
+	})
+	both(t, func(t *testing.T, c, theirs net.Conn) {
+		parts := [][]byte{nil, []byte("one"), nil, []byte("two")}
+		if n, err := c.(*Conn).TryWritev(parts); n != 6 && (WritevIsOneCall || n != 3) || err != nil || Consume(parts, 0) != 6-n {
+			t.Errorf("%d bytes, %v, left %q", n, err, parts)
+		}
+		_ = theirs.Close()
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			n, err := c.(*Conn).TryWritev([][]byte{[]byte("one"), []byte("two")})
+			if err == nil {
+				continue
+			}
+			if n != 0 || !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%d bytes to nobody, %v", n, err)
+			}
+			return
+		}
+		t.Error("nobody is there, and there is no error")
 	})
 }
