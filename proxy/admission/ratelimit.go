@@ -235,6 +235,11 @@ func (q *RateLimitQueue) arm(now time.Duration) {
 	if q.set.wanted != nil {
 		q.set.wanted()
 	}
+	q.setTimer(now)
+}
+
+// setTimer sets the timer to the next slot, if it is known when that is. Called with mu held.
+func (q *RateLimitQueue) setTimer(now time.Duration) {
 	if at := q.next(now); at != backoff.Forever {
 		q.timer.Reset(max(at-now, 0))
 	}

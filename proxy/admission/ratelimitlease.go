@@ -72,6 +72,9 @@ func (q *RateLimitQueue) ask(asks []ratelimit.LeaseRequest, now, every time.Dura
 		next = min(next, at)
 	}
 	q.listed = next != backoff.Forever
+	if q.waiters.Len() > 0 {
+		q.setTimer(now) // an answer that does not come is waited for only briefly
+	}
 	return asks, next
 }
 

@@ -8,6 +8,17 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http1"
 )
 
+func TestSharingAsInSettings(t *testing.T) {
+	for text, s := range map[string]Sharing{
+		"": {}, "route": {Route: true}, "header:X-Key": {Header: "X-Key"}, "json:model": {Model: true},
+		"header:X-Key,json:model": {Header: "X-Key", Model: true},
+	} {
+		if s.String() != text || s.None() != (text == "") || s.ByValue() != (s.Header != "" || s.Model) {
+			t.Errorf("%q instead of %q; none: %v, by value: %v", s.String(), text, s.None(), s.ByValue())
+		}
+	}
+}
+
 // A request shares by each value that it has. Who needs all of them learns that one is missing.
 func TestWhatRequestsShareBy(t *testing.T) {
 	seed := [sha256.Size]byte{1}
