@@ -11,7 +11,6 @@ import (
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
-	"github.com/retryproxy/retryproxy/proxy/wire"
 )
 
 const ok200 = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -206,9 +205,7 @@ func hedged(r *request) (first, hedge *Attempt, cause policy.Cause) {
 		hedge = r.env.New()
 		hedge.Begin(2, r.clock.Now(), nil, Options{})
 		r.t.Cleanup(hedge.Drop)
-		first.StartHedge(hedge, Hedge{Pool: r.pool, Until: r.clock.Now().Add(testTimeout), Head: func(wire.Form, string) wire.Head {
-			return wire.Head{Fields: []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")}
-		}})
+		first.StartHedge(hedge, Hedge{Pool: r.pool, Until: r.clock.Now().Add(testTimeout), Head: r.head})
 	}
 	first = r.env.New()
 	r.t.Cleanup(first.Abandon)

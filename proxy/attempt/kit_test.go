@@ -226,7 +226,17 @@ func (r *request) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Co
 }
 func (r *request) AwaitDescriptor(*Attempt, time.Duration, clock.Instant) bool { return false }
 func (r *request) Connected(*Attempt, *upstream.Conn)                          {}
-func (r *request) RequestHeaders(_ *Attempt, _ wire.Form, host string, expect bool) wire.Head {
+func (r *request) RequestHeaders(_ *Attempt, form wire.Form, host string, expect bool) wire.Head {
+	return r.head(form, host)
+}
+func (r *request) head(form wire.Form, host string) wire.Head {
+	if form != wire.Lines {
+		fields := wire.AppendFraming(form, nil, r.framing)
+		for _, h := range r.trails {
+			fields = wire.AppendHeader(form, fields, "trailer", string(h.Name))
+		}
+		return wire.Head{Form: form, Fields: fields, Method: []byte(r.method), Target: []byte("/"), Authority: []byte(host)}
+	}
 	return wire.Head{Fields: []byte(r.method + " / HTTP/1.1\r\nHost: " + host + "\r\n\r\n")}
 }
 func (r *request) RespondBy(clock.Instant) clock.Instant { return r.respond }
