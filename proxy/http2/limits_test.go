@@ -196,30 +196,35 @@ func TestAClientThatSendsAndDoesNotReadIsEnded(t *testing.T) {
 	})
 }
 
-// A body whose reader is behind is counted, and can be given up; its reader gets the error.
+// A body whose reader is behind is counted, and can be given up; its reader gets the error, also if the end comes.
 func TestABodyThatNobodyReadsCanBeGivenUp(t *testing.T) {
-	read := make(chan struct{})
-	result := make(chan error, 1)
-	o := options(func(s *textStream) {
-		_, _ = readHead(s)
-		<-read
-		_, err := io.Copy(io.Discard, s)
-		result <- err
-	})
-	o.Backlog = NewBacklog(1)
-	p := dialFrames(t, o)
-	p.begin(false, with("content-length", "1000000")...)
-	for range 3 {
-		_ = p.WriteData(1, false, make([]byte, 15<<10))
-	}
-	_ = p.WritePing(false, [8]byte{})
-	p.want("pong")
-	if n := o.Backlog.Ended(); n != 1 {
-		t.Fatalf("%d were given up", n)
-	}
-	close(read)
-	if err := <-result; err != ErrNotRead {
-		t.Errorf("its reader got %v", err)
+	for _, ends := range []int{0, 3, 4} { // with which piece; 0: not at all
+		read := make(chan struct{})
+		result := make(chan error, 1)
+		o := options(func(s *textStream) {
+			_, _ = readHead(s)
+			<-read
+			n, err := s.ReadBody(make([]byte, 1<<20))
+			if n > 0 || s.BodyRead() {
+				t.Errorf("%d bytes were read; all of it: %v", n, s.BodyRead())
+			}
+			result <- err
+		})
+		o.Backlog = NewBacklog(1)
+		p := dialFrames(t, o)
+		p.begin(false, getFields...)
+		for i := range max(3, ends) {
+			_ = p.WriteData(1, i+1 == ends, make([]byte, 15<<10))
+		}
+		_ = p.WritePing(false, [8]byte{})
+		p.want("pong")
+		if n := o.Backlog.Ended(); n != 1 {
+			t.Fatalf("%d were given up", n)
+		}
+		close(read)
+		if err := <-result; err != ErrNotRead {
+			t.Errorf("its reader got %v", err)
+		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestARequestReadsAsHTTP1(t *testing.T) {
@@ -127,5 +129,79 @@ func TestAResponseThatIsCutDoesNotLookWhole(t *testing.T) {
 		p := dialFrames(t, options(func(s *textStream) { _, _ = io.WriteString(s, response) }))
 		p.begin(true, getFields...)
 		p.want("1: reset INTERNAL_ERROR")
+	}
+}
+
+// A request's body that does not end as announced looks broken to its reader and to whoever waits for its end.
+func TestABodyThatIsCutOffIsBroken(t *testing.T) {
+	const length = "content-length"
+	for name, tc := range map[string]struct {
+		fields []string
+		send   func(p *peer)
+		whole  bool
+	}{
+		"whole":                      {[]string{length, "5"}, func(p *peer) { _ = p.WriteData(1, true, []byte("12345")) }, true},
+		"whole, without a length":    {nil, func(p *peer) { _ = p.WriteData(1, true, []byte("12345")) }, true},
+		"too little":                 {[]string{length, "6"}, func(p *peer) { _ = p.WriteData(1, true, []byte("12345")) }, false},
+		"too little, in two":         {[]string{length, "6"}, func(p *peer) { _ = p.WriteData(1, false, []byte("12345")); _ = p.WriteData(1, true, nil) }, false},
+		"too little before trailers": {[]string{length, "6"}, func(p *peer) { _ = p.WriteData(1, false, []byte("12345")); p.headers(1, true, "x-t", "1") }, false},
+		"too much":                   {[]string{length, "4"}, func(p *peer) { _ = p.WriteData(1, true, []byte("12345")) }, false},
+		"a reset":                    {[]string{length, "6"}, func(p *peer) { _ = p.WriteData(1, false, []byte("12345")); _ = p.WriteRSTStream(1, 0) }, false},
+		"a reset, without a length":  {nil, func(p *peer) { _ = p.WriteData(1, false, []byte("12345")); _ = p.WriteRSTStream(1, 8) }, false},
+		"a reset of all of it":       {[]string{length, "5"}, func(p *peer) { _ = p.WriteData(1, false, []byte("12345")); _ = p.WriteRSTStream(1, 0) }, false},
+		"the connection's end":       {nil, func(p *peer) { _ = p.WriteData(1, false, []byte("12345")); _ = p.nc.Close() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				awaited, checked := make(chan struct{}), make(chan struct{})
+				p := dialFrames(t, options(func(s *textStream) {
+					defer close(checked)
+					_, _ = readHead(s)
+					done := s.BodyDone()
+					close(awaited)
+					select {
+					case <-done:
+					case <-time.After(time.Minute):
+						t.Error("its end was not told")
+					}
+					_ = s.SetReadDeadline(time.Now().Add(time.Minute))
+					var err error
+					for n := 1; n > 0 && err == nil; {
+						n, err = s.ReadBody(make([]byte, 100))
+					}
+					if (err == io.EOF) != tc.whole || s.BodyRead() != tc.whole || s.BodyBroken() == tc.whole || s.ClientGone() == tc.whole {
+						t.Errorf("read to %v; whole %v, broken %v, client gone %v", err, s.BodyRead(), s.BodyBroken(), s.ClientGone())
+					}
+				}))
+				p.begin(false, with(tc.fields...)...)
+				<-awaited
+				tc.send(p)
+				<-checked
+			})
+		})
+	}
+}
+
+// A client that has its response may reset the stream; more than it announced breaks its body even then.
+func TestAResetBehindTheResponseBreaksNoBody(t *testing.T) {
+	for broken, send := range map[bool]func(p *peer){
+		false: func(p *peer) { _ = p.WriteRSTStream(1, 8) },
+		true:  func(p *peer) { _ = p.WriteData(1, false, []byte("12")) },
+	} {
+		checked := make(chan struct{})
+		p := dialFrames(t, options(func(s *textStream) {
+			defer close(checked)
+			_, _ = readHead(s)
+			done := s.BodyDone()
+			_, _ = io.WriteString(s, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			<-done
+			if s.BodyBroken() != broken || s.ClientGone() {
+				t.Errorf("broken %v, want %v; client gone %v", s.BodyBroken(), broken, s.ClientGone())
+			}
+		}))
+		p.begin(false, with("content-length", "1")...)
+		p.want("1: :status=200")
+		send(p)
+		<-checked
 	}
 }
