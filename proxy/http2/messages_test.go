@@ -3,6 +3,7 @@ package http2
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -204,4 +205,57 @@ func TestAResetBehindTheResponseBreaksNoBody(t *testing.T) {
 		send(p)
 		<-checked
 	}
+}
+
+// What comes behind the end of a request is no part of it, and ends its stream alone.
+func TestFramesBehindTheEndOfARequestResetItsStream(t *testing.T) {
+	for name, send := range map[string]func(p *peer){
+		"DATA":     func(p *peer) { _ = p.WriteData(1, true, []byte("more")) },
+		"trailers": func(p *peer) { p.headers(1, true, "x-t", "1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make(chan string, 1)
+			p := dialFrames(t, options(func(s *textStream) {
+				_, _ = readHead(s)
+				if s.ID() > 1 {
+					_, _ = io.WriteString(s, "HTTP/1.1 204 No Content\r\n\r\n")
+					return
+				}
+				<-s.Done()
+				b := make([]byte, 100)
+				n, err := s.ReadBody(b)
+				got <- fmt.Sprintf("%q %v %v", b[:n], err != nil, s.Trailers())
+			}))
+			p.begin(false, getFields...) // without a length
+			_ = p.WriteData(1, true, []byte("all"))
+			send(p)
+			p.want("1: reset STREAM_CLOSED")
+			if body := <-got; body != `"" true []` {
+				t.Error(body)
+			}
+			p.begin(true, getFields...)
+			p.want("3: :status=204")
+		})
+	}
+}
+
+// A body that is declared to be empty ends in time, or its stream is reset.
+func TestABodyThatIsDeclaredEmptyEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := dialFrames(t, options(echo))
+		p.begin(false, with("content-length", "0")...)
+		p.begin(false, with("content-length", "0")...)
+		time.Sleep(emptyWithin - time.Second)
+		_ = p.WriteData(1, true, nil)
+		p.want("1: \"")
+		time.Sleep(2 * time.Second)
+		p.mu.Lock()
+		reset := slices.Contains(p.seen, "3: reset PROTOCOL_ERROR")
+		p.mu.Unlock()
+		if !reset {
+			t.Error("it was not reset in time")
+		}
+		p.begin(true, getFields...)
+		p.want("5: \"")
+	})
 }
