@@ -57,8 +57,6 @@ type flowState struct {
 type stream interface {
 	// end ends the stream because of err.
 	end(err error)
-	// faulty is called before the stream is reset because its body is not what was announced.
-	faulty()
 	// peerEnded is called when the peer's message has come whole.
 	peerEnded()
 	// completed is called when our message was written whole.

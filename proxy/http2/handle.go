@@ -79,7 +79,7 @@ func (c *link) dataOf(f *frame, body []byte) (*flow, error) {
 		c.reset(s, StreamClosed)
 		return nil, nil
 	case s.early:
-		s.fault(ProtocolError)
+		c.reset(s, ProtocolError)
 		return nil, nil
 	}
 	s.receive(body, f.length, f.has(FlagEndStream))

@@ -102,7 +102,7 @@ func (s *UpstreamStream) respond(f *fields, r *responseFields, ends bool) {
 	s.head.Appended(r.appendRecord(s.head.Bytes(), f, mark))
 	switch {
 	case ends && s.left > 0:
-		s.fault(ProtocolError)
+		s.c.reset(&s.flow, ProtocolError)
 	case ends:
 		s.ended(nil)
 	}

@@ -22,14 +22,14 @@ func (s *flow) dropBody(err error) {
 // receive takes a piece of the body, of a frame of n bytes. It is called with mu held.
 func (s *flow) receive(p []byte, n int, ends bool) {
 	if s.grant -= n; s.grant < 0 {
-		s.fault(FlowControlError)
+		s.c.reset(s, FlowControlError)
 		return
 	}
 	s.credit += n - len(p) // padding
 	s.move(len(p))
 	if s.left >= 0 {
 		if s.left -= int64(len(p)); s.left < 0 || ends && s.left > 0 {
-			s.fault(ProtocolError)
+			s.c.reset(s, ProtocolError)
 			return
 		}
 	}
@@ -236,12 +236,6 @@ func (s *flow) giveUp() bool {
 	return true
 }
 
-// fault resets the stream because its body is not what was announced. It is called with mu held.
-func (s *flow) fault(code Code) {
-	s.self.faulty()
-	s.c.reset(s, code)
-}
-
 // ended takes the end of the body, with its trailers if there are any. It is called with mu held.
 func (s *flow) ended(trailers *fields) {
 	s.remoteEnded, s.whole = true, s.inEnd == nil
@@ -265,7 +259,7 @@ func (s *flow) Trailers() []http1.Header {
 
 func (s *flow) receiveTrailers(f *fields) {
 	if s.left > 0 {
-		s.fault(ProtocolError)
+		s.c.reset(s, ProtocolError)
 		return
 	}
 	s.ended(f)

@@ -36,9 +36,7 @@ type streamState struct {
 	vain          *time.Timer // with mustEnd
 	queued        bool        // it waits for a worker
 	mustEnd       bool        // its body is declared to be empty and has not ended: it is not served before
-	bodyBroken    bool        // the request did not end as announced
 	done          chan struct{}
-	bodyDone      chan struct{}
 	leftAt        time.Time // when it ended before its response was complete; zero: it has not
 }
 
@@ -75,11 +73,7 @@ func (s *Stream) end(err error) {
 		s.leftAt = time.Now()
 	}
 	s.uncount()
-	if !s.remoteEnded {
-		s.bodyBroken = s.bodyBroken || s.err == errGone && !s.complete
-		s.remoteEnded = true
-		s.endBody()
-	}
+	s.remoteEnded = true
 	s.dropBody(err)
 	if s.done != nil {
 		close(s.done)
@@ -106,22 +100,11 @@ func (s *Stream) uncount() {
 	}
 }
 
-// endBody notes that no more of the body will come.
-func (s *Stream) endBody() {
-	if s.bodyDone != nil {
-		close(s.bodyDone)
-	}
-}
-
-// faulty implements stream.
-func (s *Stream) faulty() { s.bodyBroken = true }
-
 // peerEnded implements stream: the request came whole.
 func (s *Stream) peerEnded() {
 	if s.complete {
 		s.uncount()
 	}
-	s.endBody()
 	s.wake()
 	if s.mustEnd {
 		s.mustEnd = false
@@ -137,7 +120,7 @@ const emptyWithin = 10 * time.Second
 func (c *Conn) endInVain(id uint32) {
 	c.mu.Lock()
 	if s := c.streams[id]; s != nil && of(s).mustEnd {
-		s.fault(ProtocolError)
+		c.reset(s, ProtocolError)
 	}
 	c.mu.Unlock()
 	c.flushElsewhere()
@@ -216,20 +199,6 @@ func (s *Stream) Done() <-chan struct{} {
 	return s.done
 }
 
-// BodyDone returns a channel that is closed when the request's body has ended, in whatever way. It is nil
-// if the request has no body.
-func (s *Stream) BodyDone() <-chan struct{} {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	if s.bodyDone == nil && s.hasBody {
-		s.bodyDone = make(chan struct{})
-		if s.remoteEnded {
-			close(s.bodyDone)
-		}
-	}
-	return s.bodyDone
-}
-
 // ClientGone reports whether the client has left. s may be nil.
 func (s *Stream) ClientGone() bool {
 	s.c.mu.Lock()
@@ -253,13 +222,6 @@ func (s *Stream) ResponseComplete() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	return s.complete
-}
-
-// BodyBroken reports whether the request's body did not end as announced.
-func (s *Stream) BodyBroken() bool {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return s.bodyBroken
 }
 
 // HasUnread reports whether bytes of the body came that were not read yet.

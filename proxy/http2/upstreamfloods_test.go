@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -163,6 +164,27 @@ func TestAFloodOfAnUpstreamIsSlowedAndEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An upstream that resets each request, as one that refuses them does, is read as fast as it comes: there are no more of
+// them than requests.
+func TestAnUpstreamMayResetEachRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c := toUpstream(t, upstreamOptions())
+		p.sync()
+		began := time.Now()
+		for i := range uint32(floodguard.IdleFrames / 2) {
+			s := ask(t, c, getRequest)
+			p.want(fmt.Sprintf("%d: :method", 2*i+1))
+			_ = p.WriteRSTStream(2*i+1, http2.ErrCodeRefusedStream)
+			if _, err := s.Read(make([]byte, 1)); err != ErrRefused {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
 }
 
 // Frames that carry nothing, now and then, are no flood.

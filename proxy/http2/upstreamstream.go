@@ -109,9 +109,6 @@ func (c *Upstream) forget(s *UpstreamStream) {
 	}
 }
 
-// faulty implements stream.
-func (s *UpstreamStream) faulty() {}
-
 // peerEnded implements stream: the response came whole.
 func (s *UpstreamStream) peerEnded() {
 	if s.complete {

@@ -198,7 +198,7 @@ func (cr *Request) EndedByClient() bool {
 	case cr.Conn.Stream.ResponseComplete():
 		return end == ClientBodyBroken
 	}
-	return end == ClientBodyBroken || cr.Conn.Stream.ClientGone() || cr.Conn.Stream.BodyBroken()
+	return end == ClientBodyBroken || cr.Conn.Stream.ClientGone()
 }
 
 // Has reports whether the request has a header with that name.

@@ -24,11 +24,6 @@ var DefaultLimits = Limits{Age: 20 * time.Millisecond, Most: 50, perSecond: 10, 
 type Stream interface {
 	// Done returns a channel that is closed when the client has ended the request.
 	Done() <-chan struct{}
-	// BodyDone returns one that is closed when the request's body has ended, in whatever way; nil without
-	// a body.
-	BodyDone() <-chan struct{}
-	// BodyBroken reports whether the body did not end as announced.
-	BodyBroken() bool
 	// ClientGone reports whether the client has ended the request.
 	ClientGone() bool
 }
@@ -68,17 +63,11 @@ func (e *PrematureEnds) Hold(stream Stream) bool {
 func (e *PrematureEnds) awaitEnd(stream Stream) bool {
 	t := time.NewTimer(e.limits.Age)
 	defer t.Stop()
-	for body := stream.BodyDone(); ; body = nil {
-		select {
-		case <-t.C:
-			return !stream.ClientGone() && !stream.BodyBroken()
-		case <-stream.Done():
-			return false
-		case <-body:
-			if stream.BodyBroken() {
-				return false
-			}
-		}
+	select {
+	case <-t.C:
+		return !stream.ClientGone()
+	case <-stream.Done():
+		return false
 	}
 }
 

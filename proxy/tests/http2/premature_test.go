@@ -4,7 +4,9 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -75,6 +77,37 @@ func TestAPrematureEndThatIsNoticedLateIsCharged(t *testing.T) {
 		}
 		if got := m.Up.Sends(); got != most {
 			t.Errorf("%d requests reached the upstream, want %d", got, most)
+		}
+	})
+}
+
+// A client that has had a response has as many requests in flight as it likes.
+func TestAClientThatHadAResponseIsNotHeld(t *testing.T) {
+	const most, more = 3, 10
+	var asked atomic.Int32
+	proxytest.InMemory(t, func(c *peers.Conn) {
+		for c.Head() != "" {
+			if asked.Add(1) > 1 {
+				_, _ = c.ReadByte() // until the proxy hangs up
+				return
+			}
+			c.Say(peers.OK200)
+		}
+	}, func(c *proxy.Config) {
+		peers.SpeakHTTP2(c)
+		c.PrematureEnds = floodguard.Limits{Age: time.Hour, Most: most, Responses: 1000}
+	}, func(t *testing.T, m *proxytest.Memory) {
+		c := m.Client()
+		go func() { _, _ = io.Copy(io.Discard, c.Reader) }()
+		c.Send(http2.ClientPreface)
+		f := http2.NewFramer(c.Conn, nil)
+		_ = f.WriteSettings()
+		for n := range uint32(1 + more) {
+			peers.WriteHeaders(t, f, 2*n+1, "GET", true)
+			synctest.Wait()
+		}
+		if got := asked.Load(); got != 1+more {
+			t.Errorf("%d requests reached the upstream, want %d", got, 1+more)
 		}
 	})
 }
