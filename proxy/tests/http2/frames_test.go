@@ -2,9 +2,8 @@ package http2
 
 import (
 	"bytes"
+	"crypto/tls"
 	"io"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -60,35 +59,62 @@ func TestAClientMayPingForEachPiece(t *testing.T) {
 
 // A client that agreed on HTTP/2, or began to, and then says nothing is not waited for.
 func TestAnHTTP2PrefaceMustArriveInTime(t *testing.T) {
-	a := peers.NewAuthority(t)
-	quick := func(c *proxy.Config) { peers.SpeakHTTP2(c); c.ReadHeaderTimeout = 100 * time.Millisecond }
+	a, valid := peers.NewAuthority(t), time.Now()
+	var overTLS proxy.Config // whose certificate is not of the fake time
+	a.ClientsOverTLS(t, &overTLS, false)
+	inTime := func(t *testing.T, change func(*proxy.Config), test func(t *testing.T, c *peers.Client)) {
+		proxytest.InMemory(t, peers.Script(peers.OK200), func(c *proxy.Config) {
+			peers.SpeakHTTP2(c)
+			c.ReadHeaderTimeout = time.Second
+			change(c)
+		}, func(t *testing.T, m *proxytest.Memory) { test(t, m.Client()) })
+	}
 	t.Run("half of it", func(t *testing.T) {
-		c := proxytest.Start(t, peers.StartUpstream(t, peers.Script(peers.OK200)), quick).Dial()
-		c.Send(http2.ClientPreface[:18])
-		_, _ = c.Rest() // ends
+		inTime(t, func(*proxy.Config) {}, func(t *testing.T, c *peers.Client) {
+			c.Send(http2.ClientPreface[:18])
+			wantEndAfter(t, c.Reader, time.Second)
+		})
 	})
 	t.Run("nothing, over TLS", func(t *testing.T) {
-		p := proxytest.Start(t, peers.StartUpstream(t, peers.Script(peers.OK200)), func(c *proxy.Config) { quick(c); a.ClientsOverTLS(t, c, false) })
-		conf := a.Client()
-		conf.NextProtos = []string{"h2"}
-		_, _ = p.DialTLS(conf).Rest()
-	})
-	t.Run("and what follows it need not", func(t *testing.T) {
-		p := proxytest.Start(t, peers.StartUpstream(t, peers.Script(peers.OK200)), quick)
-		c, f := p.DialFramer()
-		time.Sleep(300 * time.Millisecond)
-		_ = f.WritePing(false, [8]byte{})
-		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
-		for {
-			frame, err := f.ReadFrame()
-			if err != nil {
+		inTime(t, func(c *proxy.Config) { c.TLS = overTLS.TLS }, func(t *testing.T, c *peers.Client) {
+			conf := a.Client()
+			conf.NextProtos, conf.Time = []string{"h2"}, func() time.Time { return valid }
+			secure := tls.Client(c.Conn, conf)
+			if err := secure.Handshake(); err != nil {
 				t.Fatal(err)
 			}
-			if ping, ok := frame.(*http2.PingFrame); ok && ping.IsAck() {
-				return
-			}
-		}
+			wantEndAfter(t, secure, time.Second)
+		})
 	})
+	t.Run("and what follows it need not", func(t *testing.T) {
+		inTime(t, func(*proxy.Config) {}, func(t *testing.T, c *peers.Client) {
+			f := http2.NewFramer(c.Conn, c.Reader)
+			go func() {
+				c.Send(http2.ClientPreface)
+				_ = f.WriteSettings()
+				time.Sleep(3 * time.Second)
+				_ = f.WritePing(false, [8]byte{})
+			}()
+			for {
+				frame, err := f.ReadFrame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ping, ok := frame.(*http2.PingFrame); ok && ping.IsAck() {
+					return
+				}
+			}
+		})
+	})
+}
+
+// wantEndAfter checks that a connection ends after that time.
+func wantEndAfter(t *testing.T, c io.Reader, want time.Duration) {
+	t.Helper()
+	began := time.Now()
+	if _, err := io.Copy(io.Discard, c); time.Since(began) != want {
+		t.Errorf("it ended after %v: %v", time.Since(began), err)
+	}
 }
 
 // A head has to come in its time over HTTP/2 too, in one frame or in many; no
@@ -104,27 +130,46 @@ func TestHTTP2HeadersMustArriveInTime(t *testing.T) {
 		"half a frame": func(c *peers.Client, _ *http2.Framer) { c.Send("\x00\x00\x64\x01\x05\x00\x00\x00\x01half") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := peers.StartUpstream(t, peers.Script(peers.OK200))
-			p := proxytest.Start(t, u, func(c *proxy.Config) { peers.SpeakHTTP2(c); c.ReadHeaderTimeout = 100 * time.Millisecond })
-			c, f := p.DialFramer()
-			begin(c, f)
-			_, _ = c.Rest() // ends
-			if u.Sends() != 0 {
-				t.Error("it was sent")
-			}
+			proxytest.InMemory(t, peers.Script(peers.OK200), func(c *proxy.Config) { peers.SpeakHTTP2(c); c.ReadHeaderTimeout = time.Second }, func(t *testing.T, m *proxytest.Memory) {
+				c := m.Client()
+				c.Send(http2.ClientPreface)
+				f := http2.NewFramer(c.Conn, nil)
+				_ = f.WriteSettings()
+				begin(c, f)
+				wantEndAfter(t, c.Reader, time.Second)
+				if m.Up.Sends() != 0 {
+					t.Error("it was sent")
+				}
+			})
 		})
 	}
 	t.Run("a body may take longer", func(t *testing.T) {
-		p := proxytest.Start(t, echoUpstream(t), func(c *proxy.Config) { peers.SpeakHTTP2(c); c.ReadHeaderTimeout = 100 * time.Millisecond })
-		r, w := io.Pipe()
-		go func() {
-			time.Sleep(300 * time.Millisecond)
-			_, _ = io.WriteString(w, strings.Repeat("x", 1000))
-			_ = w.Close()
-		}()
-		res, body := p.Fetch(peers.HTTP2Client(t, nil), http.MethodPost, "/", r)
-		if res.StatusCode != 200 || len(body) != 1000 {
-			t.Errorf("%d %d", res.StatusCode, len(body))
-		}
+		proxytest.InMemory(t, func(c *peers.Conn) {
+			peers.DiscardBody(c, c.Head())
+			c.Say(peers.OK200)
+		}, func(c *proxy.Config) { peers.SpeakHTTP2(c); c.ReadHeaderTimeout = time.Second }, func(t *testing.T, m *proxytest.Memory) {
+			c := m.Client()
+			f := http2.NewFramer(c.Conn, c.Reader)
+			f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+			go func() {
+				c.Send(http2.ClientPreface)
+				_ = f.WriteSettings()
+				peers.WriteHeaders(t, f, 1, "POST", false)
+				time.Sleep(3 * time.Second)
+				_ = f.WriteData(1, true, make([]byte, 1000))
+			}()
+			for {
+				frame, err := f.ReadFrame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if head, ok := frame.(*http2.MetaHeadersFrame); ok {
+					if status := head.PseudoValue("status"); status != "200" {
+						t.Error(status)
+					}
+					return
+				}
+			}
+		})
 	})
 }
