@@ -3,11 +3,13 @@ package inject
 import (
 	"errors"
 	"fmt"
-	"github.com/spf13/pflag"
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/retryproxy/retryproxy/internal/config"
 )
 
 // The annotations of a Pod or Pod template.
@@ -88,6 +90,11 @@ func (o *Options) annotate(f *pflag.FlagSet, key, value string) error {
 	}
 	option := f.Lookup(name)
 	if option == nil {
+		names := []string{"inject"}
+		f.VisitAll(func(one *pflag.Flag) { names = append(names, one.Name) })
+		if near := config.Nearest(name, slices.Values(names)); near != "" {
+			return fmt.Errorf("annotation %s: unknown; did you mean %s%s?", key, annotations, near)
+		}
 		return fmt.Errorf("annotation %s: unknown", key)
 	}
 	if _, isBool := option.Value.(interface{ IsBoolFlag() bool }); isBool && value != "true" && value != "false" {

@@ -89,7 +89,7 @@ func decide(q *request, o inject.Options, v *Verdict) *response {
 	}
 	deny := func(err error) *response {
 		v.Denial = err.Error()
-		return &response{UID: q.UID, Status: &status{Code: 422, Message: "retryproxy: " + err.Error()}}
+		return &response{UID: q.UID, Status: &status{Code: 422, Message: "retryproxy: " + oneLine(err)}}
 	}
 	pod, err := decodePod(q.Object)
 	if err != nil {
@@ -116,6 +116,15 @@ func decide(q *request, o inject.Options, v *Verdict) *response {
 	v.Injected, v.Notes = true, notes
 	res.Patch, res.PatchType, res.Warnings = patch, "JSONPatch", warnings(notes)
 	return res
+}
+
+// oneLine returns the error without line breaks: kubectl get events shows only the first line of a message.
+func oneLine(err error) string {
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return strings.ReplaceAll(strings.Join(lines, "; "), ":; ", ": ")
 }
 
 // decodePod parses a Pod and keeps numbers as they are written.

@@ -128,15 +128,15 @@ func TestOthersAreAdmittedAsTheyAre(t *testing.T) {
 func TestWhatCannotBeDoneIsRefusedWithTheReason(t *testing.T) {
 	for name, tt := range map[string]struct{ old, new, want string }{
 		"port without a name":   {`"name": "http", "containerPort"`, `"containerPort"`, "port 8080 has no name"},
-		"misspelt setting":      {"env.retryproxy.io/MAX_RETRIES", "env.retryproxy.io/MAX_RETRYS", "RETRYPROXY_MAX_RETRYS"},
-		"misspelt annotation":   {"retryproxy.io/inbound", "retryproxy.io/inbuond", "inbuond: unknown"},
+		"misspelt setting":      {"env.retryproxy.io/MAX_RETRIES", "env.retryproxy.io/MAX_RETRYS", "the configuration is not valid: RETRYPROXY_MAX_RETRYS"},
+		"misspelt annotation":   {"retryproxy.io/inbound", "retryproxy.io/inbuond", "inbuond: unknown; did you mean retryproxy.io/inbound?"},
 		"unclear wish":          {`"retryproxy.io/inject": "true"`, `"retryproxy.io/inject": "yes"`, `expected "true" or "false"`},
 		"variable from a field": {`"value": "https://api.example.com`, `"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}, "x": "`, "valueFrom"},
 		"host network":          {`"restartPolicy": "Always",`, `"hostNetwork": true,`, "hostNetwork"},
 	} {
 		q := strings.Replace(question(t), tt.old, tt.new, 1)
 		res, verdict := answered(t, q)
-		if res.Allowed || res.Patch != nil || res.Status == nil || res.Status.Code != 422 || !strings.Contains(res.Status.Message, tt.want) || verdict.Denial == "" {
+		if res.Allowed || res.Patch != nil || res.Status == nil || res.Status.Code != 422 || !strings.Contains(res.Status.Message, tt.want) || strings.Contains(res.Status.Message, "\n") || verdict.Denial == "" {
 			t.Errorf("%s: %+v %+v", name, res, res.Status)
 		}
 	}

@@ -22,6 +22,7 @@ type part struct{ page, heading string }
 var (
 	createCertificate = part{"docs/how-to/kubernetes-webhook.md", "## Create its certificate"}
 	applyOverlay      = part{"docs/how-to/kubernetes-webhook.md", "## Apply the overlay"}
+	askForSidecar     = part{"docs/how-to/kubernetes-webhook.md", "## Ask for a sidecar"}
 	helmGateway       = part{"docs/how-to/kubernetes.md", "## Install the gateway"}
 	helmWebhook       = part{"docs/how-to/kubernetes-webhook.md", "## Install the webhook with Helm"}
 )
@@ -49,7 +50,7 @@ func TestThePagesHaveWhatTheTestsRun(t *testing.T) {
 	if app := readPage(t, tutorial).blocks(t, "yaml")[0]; !strings.Contains(app, "\n"+indented+"\n---\n") {
 		t.Errorf("%s: its nginx is not configured by deploy/nginx/failing.conf", tutorial)
 	}
-	for _, p := range []part{createCertificate, applyOverlay, helmGateway, helmWebhook} {
+	for _, p := range []part{createCertificate, applyOverlay, askForSidecar, helmGateway, helmWebhook} {
 		p.commands(t)
 	}
 }

@@ -97,8 +97,17 @@ func TestTheAPIServerAsksTheWebhook(t *testing.T) {
 	_, address := n.pod(t, "app=shop")
 	answers(t, "http://"+address+":18080/")
 
+	pod := strings.SplitN(strings.Replace(annotated("web", ""), "kind: Pod\n", "", 1), "\n", 2)[1]
+	n.apply(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  selector: {matchLabels: {app: web}}\n  template:\n"+
+		regexp.MustCompile("(?m)^").ReplaceAllString(strings.TrimSpace(pod), "    ")+"\n")
+	u.run(t, askForSidecar.commands(t))
+	n.ready(t, "web")
+	if names := n.kubectl(t, "get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.initContainers[*].name}"); !strings.Contains(names, "retryproxy-in") {
+		t.Errorf("a Deployment that asks has %q", names)
+	}
+
 	for _, c := range []struct{ annotations, want string }{
-		{`retryproxy.io/inject: "true", retryproxy.io/inbuond-port: http`, "annotation retryproxy.io/inbuond-port: unknown"},
+		{`retryproxy.io/inject: "true", retryproxy.io/inbuond-port: http`, "annotation retryproxy.io/inbuond-port: unknown; did you mean retryproxy.io/inbound-port?"},
 		{`retryproxy.io/inject: "true", env.retryproxy.io/MAX_RETRYS: "3"`, "RETRYPROXY_MAX_RETRYS"},
 		{`retryproxy.io/inject: "yes"`, `expected "true" or "false"`},
 	} {

@@ -76,7 +76,7 @@ var pages = []page{
 	{path: "docs/tutorials/kubernetes.md", blocks: all(5, how{belongs, "deploy/test/cluster/page_test.go"})},
 	{path: "docs/how-to/kubernetes.md", tree: true, given: noCluster, blocks: []how{{kind: runs}, {belongs, "deploy/test/cluster/page_test.go"}}},
 	{path: "docs/how-to/kubernetes-sidecar.md", tree: true, given: noCluster, blocks: all(2, how{kind: runs})},
-	{path: "docs/how-to/kubernetes-webhook.md", blocks: all(3, how{belongs, "deploy/test/cluster/page_test.go"})},
+	{path: "docs/how-to/kubernetes-webhook.md", blocks: all(4, how{belongs, "deploy/test/cluster/page_test.go"})},
 	{path: "docs/how-to/backoff.md", tree: true, given: running, blocks: []how{{kind: runs}, {kind: runs}, {settings, reports}, {kind: runs}, {kind: settings}}},
 	{path: "docs/how-to/fallback.md", blocks: []how{{kind: serves}, {kind: prints}}},
 	{path: "docs/how-to/fleet.md", blocks: []how{{kind: settings}}},
