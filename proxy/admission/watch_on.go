@@ -3,9 +3,10 @@
 package admission
 
 import (
-	"fmt"
 	"runtime"
 	"sync/atomic"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 )
 
 // watch finds a ticket that is settled twice, or that ends without having been settled: overwritten, or
@@ -17,7 +18,7 @@ type watched struct{ place *place }
 
 // place is where a ticket was taken.
 type place struct {
-	callers [24]uintptr
+	poison.Place
 	settled atomic.Bool
 }
 
@@ -28,8 +29,7 @@ func (w *watch) begin(isOpen bool) {
 	if isOpen && w.watched != nil && !w.place.settled.Swap(true) { // once: the garbage collector finds it, too
 		onDrop(w.place)
 	}
-	p := new(place)
-	runtime.Callers(3, p.callers[:])
+	p := &place{Place: poison.CallerPlace(1)}
 	w.watched = &watched{p}
 	runtime.AddCleanup(w.watched, func(p *place) {
 		if !p.settled.Load() {
@@ -45,15 +45,4 @@ func (w *watch) settle(isOpen bool) {
 	case !isOpen || w.place.settled.Swap(true):
 		panic("a ticket was settled twice; it was taken here:\n" + w.place.String())
 	}
-}
-
-func (p *place) String() (text string) {
-	frames := runtime.CallersFrames(p.callers[:])
-	for more := true; more; {
-		var f runtime.Frame
-		if f, more = frames.Next(); f.PC != 0 {
-			text += fmt.Sprintf("\t%s %s:%d\n", f.Function, f.File, f.Line)
-		}
-	}
-	return text
 }

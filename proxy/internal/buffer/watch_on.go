@@ -3,9 +3,10 @@
 package buffer
 
 import (
-	"fmt"
 	"runtime"
 	"sync/atomic"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/poison"
 )
 
 // watch finds a buffer that goes back twice, that is used by a copy of its Handle after it went back or was taken, and
@@ -17,8 +18,8 @@ type lease struct{ place *place }
 
 // place is where a buffer was taken.
 type place struct {
-	callers [24]uintptr
-	over    atomic.Bool
+	poison.Place
+	over atomic.Bool
 }
 
 // onDrop is called with a buffer that never went back; nil: dropped panics. Tests set it.
@@ -33,8 +34,7 @@ func dropped(p *place) {
 }
 
 func begin() watch {
-	p := new(place)
-	runtime.Callers(3, p.callers[:])
+	p := &place{Place: poison.CallerPlace(1)}
 	return p.lease()
 }
 
@@ -69,7 +69,7 @@ func (w *watch) move() watch {
 		return watch{}
 	}
 	w.use()
-	to := &place{callers: w.place.callers}
+	to := &place{Place: w.place.Place}
 	w.end()
 	return to.lease()
 }
@@ -82,15 +82,4 @@ func (w *watch) keeps(has bool) {
 	case !has && w.lease != nil:
 		w.end()
 	}
-}
-
-func (p *place) String() (text string) {
-	frames := runtime.CallersFrames(p.callers[:])
-	for more := true; more; {
-		var f runtime.Frame
-		if f, more = frames.Next(); f.PC != 0 {
-			text += fmt.Sprintf("\t%s %s:%d\n", f.Function, f.File, f.Line)
-		}
-	}
-	return text
 }
