@@ -59,7 +59,6 @@ func (s *flow) writeDirect(p []byte, ends bool) {
 	c.out.beside = 0
 	switch left := c.out.current.Len() + framed - n; {
 	case err != nil:
-		c.out.writing = false
 		c.writeFailed(err)
 		c.endWriting()
 	case left > 0: // an upstream has no room for more now

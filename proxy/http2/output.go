@@ -131,7 +131,6 @@ func (c *link) writeOut(n int, write func([]byte) (int, error)) (more bool) {
 			return true // the peer has no room now
 		}
 		if err != nil {
-			c.out.writing = false
 			c.writeFailed(err)
 			break
 		}
@@ -153,9 +152,10 @@ func (c *link) endWriting() {
 	}
 }
 
-// writeFailed ends the connection because a write failed. An upstream may have responded before, so what has come
-// from it is read first. It is called with mu held.
+// writeFailed ends the connection because a write failed, and with it the writing. An upstream may have responded
+// before, so what has come from it is read first. It is called with mu held.
 func (c *link) writeFailed(err error) {
+	c.out.writing = false
 	if !c.isUpstream {
 		c.fail(err)
 	}

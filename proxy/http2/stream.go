@@ -174,13 +174,13 @@ func (s *Stream) Kept() any {
 
 // TakeHead hands over the record of the request's headers in its buffer, if nothing of it was read. If there is none,
 // Read tells why. It does not wait.
-func (s *Stream) TakeHead() (head buffer.Handle) {
+func (s *Stream) TakeHead() buffer.Handle {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	if s.head.Len() > 0 && !expired(s.readBy) {
-		head = s.head.Take()
+		return s.head.Take()
 	}
-	return head.Take()
+	return buffer.Handle{}
 }
 
 // ID returns the stream's number.

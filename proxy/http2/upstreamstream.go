@@ -127,7 +127,7 @@ func (s *UpstreamStream) completed() {
 
 // ReadHead waits for what comes first, and hands it over in its buffer: the records of headers, and maybe the beginning
 // of the body. Errors are those of ReadBody.
-func (s *UpstreamStream) ReadHead() (head buffer.Handle, err error) {
+func (s *UpstreamStream) ReadHead() (buffer.Handle, error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.readerBusy = false
@@ -135,12 +135,11 @@ func (s *UpstreamStream) ReadHead() (head buffer.Handle, err error) {
 	for {
 		switch {
 		case s.head.Len() > 0:
-			head = s.head.Take()
-			return head.Take(), s.endOf(true)
+			return s.head.Take(), s.endOf(true)
 		case expired(s.readBy):
-			return head.Take(), os.ErrDeadlineExceeded
+			return buffer.Handle{}, os.ErrDeadlineExceeded
 		case s.inEnd != nil:
-			return head.Take(), s.inEnd
+			return buffer.Handle{}, s.inEnd
 		}
 		s.wait(s.readBy)
 	}
