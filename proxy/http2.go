@@ -57,16 +57,16 @@ func (c *conn) beginHTTP2(set *settings.Settings) bool {
 		return false
 	}
 	h := &http2Conn{c: c, prematureEnds: floodguard.NewPrematureEnds(c.server.premature)}
-	now := c.server.now()
-	h.emptyFrom.Store(int64(now))
 	c.client.Enter(downstream.PhaseBusy) // its preface is complete
 	if t := &c.server.clients; !t.makeRoom(c.slot, t.costs.servingHTTP2(c.isSecure, false), slots.Connection, http2RoomWithin) {
 		c.refuseHTTP2()
 		return true
 	}
+	now := c.server.now() // it may have waited for room
+	h.emptyFrom.Store(int64(now))
 	c.http2.Store(h)
-	c.beginProgress(c.server.now()) // it may have waited for room
-	if c.evicted.Load() {           // before its preface was complete; what evicts it from now on ends h
+	c.beginProgress(now)
+	if c.evicted.Load() { // before its preface was complete; what evicts it from now on ends h
 		c.http2.Store(nil)
 		c.refuseHTTP2()
 	}

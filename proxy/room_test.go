@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/internal/peers"
@@ -94,4 +96,39 @@ func TestWhoWaitedForItsSlotDoesNotOvertake(t *testing.T) {
 	if table.Charge(holder, 80); !first.IsOver() || second.IsOver() {
 		t.Error("the client that waited for its slot was first")
 	}
+}
+
+// An HTTP/2 connection that waited for memory is neither slow nor without progress for as long as it waited.
+func TestAnHTTP2ConnectionThatWaitedForItsMemoryBeginsAfterThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := peers.NewConfig(t, "http://upstream.test:80", &peers.Recorder{})
+		peers.SpeakHTTP2(config)
+		config.MaxConnections, config.ClientMemory = 0, http2Cost*100/55+1
+		s, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near, far := net.Pipe()
+		defer near.Close()
+		c := newConn(s, far, "")
+		defer far.Close()
+		c.slot = s.clients.slots.Force(newcomerCost)
+		others := s.clients.slots.Force(0)
+		s.clients.slots.Charge(others, http2Cost)
+		go func() {
+			time.Sleep(http2RoomWithin / 2)
+			s.clients.slots.Release(others)
+		}()
+		began := s.now()
+		if !c.beginHTTP2(s.settings.Load()) || c.http2.Load() == nil || s.now().Sub(began) != http2RoomWithin/2 {
+			t.Fatalf("it began after %v", s.now().Sub(began))
+		}
+		now := s.now()
+		if _, since := c.delaying(now); since != now {
+			t.Errorf("it has no streams since %v before", now.Sub(since))
+		}
+		if _, standing := c.rate(s.process.Clock.Since(now.Add(time.Second))); standing != 1<<10 { // what it has on credit
+			t.Errorf("a second later its standing is %v", standing)
+		}
+	})
 }

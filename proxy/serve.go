@@ -272,7 +272,7 @@ func (c *conn) readRequestHeaders(set *settings.Settings, began clock.Instant) b
 			c.client.Buffers.Release() // the rest may arrive slowly
 			c.client.SetRead(began.Add(set.ReadHeaderTimeout), 0)
 			c.idleFrom.Store(int64(began))
-			c.beginProgress(began)
+			c.beginProgress(c.server.now())
 			c.client.Enter(downstream.PhaseHeaders)
 		}
 		if !c.client.HasRoom() {
