@@ -41,7 +41,7 @@ type Metrics struct {
 
 	source atomic.Pointer[func() Snapshot]
 
-	beginning beginning // of requests
+	beginning beginning // of requests and configurations
 
 	mu     sync.Mutex        // guards routes
 	routes map[string]*Route // by name
@@ -140,7 +140,7 @@ func (m *Metrics) ConfigLoaded(ok bool, at time.Time) {
 	}
 	m.reloadSuccesses.Add(1)
 	m.lastSuccess.Store(at.UnixMilli())
-	m.beginning.happened() // what it added may change something without a request
+	m.beginning.happened() // it may have added an upstream, whose state changes without a request
 }
 
 // Watch makes every scrape call source for the state of the proxy. It replaces an earlier
