@@ -81,7 +81,7 @@ func newApp(o *Options, s *config.Settings, problems config.Problems) (*app, err
 	a.files = filewatch.New(s.Files()...)
 	a.phase.Store(&phaseStarting)
 	if !s.AdminListen.Off() {
-		a.page = a.newPage()
+		a.page = a.newPage(s)
 	}
 	var err error
 	if a.fleet, err = newFleet(s, a.log); err != nil {

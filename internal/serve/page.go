@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/internal/admin/page"
+	"github.com/retryproxy/retryproxy/internal/config"
 	"github.com/retryproxy/retryproxy/metrics"
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy"
 )
 
 // newPage returns the page for the admin listener, which reads the state of a.
-func (a *app) newPage() *page.Page {
+func (a *app) newPage(s *config.Settings) *page.Page {
 	host, _ := os.Hostname() // "" on an error, which the page does not show
 	return page.New(page.Options{
-		Version: a.options.Build.Version, Host: host, Metrics: a.metrics, Process: a.process, Route: a.rule,
+		Version: a.options.Build.Version, Host: host, Metrics: a.metrics, Process: a.process, Route: a.rule, Shares: s.SharedEngine.Set(),
 		Upstreams: func() []metrics.Upstream { return upstreamsOf(a.proxy.Stats()) },
 	})
 }

@@ -34,7 +34,7 @@ const (
 	Window = Points * Step
 )
 
-// Options are the sources of a Page. All but Host are required. The functions must be safe for
+// Options are the sources of a Page. All but Host and Shares are required. The functions must be safe for
 // concurrent use.
 type Options struct {
 	Version   string
@@ -43,6 +43,7 @@ type Options struct {
 	Process   func() Process
 	Upstreams func() []metrics.Upstream // names are unique
 	Route     func(name string) Rule    // the zero value for an unknown name
+	Shares    bool                      // other processes may change its retry budgets at any time
 }
 
 // Process is the state of the whole process.
@@ -146,13 +147,13 @@ func (p *Page) Run(ctx context.Context) {
 // look takes a step, and reports whether nothing will happen until the next request: nothing happened since the last
 // step, nothing is in flight, and no upstream is probed, which could change the state of its breaker. Without a path,
 // too, one is probed by connecting while its breaker is not closed, and slow start ends without a request. An abandoned
-// attempt counts as in flight at its upstream until it expires.
+// attempt counts as in flight at its upstream until it expires. A process that shares is woken every second anyway.
 func (p *Page) look(now time.Time) (quiet bool) {
 	upstreams := p.options.Upstreams()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	quiet = p.history.look(now, p.options.Metrics, upstreams)
-	p.asleep = quiet && !slices.ContainsFunc(upstreams, func(u metrics.Upstream) bool {
+	p.asleep = quiet && !p.options.Shares && !slices.ContainsFunc(upstreams, func(u metrics.Upstream) bool {
 		return u.HasProbe || u.Guard.Breaker != breaker.Closed || u.Guard.Abandoned > 0
 	})
 	return p.asleep

@@ -82,6 +82,7 @@ func TestThePageStaysAwake(t *testing.T) {
 		"an abandoned attempt that expires":      func(_ *stage, u *metrics.Upstream) { u.Guard.Abandoned = 1 },
 		"an upstream is probed by connecting":    func(_ *stage, u *metrics.Upstream) { u.Guard.Breaker = breaker.Open },
 		"a retry budget that becomes full again": func(_ *stage, u *metrics.Upstream) { u.HasBudget = true },
+		"a retry budget that others use, too":    func(s *stage, _ *metrics.Upstream) { s.options.Shares = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
