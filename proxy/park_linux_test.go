@@ -19,6 +19,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/idlepoller"
 	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/internal/tcptest"
 	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
@@ -214,7 +215,7 @@ func TestARequestAtTheIdleDeadlineIsServed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			far, near := tcpPair(t)
+			near, far := tcptest.Pair(t)
 			if _, err := io.WriteString(far, peers.Get("/")); err != nil {
 				t.Fatal(err)
 			}
@@ -248,31 +249,13 @@ func TestTheEndClosesParkedClients(t *testing.T) {
 	p.wantParked(0)
 }
 
-// tcpPair is a connection within the test.
-func tcpPair(t *testing.T) (far, near net.Conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if far, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if near, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { far.Close(); near.Close() })
-	return far, near
-}
-
 // An idle wait that is over before it began leaves no buffer behind, which would prevent parking.
 func TestAnIdleWaitWithoutTimeLeavesNoBuffer(t *testing.T) {
 	s, err := New(peers.NewConfig(t, "http://127.0.0.1:1", &peers.Recorder{}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, near := tcpPair(t)
+	near, _ := tcptest.Pair(t)
 	conn := newConn(s, near, "")
 	conn.client.Begin(buffer.Small) // of the request before
 	b := buffer.Get(buffer.Small)
@@ -395,7 +378,7 @@ func TestAParkedClientOverTLSIsTurnedAwayWithoutPlainText(t *testing.T) {
 	table := slots.New(0, 1)
 	s.clients.slots, s.clients.costs.newcomer = table, 2
 	table.Force(0) // another client
-	far, near := tcpPair(t)
+	near, far := tcptest.Pair(t)
 	s.connected.ends.Add(1)
 	s.connected.count.Add(1)
 	p := &parked{server: s, nc: near, tls: tls.Server(near, &tls.Config{}), slot: table.Force(0)}
@@ -414,7 +397,7 @@ func TestAnEmptyLineDoesNotSaveAnEvictedClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	for sent, want := range map[string]bool{"\r\n": false, peers.Get("/"): true} {
-		far, near := tcpPair(t)
+		near, far := tcptest.Pair(t)
 		conn := newConn(s, near, "")
 		conn.used.Store(true)
 		conn.evicted.Store(true)

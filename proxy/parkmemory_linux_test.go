@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/internal/peers"
+	"github.com/retryproxy/retryproxy/proxy/internal/tcptest"
 )
 
 // mostParked is what a parked connection may hold, in bytes; over TLS, in addition to what crypto/tls
@@ -42,21 +43,8 @@ func served(t *testing.T, c io.ReadWriter) {
 // bareGrowth returns what both ends of a connection over TLS without a proxy make the process grow by.
 func bareGrowth(t *testing.T, n int, client, server *tls.Config) int64 {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	return growth(n, func() {
-		far, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		near, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { far.Close(); near.Close() })
+		near, far := tcptest.Pair(t)
 		ended := make(chan error, 1)
 		s := tls.Server(near, server)
 		go func() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/peers"
+	"github.com/retryproxy/retryproxy/proxy/internal/tcptest"
 )
 
 // delayingRates returns what each client, or stream, that delays the proxy moves, in bytes per second.
@@ -68,7 +69,7 @@ func TestAClientWhoseBytesAreUnreadIsNotSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, phase := range []int32{downstream.PhaseIdle, downstream.PhaseHeaders} {
-		far, near := tcpPair(t)
+		near, far := tcptest.Pair(t)
 		c := newConn(s, near, "")
 		c.client.Enter(phase)
 		if d, _ := c.delaying(s.process.Clock.Now()); d != delayHeaders {

@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/downstream"
 	"github.com/retryproxy/retryproxy/proxy/internal/peers"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/internal/tcptest"
 )
 
 const slowBody = "POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 1000000\r\n\r\na"
@@ -105,11 +105,11 @@ func TestAClientWithoutASlotCanReadItsResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, near := tcpPair(t)
+	near, far := tcptest.Pair(t)
 	if _, err := io.WriteString(far, peers.Get("/")); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := near.(*net.TCPConn).SyscallConn()
+	raw, err := near.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestAnEvictedClientWithoutItsHeaderGetsNoPlainText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, near := tcpPair(t)
+	near, far := tcptest.Pair(t)
 	c := newConn(s, near, "")
 	c.evicted.Store(true)
 	s.drain.idleEnd.Store(true) // both at once

@@ -2,10 +2,11 @@ package attempt
 
 import (
 	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/tcptest"
 )
 
 // The client is watched from when the wait has lasted for unwatched, however often a deadline ended it before.
@@ -25,21 +26,7 @@ func TestAWaitThatGoesOnIsNoLonger(t *testing.T) {
 // A deadline of an earlier piece or request is moved if it would end the next piece of a fast download: the client
 // would be watched for the rest of it.
 func TestAPieceThatTheKernelMovesHasTime(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	dst, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dst.Close()
-	client, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	dst, client := tcptest.Pair(t)
 	go func() { _, _ = io.Copy(io.Discard, client) }() // until it is closed
 	for left, want := range map[time.Duration]time.Duration{time.Millisecond: unwatched, leastUnwatched - 1: unwatched, leastUnwatched: leastUnwatched} {
 		r := newRequest(t, serve(t, says("HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n"+strings.Repeat("a", 40000))))
@@ -48,7 +35,7 @@ func TestAPieceThatTheKernelMovesHasTime(t *testing.T) {
 		_, _ = a.Body().Buffered()
 		now := r.clock.Now()
 		a.conn.setRead(now.Add(left))
-		_, _, _ = a.Body().SpliceTo(dst.(*net.TCPConn), now.Add(time.Hour), now)
+		_, _, _ = a.Body().SpliceTo(dst, now.Add(time.Hour), now)
 		if got := a.conn.readBy().Sub(now); got != want {
 			t.Errorf("%v were left, and then %v, want %v", left, got, want)
 		}

@@ -11,28 +11,16 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/internal/tcptest"
 )
 
 // overTCP returns a Conn over loopback and the client's end of it.
 func overTCP(t *testing.T) (*Conn, *net.TCPConn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	far, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	near, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	near, far := tcptest.Pair(t)
 	c := &Conn{}
 	c.Init(near, clock.New(), "", 0, &holder{})
-	return c, far.(*net.TCPConn)
+	return c, far
 }
 
 // soon waits until it is true of the socket: what was sent over loopback is there soon.

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/tcptest"
 )
 
 // script is a client that writes what was appended to it at once.
@@ -30,27 +32,15 @@ type script struct {
 // dialScript serves a connection on loopback.
 func dialScript(t *testing.T, o *Options, settings ...http2.Setting) *script {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	near, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	far, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &script{nc: near, c: NewConn(far, o), over: make(chan struct{})}
-	go func() { s.c.Run(); _ = far.Close(); close(s.over) }()
-	s.Framer = http2.NewFramer(&s.Buffer, near)
+	near, far := tcptest.Pair(t)
+	s := &script{nc: far, c: NewConn(near, o), over: make(chan struct{})}
+	go func() { s.c.Run(); _ = near.Close(); close(s.over) }()
+	s.Framer = http2.NewFramer(&s.Buffer, far)
 	s.AllowIllegalWrites = true
 	s.enc = hpack.NewEncoder(&s.text)
 	s.WriteString(Preface)
 	_ = s.WriteSettings(settings...)
-	t.Cleanup(func() { _ = near.Close(); <-s.over; o.Workers.Close() })
+	t.Cleanup(func() { _ = far.Close(); <-s.over; o.Workers.Close() })
 	return s
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/retryproxy/retryproxy/proxy/internal/tcptest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,21 +49,6 @@ func (g *testWaiter) wantReason(reason Reason) {
 	case <-time.After(testTimeout):
 		g.t.Fatalf("did not leave; want %d", reason)
 	}
-}
-
-// pair gives a socket and its other end.
-func pair(t testing.TB, l net.Listener) (near, far net.Conn) {
-	t.Helper()
-	far, err := net.Dial(l.Addr().Network(), l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	near, err = l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { near.Close(); far.Close() })
-	return near, far
 }
 
 func listen(t testing.TB) net.Listener {
@@ -112,7 +99,7 @@ func TestLeavesForWhatHappensToTheSocket(t *testing.T) {
 		for _, before := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				l := open(t)
-				near, far := pair(t, listen(t))
+				near, far := tcptest.Pair(t)
 				if before {
 					happen(far)
 				}
@@ -132,10 +119,10 @@ func TestLeavesForWhatHappensToTheSocket(t *testing.T) {
 // Each leaves at its own time, in whatever order they came, and the one that
 // is not due stays.
 func TestLeavesWhenDue(t *testing.T) {
-	l, ln := open(t), listen(t)
+	l := open(t)
 	var all []*testWaiter
 	for _, d := range []time.Duration{time.Hour, 30 * time.Millisecond, 2 * time.Millisecond, 10 * time.Millisecond, -time.Second} {
-		near, _ := pair(t, ln)
+		near, _ := tcptest.Pair(t)
 		all = append(all, add(t, l, near, d))
 	}
 	for _, g := range all[1:] {
@@ -144,7 +131,7 @@ func TestLeavesWhenDue(t *testing.T) {
 	if n := l.Len(); n != 1 {
 		t.Errorf("%d guests left, want 1", n)
 	}
-	near, far := pair(t, ln) // after the alarms, readiness still wakes
+	near, far := tcptest.Pair(t) // after the alarms, readiness still wakes
 	g := add(t, l, near, time.Hour)
 	_, _ = far.Write([]byte("x"))
 	g.wantReason(Readable)
@@ -154,7 +141,7 @@ func TestLeavesWhenDue(t *testing.T) {
 
 func TestIsNotDueEarly(t *testing.T) {
 	l := open(t)
-	near, _ := pair(t, listen(t))
+	near, _ := tcptest.Pair(t)
 	began, d := time.Now(), 50*time.Millisecond
 	g := add(t, l, near, d)
 	g.wantReason(DeadlinePassed)
@@ -166,7 +153,7 @@ func TestIsNotDueEarly(t *testing.T) {
 func TestTakesNobodyAfterClose(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		l := &Poller{}
-		near, _ := pair(t, listen(t))
+		near, _ := tcptest.Pair(t)
 		if used {
 			g := add(t, l, near, time.Hour)
 			l.Close()
@@ -187,7 +174,7 @@ func TestLeavesNoDescriptor(t *testing.T) {
 		}
 		return len(all)
 	}
-	near, _ := pair(t, listen(t))
+	near, _ := tcptest.Pair(t)
 	before := count()
 	l := &Poller{}
 	add(t, l, near, time.Hour)
@@ -202,7 +189,7 @@ func TestLeavesNoDescriptor(t *testing.T) {
 
 func TestRefusesAClosedSocket(t *testing.T) {
 	l := open(t)
-	near, _ := pair(t, listen(t))
+	near, _ := tcptest.Pair(t)
 	r := raw(t, near)
 	near.Close()
 	if err := l.Add(r, time.Now().Add(time.Hour), newTestWaiter(t)); err == nil {
@@ -215,11 +202,11 @@ func TestRefusesAClosedSocket(t *testing.T) {
 
 // More than one call of epoll_wait can tell of leave at once, and nobody is left behind.
 func TestManyAtOnce(t *testing.T) {
-	l, ln := open(t), listen(t)
+	l := open(t)
 	var all []*testWaiter
 	var fars []net.Conn
 	for range 5 * maxEvents {
-		near, far := pair(t, ln)
+		near, far := tcptest.Pair(t)
 		all, fars = append(all, add(t, l, near, time.Hour)), append(fars, far)
 	}
 	for _, far := range fars {
@@ -276,14 +263,14 @@ func (p *player) turn() {
 // TestNoByteIsSleptThrough parks, writes, clears, ends and closes at random.
 func TestNoByteIsSleptThrough(t *testing.T) {
 	const conns, writes = 40, 100
-	l, ln := open(t), listen(t)
+	l := open(t)
 	var left [Cleared + 1]*atomic.Int64
 	for i := range left {
 		left[i] = &atomic.Int64{}
 	}
 	var wg, playing sync.WaitGroup
 	for i := range conns {
-		near, far := pair(t, ln)
+		near, far := tcptest.Pair(t)
 		var sent atomic.Int64
 		var once sync.Once
 		playing.Add(1)
@@ -305,7 +292,7 @@ func TestNoByteIsSleptThrough(t *testing.T) {
 				_, _ = far.Write(make([]byte, n))
 				time.Sleep(time.Duration(random.IntN(300)) * time.Microsecond)
 			}
-			_ = far.(*net.TCPConn).CloseWrite()
+			_ = far.CloseWrite()
 		})
 	}
 	stop := make(chan struct{})
@@ -357,9 +344,9 @@ func TestOldNewsOfADescriptorUsedAgain(t *testing.T) {
 	for range rounds {
 		l, ln := &Poller{}, listen(t)
 		breaker, a, b := make(chan struct{}), make(chan struct{}), newTestWaiter(t)
-		blocker, blockersEnd := pair(t, ln)
-		first, firstsEnd := pair(t, ln)
-		second, secondsEnd := pair(t, ln)
+		blocker, blockersEnd := tcptest.Pair(t)
+		first, firstsEnd := tcptest.Pair(t)
+		second, secondsEnd := tcptest.Pair(t)
 		nextsEnd, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -397,7 +384,7 @@ func TestOldNewsOfADescriptorUsedAgain(t *testing.T) {
 		close(breaker)
 		<-a
 		b.wantReason(Cleared)
-		near, far := pair(t, ln) // what it hears now comes after the old news
+		near, far := tcptest.Pair(t) // what it hears now comes after the old news
 		after := add(t, l, near, time.Hour)
 		_, _ = far.Write([]byte("x"))
 		after.wantReason(Readable)
@@ -438,8 +425,7 @@ func number(t *testing.T, c net.Conn) (fd uintptr) {
 
 // Close comes while others park and leave; everybody who was taken leaves.
 func TestCloseWhileParking(t *testing.T) {
-	ln := listen(t)
-	near, _ := pair(t, ln)
+	near, _ := tcptest.Pair(t)
 	r := raw(t, near)
 	_ = near.SetReadDeadline(time.Now())
 	for range 50 {
