@@ -17,6 +17,8 @@ type faulty struct {
 }
 
 func (f faulty) WaitEnded(time.Duration) { f.happened("waited") }
+func (f faulty) Hedged()                 { f.happened("a hedge ended") }
+func (f faulty) HedgeWon()               { f.happened("a hedge won") }
 func (f faulty) AttemptDone(policy.Class, int, time.Duration) {
 	f.happened("an attempt ended")
 }
@@ -37,6 +39,10 @@ func TestAFaultLeavesNothingBehind(t *testing.T) {
 	}{
 		{"waited", []step{{answer(503, "busy")}}, "0s done 0 response_broken 1"},
 		{"an attempt ended", []step{{time.Minute}, {s, ok200}}, "1.1s done 0 response_broken 1"},
+		{"an attempt ended", []step{{2 * s, ok200}, {s, answer(503, "busy")}}, "2s done 0 response_broken 2"},
+		{"a hedge ended", []step{{time.Minute}, {s, ok200}}, "1.1s done 0 response_broken 1"},
+		{"a hedge ended", []step{{s, ok200}, {time.Minute}}, "1s done 0 response_broken 1"},
+		{"a hedge won", []step{{time.Minute}, {s, ok200}}, "1.1s done 0 response_broken 2"},
 	} {
 		inMemory(t, c.steps, func(s *served, c2 *settings.Config) {
 			guarded(s, c2)

@@ -193,13 +193,14 @@ func (ra *race) adopt(res *policy.Result, class policy.Class) {
 	}
 	ra.attemptDone(res, class)
 	ra.at.running().Abandon()
-	ra.finish()
+	ra.count()
 	r.BeginAttempt()
 	r.BeginRetry()
 	good := r.Good(&h.result)
 	if good && r.ClientStaysOn() {
 		ra.at.report.HedgeWon()
 	}
+	ra.finish()
 	ra.at.s.adopt(h)
 	h.Adopt(ra.at.s.options(h.Number(), 0), good)
 	*res = h.result
@@ -217,9 +218,10 @@ func (ra *race) drop(res *policy.Result) {
 	h.StopHedge()
 	cause, wrote := ra.evaluate()
 	r.Time.Tick()
-	ra.finish()
+	ra.count()
 	if !ended && !wrote {
 		ra.settle(h, breaker.Unsent)
+		ra.finish()
 		return
 	}
 	r.BeginAttempt()
@@ -238,16 +240,20 @@ func (ra *race) drop(res *policy.Result) {
 	r.StartPause(&h.result)
 	ra.at.report.Record(h.Attempt, &h.result, class)
 	h.Drop()
+	ra.finish()
 }
 
-// finish ends the race. It counts a hedge that was sent.
-func (ra *race) finish() {
-	_, wrote := ra.running.HedgeResult()
-	ra.running = nil
-	ra.at.running().EndHedge()
-	if wrote {
+// count counts the hedge, which has ended, if it was sent.
+func (ra *race) count() {
+	if _, wrote := ra.running.HedgeResult(); wrote {
 		ra.at.report.Hedged()
 	}
+}
+
+// finish ends the race. abort does not end the hedge any more: it holds nothing, or is adopted next.
+func (ra *race) finish() {
+	ra.running = nil
+	ra.at.running().EndHedge()
 }
 
 // abort ends the race after a fault of the proxy. It only returns what the race holds.
