@@ -48,7 +48,6 @@ func (at *attempts) make(res *policy.Result, fresh bool) {
 // resume continues an attempt that timed out if no retry is possible. The attempt then has all the
 // time that is left.
 func (at *attempts) resume(res *policy.Result) {
-	at.s.lastAttempt = true
 	at.received(res, at.running().Resume())
 }
 

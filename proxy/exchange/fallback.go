@@ -67,7 +67,7 @@ func (x *Exchange) askFallbacks(res *policy.Result, reason string) (end request.
 func (x *Exchange) askFallback(to *settings.RouteState, reason string) (end request.End, done bool) {
 	last, unmade := x.sender.att, x.sender.unmade
 	x.sender.redirect(to, x.sender.env.New())
-	x.sender.lastAttempt, x.sender.unmade = false, nil
+	x.sender.unmade = nil
 	x.r.Time.Restart()
 	switch why := x.sender.admit(x.r.Time.Tick()); {
 	case why == nil:

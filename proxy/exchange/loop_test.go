@@ -1,6 +1,8 @@
 package exchange
 
 import (
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -203,3 +205,16 @@ func queuesForBudget(s *served, c *settings.Config) {
 }
 
 func dryRun(_ *served, c *settings.Config) { c.Default.DryRun = true }
+
+// An attempt that timed out and went on may be retried after all, and that retry has a timeout of its own.
+func TestARetryOfAnAttemptThatWentOnTimesOut(t *testing.T) {
+	var upstreams *served
+	retriesAgain := func(net.Conn, io.Reader) { upstreams.process.SetRetryPercent(100) }
+	inMemory(t, []step{{12 * time.Second, retriesAgain, answer(503, "busy")}, {time.Minute}, {ok200}}, nil, func(s *served) {
+		upstreams = s
+		s.process.SetRetryPercent(0)
+		s.serve(get())
+		s.wants("0s GET /a, unknown 503 after 12s, waited 1s, retry status_503, 13s GET /a, unknown 0 after 10s, waited 1s, retry attempt_timeout, 24s GET /a, ok 200 after 0s, 24s done 200 recovered 3",
+			got(200, "ok", 3))
+	})
+}

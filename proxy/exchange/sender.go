@@ -28,12 +28,11 @@ type sender struct {
 	passed        uint64             // Group.Passed when the first attempt began that was retried free, or else the last one
 	freeRetries   uint8              // at most 10, see policy.maxFreeRetries
 	askedWaitUsed bool               // one retry cost no budget token, because the upstream asked for the wait
-	lastAttempt   bool               // no retry is possible: the attempt has all the time that is left
 }
 
 // begin prepares for another request.
 func (s *sender) begin() {
-	s.avoid, s.waited, s.freeRetries, s.askedWaitUsed, s.lastAttempt = "", 0, 0, false, false
+	s.avoid, s.waited, s.freeRetries, s.askedWaitUsed = "", 0, 0, false
 	s.att, s.unmade = &s.first, nil
 	s.att.End(policy.CauseReset, 0) // after a fault it may not have ended
 	s.admitter.Begin()
@@ -50,13 +49,9 @@ const MaxDescriptorRetry = attempt.MaxDescriptorRetry
 // options returns what the next attempt must know about the request. The hedge beside it is due after
 // hedgeAfter; 0 means never.
 func (s *sender) options(n int, hedgeAfter time.Duration) attempt.Options {
-	timeout := s.r.Time.AttemptTimeout()
-	if s.lastAttempt {
-		timeout = 0
-	}
 	return attempt.Options{
 		Form: s.r.Conn.Form(), Limits: s.r.Settings.Limits, BodyIdle: s.r.Time.BodyIdle(),
-		Upgrade: s.r.HTTP.Upgrade != nil, Expect: s.r.ExpectsContinue() && n == 1, Interactive: s.r.GRPC, HedgeAfter: hedgeAfter, Timeout: timeout,
+		Upgrade: s.r.HTTP.Upgrade != nil, Expect: s.r.ExpectsContinue() && n == 1, Interactive: s.r.GRPC, HedgeAfter: hedgeAfter, Timeout: s.r.Time.AttemptTimeout(),
 	}
 }
 
