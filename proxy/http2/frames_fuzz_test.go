@@ -245,6 +245,7 @@ func FuzzFrames(f *testing.F) {
 		}
 		const headerBytes = 1 << 19 // more than the whole input, so that only expansion exceeds it
 		ours, theirs := newReading(headerBytes), newReference(b, headerBytes)
+		defer ours.out.pending.Put()
 		for len(b) >= frameHeader {
 			next := parseFrame(b)
 			n := frameHeader + next.length
@@ -361,6 +362,7 @@ func FuzzHeaderBlocks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, size uint16) {
 		const headerBytes = 1 << 10
 		ours, theirs := newReading(headerBytes), newFieldsReference(headerBytes)
+		defer ours.out.pending.Put()
 		for len(b) > 0 {
 			n := min(1+int(b[0]), len(b))
 			block := b[1:n]
