@@ -217,60 +217,65 @@ func hedged(r *request) (first, hedge *Attempt, cause policy.Cause) {
 // A hedge that ends first is an attempt like any other from then on.
 func TestAHedgeTakesThePlaceOfTheFirst(t *testing.T) {
 	var connections atomic.Int32
-	r := newRequest(t, serve(t, func(c net.Conn) {
+	inMemory(t, func(c net.Conn) {
 		if connections.Add(1) == 1 {
 			stalls(c)
 			return
 		}
 		saysEach(ok200)(c)
-	}))
-	first, hedge, _ := hedged(r)
-	if !first.Overtaken() || !hedge.HedgeEnded() {
-		t.Fatal("the hedge did not end first")
-	}
-	if cause, wrote := hedge.HedgeResult(); cause != policy.CauseStatus || !wrote {
-		t.Fatal(cause, wrote)
-	}
-	first.Abandon()
-	first.EndHedge()
-	hedge.Adopt(Options{}, true)
-	if got := r.body(hedge); got != "ok" {
-		t.Errorf("body %q", got)
-	}
-	hedge.Release(hedge.now)
-	if r.pool.TryPooled(&upstream.GetOptions{}) == nil {
-		t.Error("the connection of the hedge was not returned")
-	}
+	}, func(r *request) {
+		first, hedge, _ := hedged(r)
+		if !first.Overtaken() || !hedge.HedgeEnded() {
+			r.t.Fatal("the hedge did not end first")
+		}
+		if cause, wrote := hedge.HedgeResult(); cause != policy.CauseStatus || !wrote {
+			r.t.Fatal(cause, wrote)
+		}
+		first.Abandon()
+		first.EndHedge()
+		hedge.Adopt(Options{}, true)
+		if got := r.body(hedge); got != "ok" {
+			r.t.Errorf("body %q", got)
+		}
+		hedge.Release(hedge.now)
+		if up := r.pool.TryPooled(&upstream.GetOptions{}); up == nil {
+			r.t.Error("the connection of the hedge was not returned")
+		} else {
+			up.Abort()
+		}
+	})
 }
 
 // A hedge that fails leaves the first attempt as it was.
 func TestAHedgeThatFailsLeavesTheFirst(t *testing.T) {
 	var connections atomic.Int32
-	failed := make(chan struct{})
-	r := newRequest(t, serve(t, func(c net.Conn) {
+	var failed chan struct{}
+	inMemory(t, func(c net.Conn) {
 		_, _ = readHeaders(c)
 		if connections.Add(1) == 1 {
 			<-failed
 			_, _ = io.WriteString(c, ok200)
 		}
-	}))
-	first, hedge, _ := hedged(r)
-	cause, _ := hedge.HedgeResult()
-	if !first.Overtaken() || cause != policy.CauseReset || hedge.InFlight() {
-		t.Fatal(cause)
-	}
-	close(failed)
-	if cause := first.Continue(); cause != policy.CauseStatus || r.body(first) != "ok" {
-		t.Error(cause)
-	}
-	first.EndHedge()
+	}, func(r *request) {
+		failed = make(chan struct{})
+		first, hedge, _ := hedged(r)
+		cause, _ := hedge.HedgeResult()
+		if !first.Overtaken() || cause != policy.CauseReset || hedge.InFlight() {
+			r.t.Fatal(cause)
+		}
+		close(failed)
+		if cause := first.Continue(); cause != policy.CauseStatus || r.body(first) != "ok" {
+			r.t.Error(cause)
+		}
+		first.EndHedge()
+	})
 }
 
 // A hedge that lost ends at once.
 func TestAHedgeThatLostIsStopped(t *testing.T) {
 	var connections atomic.Int32
-	second := make(chan struct{})
-	r := newRequest(t, serve(t, func(c net.Conn) {
+	var second chan struct{}
+	inMemory(t, func(c net.Conn) {
 		_, _ = readHeaders(c)
 		if connections.Add(1) == 1 {
 			<-second
@@ -279,19 +284,21 @@ func TestAHedgeThatLostIsStopped(t *testing.T) {
 		}
 		close(second)
 		stalls(c)
-	}))
-	first, hedge, cause := hedged(r)
-	if cause != policy.CauseStatus || first.Overtaken() || hedge.HedgeEnded() {
-		t.Fatal(cause)
-	}
-	hedge.StopHedge()
-	if cause, wrote := hedge.HedgeResult(); cause != policy.CauseAttemptTimeout || !wrote || hedge.HedgeEnded() {
-		t.Error(cause, wrote)
-	}
-	first.EndHedge()
-	if r.body(first) != "ok" {
-		t.Error("the first attempt lost its response")
-	}
+	}, func(r *request) {
+		second = make(chan struct{})
+		first, hedge, cause := hedged(r)
+		if cause != policy.CauseStatus || first.Overtaken() || hedge.HedgeEnded() {
+			r.t.Fatal(cause)
+		}
+		hedge.StopHedge()
+		if cause, wrote := hedge.HedgeResult(); cause != policy.CauseAttemptTimeout || !wrote || hedge.HedgeEnded() {
+			r.t.Error(cause, wrote)
+		}
+		first.EndHedge()
+		if r.body(first) != "ok" {
+			r.t.Error("the first attempt lost its response")
+		}
+	})
 }
 
 // A fault of the pump ends its own request as if the client had left.
