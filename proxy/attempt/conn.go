@@ -156,9 +156,7 @@ func (c *conn) readHead() error {
 	if head.Len() == 0 {
 		return err
 	}
-	c.w = head.Len()
-	head.Expand()
-	c.buf.Hold(&head)
+	c.w = c.buf.HoldAll(&head)
 	if c.size()-c.w < minBodyRoom {
 		c.growBuffer()
 	}

@@ -106,7 +106,7 @@ func (a *Attempt) causeOf(err error) policy.Cause {
 }
 
 // AwaitResponse reads the response on a connection whose request was sent, until the deadline of the
-// connection, and returns its status. Nobody waits for that response.
+// connection, and returns its status. Nothing of it was read before, and nobody waits for it.
 func AwaitResponse(up *upstream.Conn) (status int, cause policy.Cause) {
 	a := Attempt{background: new(background)}
 	a.conn.up = up

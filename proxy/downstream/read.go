@@ -37,9 +37,7 @@ func (c *Conn) FillBody() error {
 func (c *Conn) FillIdle() error {
 	if c.Stream != nil && !c.in.Owns() {
 		if head := c.Stream.TakeHead(); head.Owns() {
-			c.r, c.w = 0, head.Len()
-			head.Expand()
-			c.in.Hold(&head)
+			c.r, c.w = 0, c.in.HoldAll(&head)
 			return nil
 		}
 	}

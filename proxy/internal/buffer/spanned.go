@@ -35,8 +35,19 @@ func (s *Spanned[S]) Get(from *Cache, n int) {
 	s.Hold(&h)
 }
 
-// Hold takes over the buffer of h. There must be no other.
-func (s *Spanned[S]) Hold(h *Handle) { s.h = h.Take() }
+// Hold takes over the buffer of h. There must be no other, which builds that poison check.
+func (s *Spanned[S]) Hold(h *Handle) {
+	s.h.mustBeNone()
+	s.h = h.Take()
+}
+
+// HoldAll is like Hold. All of the buffer becomes the content, whose length before it returns.
+func (s *Spanned[S]) HoldAll(h *Handle) (n int) {
+	n = h.Len()
+	h.Expand()
+	s.Hold(h)
+	return n
+}
 
 // Take moves the buffer to the Handle that it returns, and with it the care for what points into it.
 func (s *Spanned[S]) Take() Handle { return s.h.Take() }

@@ -55,6 +55,13 @@ func (w *watch) use() {
 	}
 }
 
+// mustBeNone is called before the Handle gets another buffer.
+func (w *watch) mustBeNone() {
+	if w.lease != nil {
+		panic("a buffer would be dropped for another one; it was taken here:\n" + w.place.String())
+	}
+}
+
 // end is called before the buffer goes back.
 func (w *watch) end() {
 	if w.lease == nil || w.place.over.Swap(true) {

@@ -148,6 +148,21 @@ func TestACopyOfAHandleIsFound(t *testing.T) {
 	}
 }
 
+// Another buffer than the one that is held is found before it is dropped.
+func TestABufferInPlaceOfAnotherIsFound(t *testing.T) {
+	receiveDropped(t) // the buffers stay with nobody
+	for name, do := range map[string]func(s *Spanned[*parsed]){
+		"got":        func(s *Spanned[*parsed]) { s.Get(nil, Small) },
+		"held":       func(s *Spanned[*parsed]) { h := New(1); s.Hold(&h) },
+		"held whole": func(s *Spanned[*parsed]) { h := New(1); s.HoldAll(&h) },
+	} {
+		s := take(new(parsed))
+		if !panics(func() { do(s) }) {
+			t.Error(name)
+		}
+	}
+}
+
 // A span that was forgotten is found when its buffer goes back, not when it is read.
 func TestASpanThatIsLeftIsFound(t *testing.T) {
 	receiveDropped(t) // the buffers stay with nobody
