@@ -149,6 +149,7 @@ func (s *served) serve(text string) {
 		}
 	})
 	s.conn.Request().Reset()
+	s.conn.ClearRead() // of what watched the client during the request before
 	s.conn.Begin(buffer.Medium)
 	for whole := false; !whole; {
 		err := s.conn.Fill()
