@@ -412,3 +412,33 @@ func TestAProbeIsReplacedWhenItsUpstreamMoved(t *testing.T) {
 		})
 	}
 }
+
+// A late response to a probe that would be awaited when the queue is over is not: the next probe need not wait for it,
+// and its connection ends.
+func TestAQueueThatIsOverAwaitsNoLateResponse(t *testing.T) {
+	probedQueue(t, "cccccccck", Probe{Path: "/"}, func(q *Queue, _ *atomic.Int32) {
+		q.lose(t)
+		time.Sleep(time.Second)
+		q.Close()
+		probe := func() (p breaker.Permit) {
+			for began := time.Now(); !p.Probe() && time.Since(began) < LateResponseTimeout/2; time.Sleep(10 * time.Millisecond) {
+				q.Guard.Expire(q.elapsed())
+				p, _ = q.Guard.Probe(q.elapsed())
+			}
+			return p
+		}
+		first := probe()
+		up, err := q.pool.Get(context.Background(), upstream.GetOptions{Fresh: true})
+		if err != nil || !first.Probe() {
+			t.Fatal(err, first)
+		}
+		late, _ := q.Guard.Abandon(first, q.elapsed(), breaker.AttemptEnd{Kind: breaker.Abandoned})
+		q.AwaitLateResponse(up, late)
+		if n := q.pool.Stats().Active; n != 0 {
+			t.Errorf("%d connections", n)
+		}
+		if !probe().Probe() {
+			t.Error("no probe followed")
+		}
+	})
+}
