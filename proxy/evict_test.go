@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/peers"
+	"github.com/retryproxy/retryproxy/proxy/slots"
 )
 
 func TestTheLongestIdleClientIsEvictedFirst(t *testing.T) {
@@ -105,6 +107,33 @@ func TestStalledClientsGiveTheirSlotsToOthers(t *testing.T) {
 			p.Dial().Send(peers.Get("/")).Want(200, "ok")
 			p.Dial().Send(peers.Get("/")).Want(200, "ok")
 		})
+	}
+}
+
+// What a client that is evicted is charged is free at once, not when its connection has ended.
+func TestTheMemoryOfWhoIsEvictedIsFreeAtOnce(t *testing.T) {
+	config := peers.NewConfig(t, "http://127.0.0.1:1", &peers.Recorder{})
+	config.MaxConnections, config.ClientMemory = 0, 2*plainCost*100/55+1
+	s, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := s.clients.slots
+	near, far := net.Pipe()
+	defer far.Close()
+	c := newConn(s, near, "")
+	defer near.Close()
+	c.slot = table.Force(0)
+	table.Charge(c.slot, plainCost)
+	c.used.Store(true)
+	c.idleFrom.Store(int64(s.now().Add(-idleFor)))
+	c.client.Enter(downstream.PhaseIdle)
+	other := table.Force(0)
+	if table.TryCharge(other, 2*plainCost, slots.Request) {
+		t.Fatal("there was room")
+	}
+	if !s.clients.end(&victim{c: c}) || c.slot.Cost() != 0 || !table.TryCharge(other, 2*plainCost, slots.Request) {
+		t.Errorf("it is still charged %d", c.slot.Cost())
 	}
 }
 
