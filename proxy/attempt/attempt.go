@@ -127,6 +127,7 @@ func (a *Attempt) Make(fresh bool) policy.Cause {
 			return cause
 		}
 		if !a.client().ClientStaysOn() {
+			a.Drop()
 			return policy.CauseDial // the client left during the dial: nothing is sent
 		}
 		switch end := a.upload.request(); {

@@ -108,6 +108,7 @@ type request struct {
 	respond clock.Instant             // by then the response must be there; zero: never
 	onHedge func()                    // called when the hedge is due
 	dial    func(ctx context.Context) // called before a dial
+	dialsOn bool                      // a dial goes on after its context has ended
 	hungUp  bool                      // the client has left
 	told    []int                     // statuses of informational responses
 	failed  atomic.Pointer[error]
@@ -221,6 +222,9 @@ func (r *request) Target(*Attempt) Target { return Target{Pool: r.pool} }
 func (r *request) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Conn, error) {
 	if r.dial != nil {
 		r.dial(ctx)
+	}
+	if r.dialsOn {
+		ctx = context.WithoutCancel(ctx)
 	}
 	return r.pool.Get(ctx, o)
 }

@@ -342,17 +342,20 @@ func TestAClientThatLeavesDuringItsBody(t *testing.T) {
 	}
 }
 
-// A client that leaves ends a dial at once, and nothing is sent then.
+// A client that leaves ends a dial at once, and nothing is sent then, even if the dial succeeds at that moment.
 func TestAClientThatLeavesDuringTheDial(t *testing.T) {
-	inMemory(t, stalls, func(r *request) {
-		time.AfterFunc(time.Second, func() { _ = r.conn.Close() })
-		r.dial = func(ctx context.Context) { <-ctx.Done() }
-		began := time.Now()
-		a, cause := r.send(Options{Limits: usual})
-		if cause != policy.CauseDial || r.ClientStaysOn() || a.InFlight() || a.SentSome() || time.Since(began) != time.Second {
-			t.Errorf("%v after %v, in flight %v", cause, time.Since(began), a.InFlight())
-		}
-	})
+	for _, succeeds := range []bool{false, true} {
+		inMemory(t, stalls, func(r *request) {
+			time.AfterFunc(time.Second, func() { _ = r.conn.Close() })
+			r.dial = func(ctx context.Context) { <-ctx.Done() }
+			r.dialsOn = succeeds
+			began := time.Now()
+			a, cause := r.send(Options{Limits: usual})
+			if cause != policy.CauseDial || r.ClientStaysOn() || a.InFlight() || a.SentSome() || time.Since(began) != time.Second {
+				t.Errorf("the dial succeeds %v: %v after %v, in flight %v", succeeds, cause, time.Since(began), a.InFlight())
+			}
+		})
+	}
 }
 
 // A hedge sends the same body as the first attempt, in the same framing.
