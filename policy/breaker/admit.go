@@ -86,7 +86,7 @@ func (g *core) atFixed(whole bool) bool {
 	case g.options.NoBreaker:
 		return c.inFlight() >= limit
 	}
-	return c.inFlight()-c.abandoned() >= limit
+	return c.sending.Load()+c.waited() >= limit
 }
 
 // probesSeparately reports whether the caller takes the due probe with Guard.Probe.

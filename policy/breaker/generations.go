@@ -110,10 +110,16 @@ func (c *generations) endedSince(t time.Duration) (n int64) {
 }
 
 // awaiting returns the number of attempts in flight that the upstream can answer, abandoned how many of them
-// were abandoned.
+// were abandoned, waited how many were not.
 func (c *generations) awaiting() (n int64) {
 	for i := range c.ring {
 		n += c.ring[i].inFlight()
+	}
+	return n
+}
+func (c *generations) waited() (n int64) {
+	for i := range c.ring {
+		n += c.ring[i].waited()
 	}
 	return n
 }

@@ -125,7 +125,7 @@ func overloaded(u *latency.Baseline, w *latency.Sums, mean float64) bool {
 // is not the reason, and the window begins there.
 func (g *core) becameSlower(seen *latency.Sums, merely bool, now time.Duration) {
 	u := &g.baseline
-	size, needed := startFactor*u.Concurrency, u.Concurrency*float64(seen.Mean())/float64(max(u.Mean, 1))
+	size, needed := startFactor*u.Concurrency, u.Concurrency*float64(seen.Mean())/float64(max(u.Mean(), 1))
 	if float64(g.counters.awaiting()) > needed {
 		return
 	}

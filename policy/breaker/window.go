@@ -344,7 +344,7 @@ func (w *window) step(now time.Duration, c *counters, u *latency.Baseline) {
 func (w *window) next(u *latency.Baseline) (size float64, shifted bool) {
 	r, mean := &w.round, w.round.good.Mean()
 	more := r.size + max(1, r.size*growth)
-	if w.last.waits > 0 && u.Known() && float64(mean) <= minGain*float64(u.Mean) {
+	if w.last.waits > 0 && u.Known() && float64(mean) <= minGain*float64(u.Mean()) {
 		more = r.size + max(1, r.size*fast)
 	}
 	switch {
@@ -352,7 +352,7 @@ func (w *window) next(u *latency.Baseline) (size float64, shifted bool) {
 		return r.size * shrinkage, false
 	case r.waits == 0:
 		return r.size, false // goodput equals the load
-	case !u.Known() || mean <= slowTimes*u.Mean:
+	case !u.Known() || mean <= slowTimes*u.Mean():
 		return more, false
 	}
 	return w.seek(u, more)

@@ -66,8 +66,8 @@ func TestSeekRelearnsFromEnoughResponses(t *testing.T) {
 		u.Fold(&usual, time.Second, 10, true)
 		w := window{phase: seek, size: 10, round: seekRound(10, n, time.Second, 0, 5), slow: maxSlow - 1}
 		w.step(maxRoundTime, &counters{}, &u)
-		if relearnt := u.Mean > 500*ms; relearnt != (n == latency.KnownSamples) || relearnt != (w.phase == start) {
-			t.Errorf("%d responses: mean %v, phase %d", n, u.Mean, w.phase)
+		if relearnt := u.Mean() > 500*ms; relearnt != (n == latency.KnownSamples) || relearnt != (w.phase == start) {
+			t.Errorf("%d responses: mean %v, phase %d", n, u.Mean(), w.phase)
 		}
 	}
 }

@@ -52,12 +52,17 @@ func (w *Window) Add(d time.Duration) { w[bucketOf(d)].Add(1) }
 // Drain moves the counts to s and leaves the window empty.
 func (w *Window) Drain(s *Sums) {
 	*s = Sums{}
+	w.moveTo(s)
+}
+
+// moveTo adds the counts to s and leaves the window empty.
+func (w *Window) moveTo(s *Sums) {
 	for i := range w {
 		if w[i].Load() == 0 {
 			continue
 		}
 		n := float64(w[i].Swap(0))
-		s.counts[i] = n
+		s.counts[i] += n
 		s.Total += n
 		s.Sum += time.Duration(n * float64(middle(i)))
 	}
@@ -131,7 +136,7 @@ func (s *Sums) longest() time.Duration {
 type Baseline struct {
 	sums Sums // weights, decayed
 
-	Median, P90, Mean time.Duration
+	Median, P90 time.Duration
 	Concurrency       float64 // highest mean over a window, decayed
 
 	// Slow requests are not in sums while they are in flight. So Pending is how many were
@@ -196,6 +201,9 @@ func (u *Baseline) Fold(w *Sums, dt time.Duration, atOnce float64, easy bool) {
 	u.derive()
 }
 
+// Mean returns the mean latency; 0 if none is known.
+func (u *Baseline) Mean() time.Duration { return u.sums.Mean() }
+
 // Rate returns how many responses a second came lately.
 func (u *Baseline) Rate() float64 { return u.recent * math.Ln2 / recentFor.Seconds() }
 
@@ -213,7 +221,7 @@ func (u *Baseline) Relearn(w *Sums) {
 
 // derive computes the cached statistics.
 func (u *Baseline) derive() {
-	u.Mean, u.Median, u.P90 = u.sums.Mean(), u.sums.Quantile(0.5), u.sums.Quantile(0.9)
+	u.Median, u.P90 = u.sums.Quantile(0.5), u.sums.Quantile(0.9)
 }
 
 // tailPower is the assumed decay of latencies longer than any seen: P(L > a) ~ a^-3. That

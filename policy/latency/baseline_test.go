@@ -109,7 +109,7 @@ func TestUsualIsLearnt(t *testing.T) {
 	learn(&u, 10, window(append(repeat(80, 100*time.Millisecond), repeat(20, time.Second)...)...), true)
 	about(t, "median", u.Median, 100*time.Millisecond)
 	about(t, "p90", u.P90, time.Second)
-	about(t, "mean", u.Mean, 280*time.Millisecond)
+	about(t, "mean", u.Mean(), 280*time.Millisecond)
 	if c := u.Concurrency; c < 26 || c > 30 {
 		t.Errorf("concurrency %v, want about 28", c)
 	}

@@ -38,9 +38,8 @@ type Latencies struct {
 
 	percent int
 
-	mu     sync.Mutex // held while folding; guards the fields below
-	sums   Sums       // decayed
-	window Sums       // scratch
+	mu   sync.Mutex // held while folding; guards the fields below
+	sums Sums       // decayed
 }
 
 const (
@@ -85,22 +84,21 @@ func (l *Latencies) fold(now time.Duration) {
 	if int64(now) < l.foldAt.Load() {
 		return
 	}
-	l.fresh.Drain(&l.window)
-	l.age(now - time.Duration(l.foldAt.Load()) + FoldEvery)
-	for i, n := range l.window.counts {
-		l.sums.counts[i] += n
+	before := l.sums.Total
+	l.fresh.moveTo(&l.sums)
+	if l.sums.Total > before {
+		l.age(now - time.Duration(l.foldAt.Load()) + FoldEvery)
 	}
-	l.sums.Total += l.window.Total
 	if l.sums.Total >= l.need() {
 		l.estimate.Store(int64(l.sums.Quantile(float64(l.percent) / 100)))
 	}
 	l.foldAt.Store(int64(now + FoldEvery))
 }
 
-// age decays the sums by dt, but not below keepSamples times the samples needed.
+// age decays the sums by dt, what is new included, but not below keepSamples times the samples needed.
 func (l *Latencies) age(dt time.Duration) {
 	floor := keepSamples * l.need()
-	if l.window.Total == 0 || l.sums.Total <= floor {
+	if l.sums.Total <= floor {
 		return
 	}
 	keep := max(decay(dt, recentFor), floor/l.sums.Total)
