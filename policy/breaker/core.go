@@ -423,15 +423,20 @@ func (g *core) refresh(now time.Duration) {
 		g.learn(now, dt)
 	}
 	g.counters.free(now, g.abandonedPeriod())
-	if now >= g.counters.now().began+g.window.due(&g.baseline)/generationsPerOverdue {
-		g.counters.begin(now)
-	}
+	g.beginIfDue(now)
 	g.judgeOverdue(now)
 	if good > 0 {
 		g.evidence.good(now, good)
 		g.silence.end(now, &g.counters.generations)
 	}
 	g.judgeSilence(now)
+}
+
+// beginIfDue begins a generation when the latest one has lasted long enough.
+func (g *core) beginIfDue(now time.Duration) {
+	if now >= g.counters.now().began+g.window.due(&g.baseline)/generationsPerOverdue {
+		g.counters.begin(now)
+	}
 }
 
 // judgeSilence moves the window by a silence.

@@ -146,6 +146,11 @@ func (g *Guard) Sending(p Permit) Permit {
 // Sent records that the request of the attempt with permit p was sent completely at the
 // time at. The returned Permit replaces p.
 func (g *Guard) Sent(p Permit, at time.Duration) (Permit, Signal) {
+	if int64(at) >= g.counters.tickAt.Load() { // after a pause it would count as sent before that
+		g.mu.Lock()
+		g.core.beginIfDue(at)
+		g.mu.Unlock()
+	}
 	p = g.counters.sentWhole(p, at)
 	if g.counters.mode.Load()&modeSlow == 0 {
 		return p, 0

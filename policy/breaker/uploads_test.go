@@ -141,3 +141,20 @@ func TestUploadsTakeHalfOfAFixedLimit(t *testing.T) {
 		}
 	}
 }
+
+// Uploads that end together after a pause without other requests were not sent before it.
+func TestUploadsThatEndAfterAPauseAreNoSilence(t *testing.T) {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 100, 10*time.Millisecond)
+	d.advance(time.Second)
+	p, q := d.sending(), d.sending()
+	d.g.Expire(d.now)
+	d.now += time.Minute
+	d.sent(p)
+	d.sent(q)
+	d.advance(50 * time.Millisecond)
+	d.acquire()
+	if s := d.g.State(); s.Suspect || s.Breaker != Closed {
+		t.Errorf("%+v", s)
+	}
+}
