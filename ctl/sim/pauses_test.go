@@ -30,18 +30,12 @@ func pauses(seed uint64) Config {
 // that the server has then are done in time. If the silence is noticed 40 ms later, it opens too late in every
 // second play, and the server gets a hundred at once. Without breaker, most requests after the first pause are lost.
 func TestPausesOfTheServerLoseNobody(t *testing.T) {
-	const plays, mostLate = 20, 3
-	late := 0
-	for seed := uint64(1); seed <= plays; seed++ {
+	for seed := uint64(1); seed <= 20; seed++ {
 		c := pauses(seed)
 		r := Run(c)
 		if peak := r.Sum(0, c.Length).AtOnce; peak > 75 || r.Lost > 0 {
-			late++
-			t.Logf("seed %d: %d lost, %d at once", seed, r.Lost, peak)
+			t.Errorf("seed %d: %d lost, %d at once", seed, r.Lost, peak)
 		}
-	}
-	if late > mostLate {
-		t.Errorf("the breaker opened too late in %d of %d plays", late, plays)
 	}
 	c := pauses(1)
 	c.Proxy.Guard.NoBreaker, c.Proxy.Guard.ConcurrencyLimit = true, breaker.ConcurrencyLimitOff

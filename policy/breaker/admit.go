@@ -40,7 +40,7 @@ func (g *core) passes(now time.Duration, whole bool, key uint32, t trust, first 
 	switch {
 	case w.phase == shut:
 		return VerdictBreakerOpen
-	case w.phase == doubt && !g.options.NoBreaker, w.phase == start, w.recovering:
+	case w.phase == doubt && !g.options.NoBreaker, w.phase == start, w.recovering():
 		return VerdictSuspect
 	}
 	return VerdictAtLimit
@@ -186,8 +186,7 @@ func (g *core) nextEvent(now time.Duration) time.Duration {
 		}
 		at = g.pace.nextEvent()
 	case w.limits():
-		at = w.reachedAt + latency.FoldEvery
-		if g.waiting.any() || w.full(g.counters) {
+		if at = w.waitedAt + latency.FoldEvery; g.waiting.any() {
 			at = backoff.Forever
 		}
 	}

@@ -43,7 +43,7 @@ func (g *core) state() State {
 		return HalfOpen
 	case g.window.phase == shut:
 		return Open
-	case g.window.recovering:
+	case g.window.recovering():
 		return SlowStart
 	}
 	return Closed
@@ -115,10 +115,9 @@ func (g *core) succeeded(p Permit, now time.Duration, e AttemptEnd) {
 	}
 	g.connections.servedAt = max(g.connections.servedAt, p.at)
 	g.evidence.good(now, 1)
-	g.evidence.goodSent(p.at)
 	g.counters.fresh.Add(now - p.at)
-	if g.window.recovering && g.learner.recovered(p.at, now, &g.baseline) {
-		g.becameSlower(&g.learner.recovery, p.at < g.learner.since, now)
+	if g.merelySlow(p.at, now) {
+		g.wasSlow(now-p.at, now)
 	}
 	if p.kind == permitAbandoned {
 		return
@@ -144,7 +143,7 @@ func (g *core) soft(p Permit, now time.Duration, e AttemptEnd) {
 	if g.options.After > 0 { // only failures count in a row
 		return
 	}
-	if g.evidence.bad(p.at, now, e, true); g.evidence.only500(now) {
+	if g.evidence.bad(now, e, true); g.evidence.only500(now) {
 		g.shut(now, OpenedByFailing)
 	}
 }
@@ -163,7 +162,7 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 		g.refresh(now) // counts the good responses before it
 	}
 	if !dial || g.options.After > 0 || g.contradicted(p.at, now, e) {
-		g.evidence.bad(p.at, now, e, false)
+		g.evidence.bad(now, e, false)
 	}
 	if g.window.limits() {
 		g.window.ended(p.at, now, false, g.counters, &g.baseline)
@@ -174,7 +173,7 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 			return
 		}
 	case dial && !g.contradicted(p.at, now, e), g.unproven(p, e):
-	case g.evidence.lostAll(g.counters.inFlight()):
+	case g.evidence.lostAll(p.at, now, e, g.counters.inFlight()):
 		g.shut(now, OpenedByLost)
 		return
 	case (one || g.window.phase == open && g.evidence.rarelyGood()) && g.urls.otherAnswers(now, key):
@@ -192,7 +191,7 @@ func (g *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 // later than clients wait, and far more is in flight than ever went well.
 func (g *core) overloaded(e AttemptEnd) bool {
 	return (e.Kind == TimedOut || e.Kind == Abandoned) && g.window.phase == open && g.mayBind() && g.silence.leftLate < manyClients &&
-		g.evidence.unanswered >= several && g.crowded(g.counters.awaiting())
+		g.evidence.failures() >= several && g.crowded(g.counters.awaiting())
 }
 
 // judgeOverdue lets the window grow from what is in flight if more attempts are overdue than were answered
@@ -242,7 +241,7 @@ func (g *core) reason(e AttemptEnd) OpenedBy {
 	case e.Kind == DialFailed:
 		return OpenedByDial
 	case g.window.phase == shut && e.Kind != Responded && g.pace.why == OpenedByStall,
-		g.window.phase != shut && g.evidence.mostlyUnanswered():
+		g.window.phase != shut && (e.Kind == TimedOut || e.Kind == Abandoned):
 		return OpenedByStall
 	case e.Kind == Reset:
 		return OpenedByLost
@@ -266,13 +265,10 @@ func (g *core) shut(now time.Duration, why OpenedBy) {
 	} else {
 		g.pace.opened[why]++
 	}
-	if !g.window.recovering {
-		g.learner.recovery, g.learner.since = latency.Sums{}, 0
-	}
 	g.pace.shut(now, why, g.options)
 	g.pace.impatient = g.silence.leftLate >= manyClients
 	g.window.enter(shut, now, g.counters)
-	g.evidence.burst, g.evidence.row = run{}, run{}
+	g.evidence.row = run{}
 }
 
 // bind makes the window bind at a size.
@@ -286,17 +282,17 @@ func (g *core) mayBind() bool {
 	return g.options.ConcurrencyLimit == ConcurrencyLimitAdaptive && (g.window.phase == open || g.window.phase == doubt)
 }
 
-// start begins the growth of the window.
-func (g *core) start(now time.Duration, proven bool) {
+// start begins the growth of the window. proof is when the request was sent whose response ended the
+// outage; 0: a connection ended it.
+func (g *core) start(now, proof time.Duration) {
 	g.pace.discard()
-	if proven {
+	if proof > 0 {
 		g.pace.proved()
 	}
 	g.pace.slowStarts++
 	g.evidence.restart()
 	g.counters.free(now, 0)
-	g.window.begin(now, g.counters, &g.baseline, proven)
-	g.learner.begin(now)
+	g.window.begin(now, proof, g.counters, &g.baseline)
 	g.urls.begin()
 	g.silence.movedAt = 0
 	g.silence.end(now, &g.counters.generations)
@@ -309,10 +305,10 @@ func (g *core) endShut(p Permit, now time.Duration, e AttemptEnd, fails bool) {
 	probe := g.isProbe(p)
 	switch {
 	case e.Kind == Connected && (g.pace.why.connecting() || g.options.ActiveProbe && probe):
-		g.start(now, false)
+		g.start(now, 0)
 	case e.Kind == Responded && !fails:
 		if probe || p.at > g.window.began || g.pace.why == OpenedByStall {
-			g.start(now, true)
+			g.start(now, max(p.at, 1))
 		}
 	case !probe:
 	case e.Kind == Connected, e.Kind == Unsent:
@@ -505,18 +501,18 @@ func (g *core) expire(now time.Duration) {
 	w := &g.window
 	w.uploads = min(w.uploads, g.counters.sending.Load())
 	if w.phase == shut {
-		g.pace.expire(now)
+		g.pace.expire(now, g.options)
 	}
 	w.growBlindly(now, g.counters, &g.baseline)
 	if w.limits() {
-		if g.waiting.any() || w.full(g.counters) {
-			w.reachedAt = now
-		} else if now >= w.reachedAt+latency.FoldEvery {
+		if g.waiting.any() {
+			w.waitedAt = now
+		} else if now >= w.waitedAt+latency.FoldEvery {
 			w.enter(open, now, g.counters)
 		}
 	}
 	if w.phase == seek && now >= w.began+evidenceWindow {
-		w.recovering = false
+		w.outage = 0
 	}
 	g.waiting.noneFits = g.waiting.noneFits && now < g.eventAt
 }

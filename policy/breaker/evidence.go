@@ -33,13 +33,11 @@ type evidence struct {
 // trouble is what is known of failures, since the first one after a pause of evidenceWindow. It is forgotten
 // in place: a copy of it would be in the stack of each request that waits.
 type trouble struct {
-	byURL      [64]failures  // by hash of the URL
-	clients    uint64        // hashes of the clients that saw them, as bits
-	unanswered int           // failures without a response in time, less other ones
-	until      time.Duration // when these are forgotten; 0: there are none
+	byURL   [64]failures  // by hash of the URL
+	clients uint64        // hashes of the clients that saw them, as bits
+	until   time.Duration // when these are forgotten; 0: there are none
 
-	row   run // failures since the last good response
-	burst run // attempts that were lost at once
+	row run // failures since the last good response
 }
 
 type evidenceSlot struct{ good, bad int64 }
@@ -113,17 +111,9 @@ func (e *evidence) good(now time.Duration, n int64) {
 	e.row = run{}
 }
 
-// goodSent records when the request of a good response was sent. Of a loss, those sent
-// before it are the survivors.
-func (e *evidence) goodSent(sent time.Duration) {
-	if sent < e.burst.began {
-		e.burst.n -= int(1 / (1 - evidenceShare))
-	}
-}
-
-// bad counts a failed attempt, sent at sent. With soft it is a 500 that is a failure only if
+// bad counts a failed attempt. With soft it is a 500 that is a failure only if
 // nothing else comes.
-func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
+func (e *evidence) bad(now time.Duration, end AttemptEnd, soft bool) {
 	e.expectFailures(now)
 	if end.Key != 0 {
 		f := &e.byURL[urlHash(end.Key)]
@@ -135,36 +125,18 @@ func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
 		return
 	}
 	e.slots[e.slot%evidenceSlots].bad++
-	e.unanswered--
-	if end.Kind == TimedOut || end.Kind == Abandoned {
-		e.unanswered += 2
-	}
-	if end.Kind == Reset {
-		e.lose(sent, now)
-	}
 }
 
-// lose counts a lost connection.
-func (e *evidence) lose(sent, now time.Duration) {
-	b := &e.burst
-	if b.n == 0 || now-b.began > overdueMin {
-		*b = run{began: now}
-	}
-	if sent < b.began {
-		b.n++
-	}
-}
-
-// lostAll reports whether nearly all attempts in flight were lost at once; others is the
-// number of those that were not.
-func (e *evidence) lostAll(others int64) bool {
-	return e.burst.n >= max(several, min(many, e.burst.n+int(others)))
+// lostAll reports whether nearly all attempts in flight were lost at once, after bad; others is the number
+// of those that were not. A good response shows that some were not.
+func (e *evidence) lostAll(sent, now time.Duration, end AttemptEnd, others int64) bool {
+	return end.Kind == Reset && sent < e.row.began && now <= e.row.began+overdueMin && e.row.n >= max(several, min(many, e.row.n+int(others)))
 }
 
 // losing reports whether the upstream may be losing everything, in flight or in a row, which turns
 // out within overdueMin.
 func (e *evidence) losing(now time.Duration) bool {
-	return e.burst.n > 0 && now < e.burst.began+overdueMin || e.row.n >= several && now < e.until-evidenceWindow+overdueMin
+	return e.row.n > 0 && now < e.row.began+overdueMin || e.row.n >= several && now < e.until-evidenceWindow+overdueMin
 }
 
 // shows reports whether the upstream as a whole fails, after bad, by share or in a row.
@@ -182,6 +154,14 @@ func (e *evidence) shows(now time.Duration) bool {
 		}
 	}
 	return e.inRow(now)
+}
+
+// failures returns the number of failures in the window.
+func (e *evidence) failures() (n int64) {
+	for _, s := range &e.slots {
+		n += s.bad
+	}
+	return n
 }
 
 // inRow reports whether enough failures came in a row.
@@ -215,9 +195,6 @@ func (e *evidence) urls() (n int) {
 
 // rarelyGood reports whether too few good responses are usual to judge by their number.
 func (e *evidence) rarelyGood() bool { return e.meanGood*float64(evidenceSlots) < few }
-
-// mostlyUnanswered reports whether most failures are missing responses.
-func (e *evidence) mostlyUnanswered() bool { return e.unanswered > 0 }
 
 // oneURL reports whether nearly all failures have the same URL, and returns its key; otherwise 0.
 func (e *evidence) oneURL() (key uint32, one bool) {

@@ -71,7 +71,7 @@ func (g *Guard) Acquire(now time.Duration, r Request) (Permit, Verdict) {
 		return c.issue(now, v, r), v
 	}
 	c.waiting.add(1, r)
-	c.window.waits(now)
+	c.window.waitedAt = now
 	c.publish(now)
 	return Permit{}, v
 }

@@ -52,10 +52,10 @@ func TestLosingSomeOfWhatIsInFlightOpensNothing(t *testing.T) {
 	} {
 		g, permits, now := guardInFlight(tc.n)
 		for i := range tc.lost {
+			g.Release(permits[i], now, AttemptEnd{Kind: Reset, Key: 1})
 			if tc.answered {
 				g.Release(permits[tc.n-1-i], now, AttemptEnd{Kind: Responded, Status: 200, Key: 1})
 			}
-			g.Release(permits[i], now, AttemptEnd{Kind: Reset, Key: 1})
 		}
 		if s := g.State(); s.Breaker != Closed {
 			t.Errorf("%s: %v by %v", tc.name, s.Breaker, s.OpenedBy)

@@ -12,12 +12,11 @@ type pace struct {
 	impatient bool          // clients left late in the silence that shut it
 	why       OpenedBy      // the evidence that shut the window last
 	next      time.Duration // when another probe is due: after a wait, or once the one in flight counts as hung; 0: now
-	wait      time.Duration // the wait before it
+	wait      time.Duration // the last time between two probes: a wait, or twice as long as the last one that hung
 
 	probe  uint16        // number of the latest probe; it is odd while it is in flight
 	failed int           // probes that failed since the last proof
 	since  time.Duration // when the first wait after it began
-	hung   int           // probes that hung since then
 
 	opened                     [numOpenedBy]uint64
 	slowStarts, probes, resets uint64
@@ -93,12 +92,12 @@ func (c *pace) waitFor(now time.Duration, o *Options) {
 func equalJitter(d time.Duration, r backoff.Rand) time.Duration { return d/2 + backoff.UpTo(r, d/2) }
 
 // expire makes the probe due when its time has come, and gives up a hung one.
-func (c *pace) expire(now time.Duration) {
+func (c *pace) expire(now time.Duration, o *Options) {
 	if c.next == 0 || now < c.next {
 		return
 	}
 	if c.probing() {
-		c.hung++
+		c.wait = 2 * c.hangs(o)
 	}
 	c.discard()
 }
@@ -110,7 +109,10 @@ func (c *pace) begin(now time.Duration, o *Options) uint16 {
 }
 
 // patience returns how long a probe may be in flight before another one is due.
-func (c *pace) patience(o *Options) time.Duration {
+func (c *pace) patience(o *Options) time.Duration { return equalJitter(c.hangs(o), o.Rand) }
+
+// hangs returns the longest patience: twice as long after each probe that hung.
+func (c *pace) hangs(o *Options) time.Duration {
 	r := rhythms[c.why]
 	switch {
 	case o.ActiveProbe: // no client waits for it, and a late response to it counts
@@ -118,7 +120,7 @@ func (c *pace) patience(o *Options) time.Duration {
 	case o.Backoff != nil: // its waits set the pace, and not how long a response takes
 		r.hang = max(r.hang, rhythms[OpenedByRefused].hangMax)
 	}
-	return equalJitter(backoff.Grow(r.hang, r.hangMax, 2, c.hung), o.Rand)
+	return max(r.hang, min(c.wait, r.hangMax))
 }
 
 // fail ends the probe in flight as a failure of the upstream.
@@ -133,7 +135,7 @@ func (c *pace) discard() { c.probe, c.next = c.probe+c.probe%2, 0 }
 
 // proved records that the upstream works.
 func (c *pace) proved() {
-	c.failed, c.hung, c.wait = 0, 0, 0
+	c.failed, c.wait = 0, 0
 	c.resets++
 }
 

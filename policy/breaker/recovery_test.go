@@ -12,11 +12,11 @@ func comesBack(t *testing.T, after func(i int) time.Duration) (most int, d *guar
 	t.Helper()
 	d = newGuardHarness(t, Options{})
 	d.serve(15*time.Second, 80, 10*time.Millisecond)
-	return d.outage(after), d
+	return d.outage(3*time.Second, after), d
 }
 
-// outage is the outage of comesBack.
-func (d *guardHarness) outage(after func(i int) time.Duration) (most int) {
+// outage is the outage of comesBack. It returns the largest number in flight within so long.
+func (d *guardHarness) outage(within time.Duration, after func(i int) time.Duration) (most int) {
 	d.t.Helper()
 	d.acquire()
 	d.end(0, AttemptEnd{Kind: Refused})
@@ -25,7 +25,7 @@ func (d *guardHarness) outage(after func(i int) time.Duration) (most int) {
 		d.acquire()
 	}
 	due := map[Permit]time.Duration{}
-	for end, i := d.now+3*time.Second, 0; d.now < end; d.advance(5 * time.Millisecond) {
+	for end, i := d.now+within, 0; d.now < end; d.advance(5 * time.Millisecond) {
 		if d.g.State().Breaker == HalfOpen {
 			for len(d.dial) > 0 {
 				d.endDial(Connected)
@@ -65,7 +65,7 @@ func TestAnUpstreamMayComeBackSlowerAfterTheSecondOutage(t *testing.T) {
 	}
 	d.advance(5 * time.Second)
 	d.want(Closed, OpenedByRefused)
-	d.outage(func(int) time.Duration { return 250 * time.Millisecond })
+	d.outage(3*time.Second, func(int) time.Duration { return 250 * time.Millisecond })
 	if s := d.g.State(); s.MedianLatency < 200*time.Millisecond {
 		t.Errorf("%v is taken for usual", s.MedianLatency)
 	}
@@ -111,7 +111,9 @@ func TestSlowStartEndsAtABusyUpstream(t *testing.T) {
 
 // One fast response among the first shows that the upstream is as fast as before.
 func TestSlowResponsesBesideAFastOneChangeNothing(t *testing.T) {
-	most, d := comesBack(t, func(i int) time.Duration {
+	d := newGuardHarness(t, Options{})
+	d.serve(15*time.Second, 80, 10*time.Millisecond)
+	most := d.outage(time.Second, func(i int) time.Duration {
 		if i == 1 {
 			return 10 * time.Millisecond
 		}

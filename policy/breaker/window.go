@@ -24,19 +24,18 @@ import (
 // sent well after it was answered. Then it is not the load of the upstream that delays it, but
 // its URL, a client that uploads, or a lost connection. This is TCP's RACK (RFC 8985).
 type window struct {
-	phase      phase
-	size       float64       // >= 1 from blind on; its integer part applies
-	top        float64       // the end of start
-	began      time.Duration // when the phase began, or its start for seek
-	recovering bool          // start, and seek for a while after it: the state is slow start
+	phase  phase
+	size   float64       // >= 1 from blind on; its integer part applies
+	top    float64       // the end of start
+	began  time.Duration // when the phase began, or its start for seek
+	outage time.Duration // when the first slow start after the outage began, until seek has lasted for a while; 0: there was none
+	proof  time.Duration // when the request was sent whose response ended the outage; 0: a connection did
 
 	passed  time.Duration // attempts sent until then hold no place
 	uploads int64         // incomplete requests that it does not limit: in flight when it began to bind
 
-	extraAt   time.Duration // when an attempt may pass beside it
-	reachedAt time.Duration // when it was last reached; it ends a second later, since then it is only a risk
-	good      float64       // the last size from which goodput grew with the size, in this trouble
-	slow      int           // rounds of seek that were slow at no more than the usual concurrency
+	extraAt  time.Duration // when an attempt may pass beside it
+	waitedAt time.Duration // when a request last had to wait for it; it ends a second later, since then it is only a risk
 
 	round, last round // of start and seek; the zero value of last: none
 	bound       uint64
@@ -57,18 +56,17 @@ const (
 type round struct {
 	began, took time.Duration // took is set at its end
 	size        float64
-	good        latency.Sums
-	bad, waits  int           // attempts that failed, and requests that had to wait
-	busy        time.Duration // sum of the latencies, failures included
-	squares     float64       // sum of their squares, in seconds
+	good        latency.Sums // latencies of good responses
+	squares     float64      // sum of the squares of these, in seconds
+	bad         int          // attempts that failed
 }
 
 func (r *round) rate() float64 { return r.good.Total / r.took.Seconds() }
 func (r *round) ended() int    { return int(r.good.Total) + r.bad }
 
-// add counts how long an attempt held its place.
+// add counts a good response.
 func (r *round) add(took time.Duration) {
-	r.busy += took
+	r.good.Add(took)
 	r.squares += took.Seconds() * took.Seconds()
 }
 
@@ -76,7 +74,7 @@ func (r *round) add(took time.Duration) {
 // long as it does. So many quick responses, as from a cache, do not hide a few slow ones that fill the
 // window.
 func (r *round) holding() time.Duration {
-	return time.Duration(r.squares / max(r.busy.Seconds(), 1e-9) * float64(time.Second))
+	return time.Duration(r.squares / max(r.good.Sum.Seconds(), 1e-9) * float64(time.Second))
 }
 
 const (
@@ -99,7 +97,6 @@ const (
 
 	minGain   = 1.25 // latency above this factor of that before stops start, and a smaller growth ends it: chance alone moves a round of twenty by less
 	growth    = 0.1  // share of the size added in a round of seek: it doubles in seven
-	fast      = 0.5  // the same while latency is usual: without it, errors of the storm at an early stop last longer
 	shrinkage = 0.8  // of the size in a round that was slow or failed: it halves in three
 	slowTimes = 2    // latency above this factor of the usual is slow: all of a queue as long as the work itself
 
@@ -108,9 +105,11 @@ const (
 	// times slower fail (sim: TestASlowerUpstreamFailsNobody).
 	elastic = 0.5
 
-	maxSlow  = 3   // slow rounds at the usual concurrency, after which load is not the reason: others may return too
 	badShare = 0.2 // of failures in a round that shrinks the window: more than one faulty endpoint of ten
 )
+
+// recovering reports whether the state is slow start.
+func (w *window) recovering() bool { return w.outage != 0 && w.phase != shut }
 
 // binds reports whether the window matters, limits whether its size does.
 func (w *window) binds() bool  { return w.phase != open }
@@ -136,22 +135,25 @@ func half(limit int64) int64 { return (limit + 1) / 2 }
 // other conditions, and after an outage nobody waits for most of it.
 func (w *window) enter(p phase, now time.Duration, c *counters) {
 	c.begin(now)
-	*w = window{phase: p, began: now, passed: now, uploads: c.sending.Load(), reachedAt: now, extraAt: now, bound: w.bound, good: w.good}
+	*w = window{phase: p, began: now, passed: now, uploads: c.sending.Load(), waitedAt: now, extraAt: now, bound: w.bound, outage: w.outage, proof: w.proof}
 	if p == open {
-		w.good = 0
+		w.outage, w.proof = 0, 0
 	}
 	w.round = round{began: now}
 }
 
 // begin starts the growth of the window. Until it is proven by a response it grows from 1.
-func (w *window) begin(now time.Duration, c *counters, u *latency.Baseline, proven bool) {
+func (w *window) begin(now, proof time.Duration, c *counters, u *latency.Baseline) {
 	w.enter(blind, now, c)
 	w.extraAt = now + overdue(u)
-	w.recovering, w.size, w.top = true, 1, maxFixed
-	if u.Known() {
-		w.top = max(minWindow, startFactor*u.Concurrency, w.good)
+	w.size, w.top = 1, maxFixed
+	if w.outage == 0 {
+		w.outage, w.proof = max(now, 1), proof
 	}
-	if proven {
+	if u.Known() {
+		w.top = max(minWindow, startFactor*u.Concurrency)
+	}
+	if proof > 0 {
 		w.prove(now, c, u)
 	}
 }
@@ -178,7 +180,7 @@ func (w *window) regrow(now time.Duration, size float64, c *counters) {
 	if w.phase != blind {
 		w.phase = start
 	}
-	w.top, w.slow = maxFixed, 0
+	w.top = maxFixed
 	w.size = min(max(w.size, size, minWindow), maxFixed)
 	w.last = round{}
 	w.newRound(now, c)
@@ -187,12 +189,6 @@ func (w *window) regrow(now time.Duration, size float64, c *counters) {
 func (w *window) newRound(now time.Duration, c *counters) {
 	c.begin(now)
 	w.round = round{began: now, size: w.size}
-}
-
-// waits records that a request has to wait.
-func (w *window) waits(now time.Duration) {
-	w.round.waits++
-	w.reachedAt = now
 }
 
 // pass takes the places of older attempts when one sent at sent was answered. They are at
@@ -248,24 +244,22 @@ func (w *window) growBlindly(now time.Duration, c *counters, u *latency.Baseline
 func (w *window) ended(sent, now time.Duration, good bool, c *counters, u *latency.Baseline) {
 	r := &w.round
 	switch {
-	case sent < w.began && w.phase == start && !w.recovering && w.last.took == 0 && good: // sent when fewer were in flight
+	case sent < w.began && w.phase == start && w.outage == 0 && w.last.began == 0 && good: // sent when fewer were in flight
 		w.last.size = r.size
-		w.last.good.Add(now - sent)
 		w.last.add(now - sent)
 		return
 	case sent < w.began || now < r.began:
 		return
 	}
-	if w.phase == seek && w.last.took == 0 && r.ended() == 0 && r.began < now {
+	if w.phase == seek && w.last.began == 0 && r.ended() == 0 && r.began < now {
 		r.began = now // the first round of all begins with the first response under its size
 		return
 	}
 	if good {
-		r.good.Add(now - sent)
+		r.add(now - sent)
 	} else {
 		r.bad++
 	}
-	r.add(now - sent)
 	if w.phase < seek {
 		w.grow(now, now-sent, good, c, u)
 	} else {
@@ -309,8 +303,6 @@ func (w *window) grow(now, took time.Duration, good bool, c *counters, u *latenc
 	case is && e < 0, w.top >= maxFixed && (is && e < elastic || w.size < minGain*r.size), w.last.good.Total > 0 && float64(r.bad) >= badShare*float64(r.ended()):
 		w.phase = seek
 		w.size = max(minWindow, r.size)
-	default:
-		w.good = r.size
 	}
 	w.endRound(now, c)
 }
@@ -344,13 +336,10 @@ func (w *window) step(now time.Duration, c *counters, u *latency.Baseline) {
 func (w *window) next(u *latency.Baseline) (size float64, shifted bool) {
 	r, mean := &w.round, w.round.good.Mean()
 	more := r.size + max(1, r.size*growth)
-	if w.last.waits > 0 && u.Known() && float64(mean) <= minGain*float64(u.Mean()) {
-		more = r.size + max(1, r.size*fast)
-	}
 	switch {
 	case float64(r.bad) >= badShare*float64(r.ended()):
 		return r.size * shrinkage, false
-	case r.waits == 0:
+	case w.waitedAt <= r.began:
 		return r.size, false // goodput equals the load
 	case !u.Known() || mean <= slowTimes*u.Mean():
 		return more, false
@@ -366,17 +355,14 @@ func (w *window) seek(u *latency.Baseline, more float64) (size float64, shifted 
 	r := &w.round
 	usual := max(minWindow, u.Concurrency)
 	if r.size <= usual {
-		w.slow++
-		return usual, w.slow >= maxSlow
+		return usual, true
 	}
 	e, is := elasticity(&w.last, r)
 	switch up := r.rate() > w.last.rate(); {
-	case !is || w.last.waits == 0 || e < elastic:
+	case !is || e < elastic:
 		return max(usual, r.size*shrinkage), false
 	case r.size < w.last.size && !up:
 		return w.last.size, true
-	case r.size > w.last.size && up:
-		return r.size * (1 + fast), false
 	}
 	return more, false
 }

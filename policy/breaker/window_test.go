@@ -9,10 +9,9 @@ import (
 )
 
 // seekRound returns a round of one second with this size, and good responses after latency.
-func seekRound(size float64, good int, latency time.Duration, bad, waits int) round {
-	r := round{took: time.Second, size: size, bad: bad, waits: waits}
+func seekRound(size float64, good int, latency time.Duration, bad int) round {
+	r := round{began: 1, took: time.Second, size: size, bad: bad}
 	for range good {
-		r.good.Add(latency)
 		r.add(latency)
 	}
 	return r
@@ -28,27 +27,25 @@ func TestHowSeekMoves(t *testing.T) {
 	u.Fold(&usual, time.Second, 10, true)
 	for name, tc := range map[string]struct {
 		last, round round
-		slow        int // rounds before
 		want        float64
 		shifted     bool
 	}{
-		"nobody waits":               {round{}, seekRound(20, 100, 300*ms, 0, 0), 0, 20, false},
-		"some wait":                  {round{}, seekRound(20, 100, 100*ms, 0, 5), 0, 22, false},
-		"some wait again":            {seekRound(20, 100, 100*ms, 0, 5), seekRound(20, 100, 100*ms, 0, 5), 0, 30, false},
-		"some wait a little longer":  {seekRound(20, 100, 100*ms, 0, 5), seekRound(20, 100, 180*ms, 0, 5), 0, 22, false},
-		"a fifth fails":              {round{}, seekRound(20, 80, 100*ms, 20, 5), 0, 16, false},
-		"fewer fail":                 {round{}, seekRound(20, 81, 100*ms, 19, 5), 0, 22, false},
-		"slow":                       {round{}, seekRound(20, 100, 300*ms, 0, 5), 0, 16, false},
-		"slow near the usual":        {round{}, seekRound(11, 100, 300*ms, 0, 5), 0, 10, false},
-		"slow at the usual":          {round{}, seekRound(10, 100, 300*ms, 0, 5), maxSlow - 2, 10, false},
-		"slow there for long":        {round{}, seekRound(10, 100, 300*ms, 0, 5), maxSlow - 1, 10, true},
-		"goodput follows up":         {seekRound(10, 50, 300*ms, 0, 5), seekRound(20, 100, 300*ms, 0, 5), 0, 30, false},
-		"by latency alone":           {seekRound(10, 100, 300*ms, 0, 5), seekRound(20, 100, 300*ms, 0, 5), 0, 22, false},
-		"goodput follows down":       {seekRound(20, 100, 300*ms, 0, 5), seekRound(16, 80, 300*ms, 0, 5), 0, 20, true},
-		"goodput does not follow":    {seekRound(20, 100, 300*ms, 0, 5), seekRound(16, 98, 245*ms, 0, 5), 0, 12.8, false},
-		"nobody waited at that size": {seekRound(10, 50, 300*ms, 0, 0), seekRound(20, 100, 300*ms, 0, 5), 0, 16, false},
+		"nobody waits":            {round{}, seekRound(20, 100, 300*ms, 0), 20, false},
+		"some wait":               {round{}, seekRound(20, 100, 100*ms, 0), 22, false},
+		"some wait again":         {seekRound(20, 100, 100*ms, 0), seekRound(20, 100, 100*ms, 0), 22, false},
+		"a fifth fails":           {round{}, seekRound(20, 80, 100*ms, 20), 16, false},
+		"fewer fail":              {round{}, seekRound(20, 81, 100*ms, 19), 22, false},
+		"slow":                    {round{}, seekRound(20, 100, 300*ms, 0), 16, false},
+		"slow near the usual":     {round{}, seekRound(11, 100, 300*ms, 0), 10, false},
+		"slow at the usual":       {round{}, seekRound(10, 100, 300*ms, 0), 10, true},
+		"goodput follows up":      {seekRound(10, 50, 300*ms, 0), seekRound(20, 100, 300*ms, 0), 22, false},
+		"goodput follows down":    {seekRound(20, 100, 300*ms, 0), seekRound(16, 80, 300*ms, 0), 20, true},
+		"goodput does not follow": {seekRound(20, 100, 300*ms, 0), seekRound(16, 98, 245*ms, 0), 12.8, false},
 	} {
-		w := window{phase: seek, size: tc.round.size, last: tc.last, round: tc.round, slow: tc.slow}
+		w := window{phase: seek, size: tc.round.size, last: tc.last, round: tc.round, waitedAt: 3}
+		if w.round.began = 2; name == "nobody waits" {
+			w.waitedAt = 2
+		}
 		if size, shifted := w.next(&u); math.Abs(size-tc.want) > 1e-9 || shifted != tc.shifted {
 			t.Errorf("%s: %v, shifted %v, want %v, %v", name, size, shifted, tc.want, tc.shifted)
 		}
@@ -64,8 +61,8 @@ func TestSeekRelearnsFromEnoughResponses(t *testing.T) {
 			usual.Add(100 * ms)
 		}
 		u.Fold(&usual, time.Second, 10, true)
-		w := window{phase: seek, size: 10, round: seekRound(10, n, time.Second, 0, 5), slow: maxSlow - 1}
-		w.step(maxRoundTime, &counters{}, &u)
+		w := window{phase: seek, size: 10, round: seekRound(10, n, time.Second, 0), waitedAt: 2}
+		w.step(1+maxRoundTime, &counters{}, &u)
 		if relearnt := u.Mean() > 500*ms; relearnt != (n == latency.KnownSamples) || relearnt != (w.phase == start) {
 			t.Errorf("%d responses: mean %v, phase %d", n, u.Mean(), w.phase)
 		}

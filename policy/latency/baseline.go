@@ -137,7 +137,7 @@ type Baseline struct {
 	sums Sums // weights, decayed
 
 	Median, P90 time.Duration
-	Concurrency       float64 // highest mean over a window, decayed
+	Concurrency float64 // highest mean over a window, decayed
 
 	// Slow requests are not in sums while they are in flight. So Pending is how many were
 	// overdue while others were answered, decayed. recent is how many were answered in
