@@ -51,8 +51,6 @@ const (
 	// manyClients that left late show that responses take longer than clients wait: they know
 	// what they wait for.
 	manyClients = 3
-	// refreshesPerOverdue is how often core.refresh runs until a response is overdue.
-	refreshesPerOverdue = 8
 )
 
 // overdue returns the age from which an unanswered request counts.
@@ -67,9 +65,9 @@ func downAfter(u *latency.Baseline) time.Duration {
 	return max(downFrom, min(downMedians*u.Median, downMax))
 }
 
-// refreshInterval returns the time between two updates.
+// refreshInterval returns the time between two updates: half of a generation.
 func refreshInterval(u *latency.Baseline) time.Duration {
-	return min(overdue(u)/refreshesPerOverdue, time.Second)
+	return min(overdue(u)/(2*generationsPerOverdue), time.Second)
 }
 
 // end records a response, or that all requests sent so far say nothing.
