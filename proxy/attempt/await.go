@@ -32,11 +32,14 @@ var errOvertaken = errors.New("the other attempt of the hedged request was first
 // returns early if the client's side ended.
 func (a *Attempt) await(idle time.Duration) error {
 	client := a.client()
-	began := client.Tick()
+	began, failed := client.Tick(), false
 	for now := began; ; now = client.Tick() {
 		progress := a.progress.Load()
-		if progress == sent {
+		switch {
+		case progress == sent:
 			a.owner().SentWhole(a)
+		case progress == writeFailed && idle == 0 && !failed:
+			began, failed = now, true // the late response has all of its time
 		}
 		until := a.readUntil(began, idle, progress)
 		whole := idle == 0 && progress == sent

@@ -101,30 +101,31 @@ func readHeaders(c net.Conn) (string, error) {
 
 // request is a request of a test with its client: the Client, the Source and the Owner of attempts.
 type request struct {
-	t       *testing.T
-	clock   *clock.Clock
-	pool    *upstream.Group
-	env     Env
-	respond clock.Instant             // by then the response must be there; zero: never
-	onHedge func()                    // called when the hedge is due
-	dial    func(ctx context.Context) // called before a dial
-	dialsOn bool                      // a dial goes on after its context has ended
-	hungUp  bool                      // the client has left
-	told    []int                     // statuses of informational responses
-	failed  atomic.Pointer[error]
-	method  string
-	source  Source   // of the body; by default r
-	conn    net.Conn // the client's side of client; what it sends is the body
-	client  net.Conn
-	framing http1.Framing
-	begun   []byte // of the body, which is here
-	left    int64  // of the body, to come from conn
-	kept    [][]byte
-	cursor  int
-	stopped atomic.Bool
-	pieces  atomic.Uint32
-	arrived bool
-	trails  []http1.Header // of the body
+	t         *testing.T
+	clock     *clock.Clock
+	pool      *upstream.Group
+	env       Env
+	respond   clock.Instant             // by then the response must be there; zero: never
+	onHedge   func()                    // called when the hedge is due
+	dial      func(ctx context.Context) // called before a dial
+	dialsOn   bool                      // a dial goes on after its context has ended
+	hungUp    bool                      // the client has left
+	connected []string                  // addresses of the attempts' connections
+	told      []int                     // statuses of informational responses
+	failed    atomic.Pointer[error]
+	method    string
+	source    Source   // of the body; by default r
+	conn      net.Conn // the client's side of client; what it sends is the body
+	client    net.Conn
+	framing   http1.Framing
+	begun     []byte // of the body, which is here
+	left      int64  // of the body, to come from conn
+	kept      [][]byte
+	cursor    int
+	stopped   atomic.Bool
+	pieces    atomic.Uint32
+	arrived   bool
+	trails    []http1.Header // of the body
 }
 
 // newRequest is a request without a body to pool.
@@ -229,7 +230,12 @@ func (r *request) Dial(ctx context.Context, o upstream.GetOptions) (*upstream.Co
 	return r.pool.Get(ctx, o)
 }
 func (r *request) AwaitDescriptor(*Attempt, time.Duration, clock.Instant) bool { return false }
-func (r *request) Connected(*Attempt, *upstream.Conn)                          {}
+func (r *request) Connected(a *Attempt, up *upstream.Conn) {
+	r.connected = append(r.connected, up.Addr)
+	if a.SentSome() || a.Addr() != up.Addr {
+		r.t.Errorf("connected to %s after something was sent, or as %s", up.Addr, a.Addr())
+	}
+}
 func (r *request) RequestHeaders(_ *Attempt, form wire.Form, host string, expect bool) wire.Head {
 	return r.head(form, host)
 }

@@ -179,12 +179,15 @@ func TestAnUpstreamThatTakesNoMore(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
 		name  string
+		here  bool // the begin of the body is; otherwise it comes later
 		acts  []action
 		cause policy.Cause
 	}{
-		{"it responds", []action{s / 2, "HTTP/1.1 413 A\r\nContent-Length: 2\r\n\r\nok"}, policy.CauseStatus},
-		{"it is silent", nil, policy.CauseReset},
-		{"it responds late", []action{4 * s, "HTTP/1.1 413 A\r\nContent-Length: 2\r\n\r\nok"}, policy.CauseReset},
+		{"it responds", true, []action{s / 2, "HTTP/1.1 413 A\r\nContent-Length: 2\r\n\r\nok"}, policy.CauseStatus},
+		{"it is silent", true, nil, policy.CauseReset},
+		{"it responds late", true, []action{4 * s, "HTTP/1.1 413 A\r\nContent-Length: 2\r\n\r\nok"}, policy.CauseReset},
+		{"it responds, to a body that comes later", false, []action{s * 5 / 2, "HTTP/1.1 413 A\r\nContent-Length: 2\r\n\r\nok"}, policy.CauseStatus},
+		{"it is silent, for a body that comes later", false, nil, policy.CauseReset},
 	} {
 		inMemory(t, func(conn net.Conn) {
 			_, _ = readHeaders(conn)
@@ -193,11 +196,19 @@ func TestAnUpstreamThatTakesNoMore(t *testing.T) {
 			time.Sleep(time.Minute)
 		}, func(r *request) {
 			r.withBody(1<<20, "begin")
+			if !c.here {
+				r.withBody(1<<20, "")
+				time.AfterFunc(s, func() { _, _ = io.WriteString(r.conn, "begin") })
+			}
+			began := time.Now()
 			a := r.env.New()
 			a.Begin(1, r.clock.Now(), nil, Options{Limits: usual, BodyIdle: s})
 			cause := a.Make(false)
 			if cause != c.cause || a.IsSent() {
 				t.Errorf("%s: %v, sent %v", c.name, cause, a.IsSent())
+			}
+			if took := time.Since(began); cause == policy.CauseReset && took > 5*s {
+				t.Errorf("%s: it is waited for %v", c.name, took)
 			}
 			a.Abandon()
 		})
@@ -260,6 +271,9 @@ func TestBodies(t *testing.T) {
 					a.Drop()
 				} else {
 					a.Release(a.now)
+				}
+				if a.InFlight() {
+					t.Error("the attempt has its connection still")
 				}
 				up := r.pool.TryPooled(&upstream.GetOptions{})
 				if (up != nil) != c.pool {
@@ -425,5 +439,36 @@ func TestAHedgeHasTheWholeAttemptTimeout(t *testing.T) {
 		first.Abandon()
 		first.EndHedge()
 		hedge.Drop()
+	})
+}
+
+// The response to HEAD has no body, whatever length it declares.
+func TestTheResponseToHEADHasNoBody(t *testing.T) {
+	inMemory(t, saysEach("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), func(r *request) {
+		r.method = "HEAD"
+		for n := range 2 {
+			a := r.wants(Options{Limits: usual})
+			if got := r.body(a); got != "" || a.Reused() != (n > 0) {
+				t.Errorf("%q, on a connection used before: %v", got, a.Reused())
+			}
+			a.Release(a.now)
+		}
+		if len(r.connected) != 2 || r.connected[0] != "192.0.2.1:80" || r.connected[1] != r.connected[0] {
+			t.Errorf("connected to %q", r.connected)
+		}
+	})
+}
+
+// A fault of the goroutine that dials is one of the goroutine that makes the attempt, with the place of it.
+func TestAFaultOfADialIsTheAttempts(t *testing.T) {
+	inMemory(t, stalls, func(r *request) {
+		r.dial = func(context.Context) { panic("a fault") }
+		defer func() {
+			if err, _ := recover().(error); err == nil || !strings.Contains(err.Error(), "a fault") || !strings.Contains(err.Error(), "wire_test.go") {
+				t.Errorf("%v", err)
+			}
+		}()
+		_, cause := r.send(Options{Limits: usual})
+		t.Error(cause)
 	})
 }
