@@ -87,6 +87,6 @@ func (a *app) closeAdmin() {
 	ctx, cancel := context.WithTimeout(context.Background(), adminPatience)
 	defer cancel()
 	if err := a.admin.Close(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		a.log.Warn("close the admin listener", zap.Error(err))
+		a.log.Warn("the admin listener could not be closed", zap.Error(err))
 	}
 }

@@ -192,6 +192,6 @@ func (a *app) run(ctx context.Context, signals <-chan os.Signal, memory int64) e
 // notifyReady tells systemd that this process is ready.
 func (a *app) notifyReady() {
 	if err := systemd.Notify(os.Getenv("NOTIFY_SOCKET"), "READY=1"); err != nil {
-		a.log.Warn("notify systemd of the start", zap.Error(err))
+		a.log.Warn("systemd could not be notified of the start", zap.Error(err))
 	}
 }
