@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ itself; retryproxy does.`,
 	root.SetErr(o.stderr)
 	root.SetHelpFunc(help)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return wrong(c, plainly(err)) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return wrong(c, meantByFlag(c, plainly(err))) })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(planCommand(o), simulateCommand(o))
 	for _, command := range more {
@@ -116,11 +117,32 @@ itself; retryproxy does.`,
 func atMost(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > n {
-			return wrong(c, fmt.Errorf("unexpected argument %q", args[n]))
+			return wrong(c, fmt.Errorf("unexpected argument %q%s", config.Mask(args[n]), meantByArgument(c, args[n])))
 		}
 		return nil
 	}
 }
+
+// meantByArgument returns which flag may have been meant by an argument that the command does not take, or
+// "".
+func meantByArgument(c *cobra.Command, arg string) string {
+	switch {
+	case c.Name() == "plot":
+		return "; did you mean <" + arg + "?"
+	case c.Name() == "convert":
+		return "; did you mean RETRYPROXY_CONFIG_FILE=" + arg + " retryproxyctl convert?"
+	case c.Flags().Lookup("file") != nil:
+		return "; did you mean -f " + arg + "?"
+	case c.Flags().Lookup("address") != nil && strings.ContainsAny(arg, ":/.0123456789"):
+		if address := config.Suggest("ADMIN_LISTEN", arg); address != "" {
+			return "; did you mean --address " + address + "?"
+		}
+	}
+	return ""
+}
+
+// ofTheProxy are the commands of retryproxy that people look for here.
+var ofTheProxy = []string{"serve", "check", "explain", "health", "drain", "demo"}
 
 // unknown reports a command that there is not.
 func unknown(root *cobra.Command, name string) error {
@@ -129,7 +151,9 @@ func unknown(root *cobra.Command, name string) error {
 		names = append(names, c.Name())
 	}
 	hint := "see retryproxyctl help"
-	if meant := config.Nearest(name, slices.Values(names)); meant != "" {
+	if slices.Contains(ofTheProxy, name) {
+		hint = "this is a command of retryproxy: retryproxy " + name
+	} else if meant := config.Nearest(name, slices.Values(names)); meant != "" {
 		hint = "did you mean " + meant + "?"
 	}
 	fmt.Fprintf(root.ErrOrStderr(), "retryproxyctl: unknown command %q; %s\n", name, hint)
@@ -161,6 +185,27 @@ func plainly(err error) error {
 		return fmt.Errorf("%s %q: expected true or false", name, invalid.GetValue())
 	}
 	return fmt.Errorf("%s: %w", name, invalid.Unwrap()) // without the value: a URL may have a password
+}
+
+// meantByFlag adds to the error about a flag that the command does not have the one whose name is near, or ends
+// with its name.
+func meantByFlag(c *cobra.Command, err error) error {
+	_, name, unknown := strings.Cut(err.Error(), "unknown flag: --")
+	if !unknown {
+		return err
+	}
+	var names []string
+	longer := ""
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		names = append(names, f.Name)
+		if longer == "" && strings.HasSuffix(f.Name, "-"+name) {
+			longer = f.Name
+		}
+	})
+	if meant := cmp.Or(config.Nearest(name, slices.Values(names)), longer); meant != "" {
+		return fmt.Errorf("%w; did you mean --%s?", err, meant)
+	}
+	return err
 }
 
 // helpWidth is the number of columns of the flags' descriptions, like that of the other texts.

@@ -104,6 +104,11 @@ func (w *Wish) specs() ([]strategy.Spec, error) {
 	for _, list := range w.Backoffs {
 		for text := range strings.SplitSeq(list, ",") {
 			s, err := strategy.ParseSpec(strings.TrimSpace(text))
+			if _, known := backoff.Describe(s.Name); !known && err == nil {
+				if meant := config.Suggest("BACKOFF", s.Name); meant != "" {
+					err = fmt.Errorf("%q: did you mean %s?", s.Name, meant)
+				}
+			}
 			errs = append(errs, err)
 			specs = append(specs, s)
 		}

@@ -137,6 +137,7 @@ func TestParseRefuses(t *testing.T) {
 		want []string
 	}{
 		"unknown":            {Wish{Backoffs: []string{"bogus,fixed"}}, []string{`unknown backoff "bogus"; the strategies are additive`}},
+		"another's word":     {Wish{Backoffs: []string{"exponential"}}, []string{`"exponential": did you mean full-jitter?`}},
 		"empty":              {Wish{Backoffs: []string{""}}, []string{`unknown backoff ""`}},
 		"no value":           {Wish{Backoffs: []string{"fixed:base"}}, []string{"expected NAME:option=value"}},
 		"an option twice":    {Wish{Backoffs: []string{"fixed:base=1s:base=2s"}}, []string{"base is given twice"}},
