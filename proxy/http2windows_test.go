@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -62,6 +63,34 @@ func TestAResponseThatWasNotReadInTimeIsTheClientsFault(t *testing.T) {
 	_, _ = io.Copy(io.Discard, c.Conn)
 	if o := p.Seen.Outcome(t, 0); o != policy.OutcomeClientGone {
 		t.Errorf("outcome %v", o)
+	}
+}
+
+// So is one whose headers were given up because the client takes nothing of the interim response before it.
+func TestAResponseBehindAnInterimOneThatIsNotReadIsTheClientsFault(t *testing.T) {
+	informed := make(chan struct{})
+	var served atomic.Int32
+	p := startProxyTo(t, "h2c://"+peers.HTTP2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
+		if served.Add(1) > 1 {
+			return // it was repeated
+		}
+		w.WriteHeader(http.StatusEarlyHints)
+		<-informed
+		sendsEndlessly(w, r)
+	}), func(c *Config) { c.ClientMemory = 1 << 30 })
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	_ = ours.SetDeadline(time.Now().Add(peers.Patience))
+	done := make(chan struct{})
+	go func() { defer close(done); p.ServeConn(theirs, "") }()
+	_, _ = io.WriteString(ours, "GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+	_, _ = io.ReadFull(ours, make([]byte, 1)) // the rest is being written
+	close(informed)
+	endAllUnread(t, p, 1)
+	_, _ = io.Copy(io.Discard, ours)
+	<-done
+	if o := p.Seen.Outcome(t, 0); o != policy.OutcomeClientGone || served.Load() != 1 || p.Seen.Retried() != 0 {
+		t.Errorf("outcome %v after %d requests and %d retries", o, served.Load(), p.Seen.Retried())
 	}
 }
 

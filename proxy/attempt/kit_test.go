@@ -107,6 +107,7 @@ type request struct {
 	env       Env
 	respond   clock.Instant             // by then the response must be there; zero: never
 	onHedge   func()                    // called when the hedge is due
+	inform    func()                    // called with each informational response
 	dial      func(ctx context.Context) // called before a dial
 	dialsOn   bool                      // a dial goes on after its context has ended
 	hungUp    bool                      // the client has left
@@ -251,7 +252,11 @@ func (r *request) head(form wire.Form, host string) wire.Head {
 }
 func (r *request) RespondBy(clock.Instant) clock.Instant { return r.respond }
 func (r *request) SentWhole(*Attempt)                    {}
-func (r *request) Inform(res *http1.Response)            { r.told = append(r.told, res.Status) }
+func (r *request) Inform(res *http1.Response) {
+	if r.told = append(r.told, res.Status); r.inform != nil {
+		r.inform()
+	}
+}
 func (r *request) HedgeDue() {
 	if r.onHedge != nil {
 		r.onHedge()

@@ -52,6 +52,7 @@ func (a *Attempt) readHeaders() policy.Cause {
 			err = a.fill(0)
 		}
 		if err != nil {
+			a.noteUnread(err)
 			return a.causeOf(err)
 		}
 	}
@@ -99,10 +100,22 @@ func (a *Attempt) causeOf(err error) policy.Cause {
 		return policy.CauseRefusedStream
 	case errors.Is(err, http2.ErrUnprocessed):
 		return policy.CauseIdleClose
+	case errors.Is(err, http2.ErrNotRead):
+		return policy.CauseReset
 	case errors.As(err, new(*http1.Error)):
 		return causeOfHeaders(err)
 	}
 	return policy.CauseReset
+}
+
+// noteUnread ends the client's side if headers were given up because the client took an interim response too slowly.
+func (a *Attempt) noteUnread(err error) {
+	if a.background != nil || !errors.Is(err, http2.ErrNotRead) {
+		return
+	}
+	if a.upload.stop(); a.client().ClientStaysOn() { // the pump may record why the client's side ended
+		a.client().ClientFailed(ErrClientGone)
+	}
 }
 
 // AwaitResponse reads the response on a connection whose request was sent, until the deadline of the

@@ -7,9 +7,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
+	"github.com/retryproxy/retryproxy/proxy/http2"
 	"github.com/retryproxy/retryproxy/proxy/upstream"
 	"github.com/retryproxy/retryproxy/proxy/wire"
 )
@@ -17,11 +19,17 @@ import (
 // serveStreams runs an upstream of HTTP/2.
 func serveStreams(t *testing.T, h http.HandlerFunc) *upstream.Group {
 	t.Helper()
+	return serveStreamsAhead(t, http2.ReadAhead{}, h)
+}
+
+// serveStreamsAhead runs an upstream of HTTP/2 of which so much is read ahead.
+func serveStreamsAhead(t *testing.T, ahead http2.ReadAhead, h http.HandlerFunc) *upstream.Group {
+	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)
 	s.Start()
-	g := upstream.NewGroup(upstream.Target{Network: "tcp", Address: s.Listener.Addr().String(), Host: "a", Protocol: upstream.HTTP2}, upstream.Options{Start: testClock.Epoch()})
+	g := upstream.NewGroup(upstream.Target{Network: "tcp", Address: s.Listener.Addr().String(), Host: "a", Protocol: upstream.HTTP2}, upstream.Options{Start: testClock.Epoch(), ReadAhead: ahead})
 	t.Cleanup(func() {
 		g.Close()
 		s.CloseClientConnections()
@@ -229,5 +237,37 @@ func TestTheEndOfAStreamBehindItsLengthIsAwaitedBriefly(t *testing.T) {
 	}
 	if got.String() != "hello" || !errors.Is(err, io.EOF) {
 		t.Errorf("%q, %v", got.String(), err)
+	}
+}
+
+// A response that is given up while its client takes an interim one is the client's fault. It is no failure of the
+// upstream that could be repeated.
+func TestAResponseGivenUpBehindAnInterimOneIsTheClientsFault(t *testing.T) {
+	informed := make(chan struct{})
+	ahead := http2.ReadAhead{Backlog: http2.NewBacklog(1)}
+	r := newRequest(t, serveStreamsAhead(t, ahead, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(103)
+		<-informed
+		for piece := make([]byte, 32<<10); ; {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	}))
+	r.inform = func() {
+		close(informed)
+		for until := time.Now().Add(testTimeout); ahead.Backlog.Ended() == 0 && time.Now().Before(until); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	a, cause := r.send(Options{Limits: usual})
+	if ahead.Backlog.Ended() != 1 {
+		t.Fatal("it was not given up")
+	}
+	if r.ClientStaysOn() || cause != policy.CauseReset {
+		t.Errorf("%v, the client stays: %v", cause, r.ClientStaysOn())
+	}
+	if !a.InFlight() || !a.Progress().Begun {
+		t.Error("it does not end as if the client had left behind the beginning of the response")
 	}
 }

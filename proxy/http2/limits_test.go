@@ -2,10 +2,12 @@ package http2
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -300,6 +302,11 @@ func TestAResponseThatNobodyCouldReadYetIsNotGivenUp(t *testing.T) {
 		}
 		p.sync()
 	}
+	_ = s.UpstreamStream.SetReadDeadline(time.Unix(1, 0))
+	if _, err := s.UpstreamStream.ReadHead(); !errors.Is(err, os.ErrDeadlineExceeded) { // its reader is to read again
+		t.Fatal(err)
+	}
+	_ = s.UpstreamStream.SetReadDeadline(time.Time{})
 	p.headers(1, false, ":status", "200")
 	send()
 	head, err := s.UpstreamStream.ReadHead()

@@ -222,7 +222,8 @@ func (s *flow) count() {
 
 // isBehind reports whether the reader leaves much unread. It is not behind if it has just not run since the bytes came,
 // as before the headers of a response were read: that is the proxy's delay, and the Backlog asks again when the next
-// body waits. It is called with mu held.
+// body waits. Until then memory exceeds the bound of the Backlog, by at most one window for each stream whose reader had
+// not run. The slots of clients and of their streams bound how many those are. It is called with mu held.
 func (s *flow) isBehind() bool { return s.readerBusy && s.unread() > s.c.behindFrom() }
 
 // giveUp drops the body because its reader is behind and memory is short.

@@ -127,11 +127,11 @@ func (s *UpstreamStream) completed() {
 
 // ReadHead waits for what comes first, and hands it over in its buffer: the records of headers, and maybe the beginning
 // of the body. Errors are those of ReadBody.
-func (s *UpstreamStream) ReadHead() (buffer.Handle, error) {
+func (s *UpstreamStream) ReadHead() (head buffer.Handle, err error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.readerBusy = false
-	defer func() { s.readerBusy = true }()
+	defer func() { s.readerBusy = err == nil }() // otherwise it is about to read again
 	for {
 		switch {
 		case s.head.Len() > 0:
