@@ -43,52 +43,52 @@ func (g *generation) waited() int64 {
 }
 func (g *generation) inFlight() int64 { return g.waited() + g.left }
 
-func (c *generations) at(number uint32) *generation { return &c.ring[number%numGenerations] }
-func (c *generations) now() *generation             { return c.at(c.latest.Load()) }
+func (g *generations) at(number uint32) *generation { return &g.ring[number%numGenerations] }
+func (g *generations) now() *generation             { return g.at(g.latest.Load()) }
 
 // of returns the generation of a permit, or the oldest one.
-func (c *generations) of(p Permit) *generation {
-	if latest := c.latest.Load(); latest-p.generation >= numGenerations {
-		return c.at(latest + 1)
+func (g *generations) of(p Permit) *generation {
+	if latest := g.latest.Load(); latest-p.generation >= numGenerations {
+		return g.at(latest + 1)
 	}
-	return c.at(p.generation)
+	return g.at(p.generation)
 }
 
 // acquire counts an attempt that is sent now, and returns the number of its generation; end counts its end.
-func (c *generations) acquire() uint32 {
-	i := c.latest.Load()
-	c.at(i).sent.Add(1)
+func (g *generations) acquire() uint32 {
+	i := g.latest.Load()
+	g.at(i).sent.Add(1)
 	return i
 }
-func (c *generations) end(p Permit) { c.of(p).ended.Add(1) }
+func (g *generations) end(p Permit) { g.of(p).ended.Add(1) }
 
 // abandon records that no client waits for the attempt of p. Most of them end unheard, so it counts until it
 // is old, and as if it was sent now.
-func (c *generations) abandon(p Permit) {
-	c.end(p)
-	c.settled++
-	c.now().left++
+func (g *generations) abandon(p Permit) {
+	g.end(p)
+	g.settled++
+	g.now().left++
 }
 
 // begin begins a generation, unless the latest one is empty. The oldest one joins the next one.
-func (c *generations) begin(now time.Duration) {
-	g := c.now()
-	if g.inFlight() > 0 {
-		i := c.latest.Load() + 1
-		next := c.at(i + 1)
-		g = c.at(i)
-		next.sent.Add(g.sent.Swap(0))
-		next.ended.Add(g.ended.Swap(0))
-		next.began, g.left = g.began, 0
-		c.latest.Store(i)
+func (g *generations) begin(now time.Duration) {
+	gen := g.now()
+	if gen.inFlight() > 0 {
+		i := g.latest.Load() + 1
+		next := g.at(i + 1)
+		gen = g.at(i)
+		next.sent.Add(gen.sent.Swap(0))
+		next.ended.Add(gen.ended.Swap(0))
+		next.began, gen.left = gen.began, 0
+		g.latest.Store(i)
 	}
-	g.began = now
+	gen.began = now
 }
 
 // first returns the number of the first generation that did not end by t.
-func (c *generations) first(t time.Duration) uint32 {
-	i := c.latest.Load() - numGenerations + 1
-	for i != c.latest.Load() && c.at(i+1).began <= t {
+func (g *generations) first(t time.Duration) uint32 {
+	i := g.latest.Load() - numGenerations + 1
+	for i != g.latest.Load() && g.at(i+1).began <= t {
 		i++
 	}
 	return i
@@ -96,58 +96,58 @@ func (c *generations) first(t time.Duration) uint32 {
 
 // older returns the number of attempts in flight that were sent before t, at least; endedSince returns the
 // number of attempts sent since t that have ended, at most.
-func (c *generations) older(t time.Duration) (n int64) {
-	for i, end := c.latest.Load()-numGenerations+1, c.first(t); i != end; i++ {
-		n += c.at(i).inFlight()
+func (g *generations) older(t time.Duration) (n int64) {
+	for i, end := g.latest.Load()-numGenerations+1, g.first(t); i != end; i++ {
+		n += g.at(i).inFlight()
 	}
 	return n
 }
-func (c *generations) endedSince(t time.Duration) (n int64) {
-	for i := c.first(t); i != c.latest.Load()+1; i++ {
-		n += c.at(i).ended.Load()
+func (g *generations) endedSince(t time.Duration) (n int64) {
+	for i := g.first(t); i != g.latest.Load()+1; i++ {
+		n += g.at(i).ended.Load()
 	}
 	return n
 }
 
 // awaiting returns the number of attempts in flight that the upstream can answer, abandoned how many of them
 // were abandoned, waited how many were not.
-func (c *generations) awaiting() (n int64) {
-	for i := range c.ring {
-		n += c.ring[i].inFlight()
+func (g *generations) awaiting() (n int64) {
+	for i := range g.ring {
+		n += g.ring[i].inFlight()
 	}
 	return n
 }
-func (c *generations) waited() (n int64) {
-	for i := range c.ring {
-		n += c.ring[i].waited()
+func (g *generations) waited() (n int64) {
+	for i := range g.ring {
+		n += g.ring[i].waited()
 	}
 	return n
 }
-func (c *generations) abandoned() (n int64) {
-	for i := range c.ring {
-		n += c.ring[i].left
+func (g *generations) abandoned() (n int64) {
+	for i := range g.ring {
+		n += g.ring[i].left
 	}
 	return n
 }
 
 // answered returns the number of attempts that ended without Guard.mu, which were answered, since the last call.
-func (c *generations) answered() int64 {
-	n := -c.settled
-	for i := range c.ring {
-		n += c.ring[i].ended.Load()
+func (g *generations) answered() int64 {
+	n := -g.settled
+	for i := range g.ring {
+		n += g.ring[i].ended.Load()
 	}
-	c.settled += n
+	g.settled += n
 	return n
 }
 
 // free forgets attempts that were abandoned that long ago. It returns when to call it again, or Forever.
-func (c *generations) free(now, long time.Duration) time.Duration {
+func (g *generations) free(now, long time.Duration) time.Duration {
 	at := backoff.Forever
-	for i := range c.ring {
-		if g := &c.ring[i]; g.began+long <= now {
-			g.left = 0
-		} else if g.left > 0 {
-			at = min(at, g.began+long)
+	for i := range g.ring {
+		if gen := &g.ring[i]; gen.began+long <= now {
+			gen.left = 0
+		} else if gen.left > 0 {
+			at = min(at, gen.began+long)
 		}
 	}
 	return at

@@ -27,8 +27,8 @@ const recoverySlowdown = 4
 // merelySlow reports whether a late response shows that the upstream was slow all the time and not
 // down: it comes as long after the one that ended the outage as their requests were sent apart, or nearly. Responses
 // of one that was stopped come all at once or in a queue, those of an overloaded one ever farther apart.
-func (g *core) merelySlow(sent, now time.Duration) bool {
-	w, u := &g.window, &g.baseline
+func (c *core) merelySlow(sent, now time.Duration) bool {
+	w, u := &c.window, &c.baseline
 	apart, later := sent-w.proof, now-w.outage
 	return w.recovering() && w.proof > 0 && sent < w.outage && u.Known() && apart >= overdue(u) &&
 		(later-apart).Abs() <= apart/8 && now-sent > recoverySlowdown*u.P90
@@ -36,24 +36,24 @@ func (g *core) merelySlow(sent, now time.Duration) bool {
 
 // learn processes the window of latencies that ends now and lasted dt. Only windows without
 // trouble change the baseline.
-func (g *core) learn(now, dt time.Duration) {
-	u, l, c, inFlight := &g.baseline, &g.learner, g.counters, g.counters.awaiting()
+func (c *core) learn(now, dt time.Duration) {
+	u, l, inFlight := &c.baseline, &c.learner, c.counters.awaiting()
 	var w latency.Sums
-	c.fresh.Drain(&w)
+	c.counters.fresh.Drain(&w)
 	// The mean concurrency is Little's law, capped at the peak: a long poll that ends counts for
 	// more than its window.
 	mean := min(float64(w.Sum)/float64(dt), float64(l.peak))
-	pending := c.older(l.folded)
+	pending := c.counters.older(l.folded)
 	l.peak, l.folded = inFlight, now
 	switch {
-	case g.window.binds():
+	case c.window.binds():
 	case overloaded(u, &w, mean), l.base > 0 && inFlight >= several && w.Total < many:
 		switch {
 		case l.base == 0:
 			l.base = max(inFlight, 1)
-		case float64(inFlight-l.base) > max(several, 3*math.Sqrt(w.Total)) && g.mayBind(): // more than by chance
+		case float64(inFlight-l.base) > max(several, 3*math.Sqrt(w.Total)) && c.mayBind(): // more than by chance
 			l.base = 0
-			g.bind(now, inFlight)
+			c.bind(now, inFlight)
 		}
 	default:
 		l.base = 0
@@ -82,10 +82,10 @@ func overloaded(u *latency.Baseline, w *latency.Sums, mean float64) bool {
 // wasSlow makes a latency that load does not cause the new baseline, and lets the window grow on without a
 // top, from the concurrency that sustains the same goodput (Little's law). If more than that is in flight, it
 // may be the reason, and nothing is learnt.
-func (g *core) wasSlow(took, now time.Duration) {
-	u := &g.baseline
+func (c *core) wasSlow(took, now time.Duration) {
+	u := &c.baseline
 	needed := u.Concurrency * float64(took) / float64(max(u.Mean(), 1))
-	if float64(g.counters.awaiting()) > needed {
+	if float64(c.counters.awaiting()) > needed {
 		return
 	}
 	var seen latency.Sums
@@ -93,5 +93,5 @@ func (g *core) wasSlow(took, now time.Duration) {
 		seen.Add(took)
 	}
 	u.Relearn(&seen)
-	g.window.regrow(now, max(startFactor*u.Concurrency, needed), g.counters)
+	c.window.regrow(now, max(startFactor*u.Concurrency, needed), c.counters)
 }

@@ -56,93 +56,93 @@ const leastWait = time.Millisecond
 // shut begins the trickle. After a silence the last request that passed in doubt is the probe.
 // Without one, and after a loss, a probe is due at once: a false alarm then delays only the
 // requests that arrive while it is in flight.
-func (c *pace) shut(now time.Duration, why OpenedBy, o *Options) {
-	c.why = why
-	if why == OpenedByStall && c.probing() && !o.ActiveProbe {
-		c.probes++
-		c.next = now + c.patience(o)
+func (p *pace) shut(now time.Duration, why OpenedBy, o *Options) {
+	p.why = why
+	if why == OpenedByStall && p.probing() && !o.ActiveProbe {
+		p.probes++
+		p.next = now + p.patience(o)
 		return
 	}
-	if c.failed == 0 {
-		c.since = now
+	if p.failed == 0 {
+		p.since = now
 	}
-	c.waitFor(now, o)
-	if why == OpenedByStall || why == OpenedByLost && c.failed == 0 {
-		c.discard()
+	p.waitFor(now, o)
+	if why == OpenedByStall || why == OpenedByLost && p.failed == 0 {
+		p.discard()
 	}
 }
 
 // probing reports whether a probe is in flight, due whether one may be sent.
-func (c *pace) probing() bool { return c.probe%2 == 1 }
-func (c *pace) due() bool     { return !c.probing() && c.next == 0 }
+func (p *pace) probing() bool { return p.probe%2 == 1 }
+func (p *pace) due() bool     { return !p.probing() && p.next == 0 }
 
 // waitFor sets the wait before the next probe. None is in flight.
-func (c *pace) waitFor(now time.Duration, o *Options) {
+func (p *pace) waitFor(now time.Duration, o *Options) {
 	if o.Backoff != nil {
-		c.wait = max(leastWait, o.Backoff.Wait(backoff.Step{Retry: c.failed, Previous: c.wait, Elapsed: now - c.since}, o.Rand))
+		p.wait = max(leastWait, o.Backoff.Wait(backoff.Step{Retry: p.failed, Previous: p.wait, Elapsed: now - p.since}, o.Rand))
 	} else {
-		r := &rhythms[c.why]
-		c.wait = equalJitter(backoff.Grow(r.fail, r.failMax, 2, c.failed), o.Rand)
+		r := &rhythms[p.why]
+		p.wait = equalJitter(backoff.Grow(r.fail, r.failMax, 2, p.failed), o.Rand)
 	}
-	c.discard()
-	c.next = now + c.wait
+	p.discard()
+	p.next = now + p.wait
 }
 
 // equalJitter returns a duration uniform in [d/2, d].
 func equalJitter(d time.Duration, r backoff.Rand) time.Duration { return d/2 + backoff.UpTo(r, d/2) }
 
 // expire makes the probe due when its time has come, and gives up a hung one.
-func (c *pace) expire(now time.Duration, o *Options) {
-	if c.next == 0 || now < c.next {
+func (p *pace) expire(now time.Duration, o *Options) {
+	if p.next == 0 || now < p.next {
 		return
 	}
-	if c.probing() {
-		c.wait = 2 * c.hangs(o)
+	if p.probing() {
+		p.wait = 2 * p.hangs(o)
 	}
-	c.discard()
+	p.discard()
 }
 
 // begin starts a probe, and returns its number.
-func (c *pace) begin(now time.Duration, o *Options) uint16 {
-	c.probe, c.next = (c.probe+1)|1, now+c.patience(o)
-	return c.probe
+func (p *pace) begin(now time.Duration, o *Options) uint16 {
+	p.probe, p.next = (p.probe+1)|1, now+p.patience(o)
+	return p.probe
 }
 
 // patience returns how long a probe may be in flight before another one is due.
-func (c *pace) patience(o *Options) time.Duration { return equalJitter(c.hangs(o), o.Rand) }
+func (p *pace) patience(o *Options) time.Duration { return equalJitter(p.hangs(o), o.Rand) }
 
 // hangs returns the longest patience: twice as long after each probe that hung.
-func (c *pace) hangs(o *Options) time.Duration {
-	r := rhythms[c.why]
+func (p *pace) hangs(o *Options) time.Duration {
+	r := rhythms[p.why]
 	switch {
 	case o.ActiveProbe: // no client waits for it, and a late response to it counts
 		r = rhythms[OpenedByStall]
 	case o.Backoff != nil: // its waits set the pace, and not how long a response takes
 		r.hang = max(r.hang, rhythms[OpenedByRefused].hangMax)
 	}
-	return max(r.hang, min(c.wait, r.hangMax))
+	return max(r.hang, min(p.wait, r.hangMax))
 }
 
 // fail ends the probe in flight as a failure of the upstream.
-func (c *pace) fail(now time.Duration, why OpenedBy, o *Options) {
-	c.why = why
-	c.failed++
-	c.waitFor(now, o)
+func (p *pace) fail(now time.Duration, why OpenedBy, o *Options) {
+	p.why = why
+	p.failed++
+	p.waitFor(now, o)
 }
 
 // discard ends the probe in flight without a result; another is due at once.
-func (c *pace) discard() { c.probe, c.next = c.probe+c.probe%2, 0 }
+func (p *pace) discard() { p.probe, p.next = p.probe+p.probe%2, 0 }
 
 // proved records that the upstream works.
-func (c *pace) proved() {
-	c.failed, c.wait = 0, 0
-	c.resets++
+func (p *pace) proved() {
+	p.failed, p.wait = 0, 0
+	p.resets++
 }
 
 // nextEvent returns when expire changes something, or Forever.
-func (c *pace) nextEvent() time.Duration {
-	if c.next == 0 {
+func (p *pace) nextEvent() time.Duration {
+	if p.next == 0 {
 		return backoff.Forever
 	}
-	return c.next
+	return p.next
 }

@@ -26,9 +26,9 @@ func hush(u *latency.Baseline, sent []time.Duration, until time.Duration) (time.
 }
 
 // age begins a generation when the latest one is old enough.
-func (c *generations) age(now time.Duration, u *latency.Baseline) {
-	if now >= c.now().began+overdue(u)/generationsPerOverdue {
-		c.begin(now)
+func (g *generations) age(now time.Duration, u *latency.Baseline) {
+	if now >= g.now().began+overdue(u)/generationsPerOverdue {
+		g.begin(now)
 	}
 }
 

@@ -31,82 +31,82 @@ func New[T any](n int) *Queue[T] {
 }
 
 // oldest and newest return the ends of the queue; 0: it is empty.
-func (l *Queue[T]) oldest() int32 { return l.nodes[0].next }
-func (l *Queue[T]) newest() int32 { return l.nodes[0].prev }
+func (q *Queue[T]) oldest() int32 { return q.nodes[0].next }
+func (q *Queue[T]) newest() int32 { return q.nodes[0].prev }
 
 // Full reports whether Push would drop the oldest.
-func (l *Queue[T]) Full() bool { return l.n >= l.capacity }
+func (q *Queue[T]) Full() bool { return q.n >= q.capacity }
 
 // Len returns the number of values in the queue.
-func (l *Queue[T]) Len() int { return l.n }
+func (q *Queue[T]) Len() int { return q.n }
 
 // Push adds v at the end. If the queue was full, dropped is true and out is the oldest
 // value, which was removed. The caller must then notify it and call Guard.CancelWait.
-func (l *Queue[T]) Push(v T) (t Ticket, out T, dropped bool) {
-	if l.Full() {
-		out, dropped = l.Oldest()
+func (q *Queue[T]) Push(v T) (t Ticket, out T, dropped bool) {
+	if q.Full() {
+		out, dropped = q.Oldest()
 	}
-	return l.insert(v, l.newest()), out, dropped
+	return q.insert(v, q.newest()), out, dropped
 }
 
 // Insert adds v behind the values for which after returns true, which must be the first ones of
 // the queue. It searches from both ends at once, since most values belong near one of them. If
 // the queue was full, dropped is true and out is the oldest value, v included, as with Push.
-func (l *Queue[T]) Insert(v T, after func(T) bool) (t Ticket, out T, dropped bool) {
-	if l.Full() {
-		if !after(l.nodes[l.oldest()].value) {
+func (q *Queue[T]) Insert(v T, after func(T) bool) (t Ticket, out T, dropped bool) {
+	if q.Full() {
+		if !after(q.nodes[q.oldest()].value) {
 			return Ticket{}, v, true
 		}
-		out, dropped = l.Oldest()
+		out, dropped = q.Oldest()
 	}
-	front, back := l.oldest(), l.newest()
-	for back != 0 && !after(l.nodes[back].value) {
-		if !after(l.nodes[front].value) {
-			back = l.nodes[front].prev
+	front, back := q.oldest(), q.newest()
+	for back != 0 && !after(q.nodes[back].value) {
+		if !after(q.nodes[front].value) {
+			back = q.nodes[front].prev
 			break
 		}
-		front, back = l.nodes[front].next, l.nodes[back].prev
+		front, back = q.nodes[front].next, q.nodes[back].prev
 	}
-	return l.insert(v, back), out, dropped
+	return q.insert(v, back), out, dropped
 }
 
 // insert adds v behind the node prev; 0: at the beginning.
-func (l *Queue[T]) insert(v T, prev int32) Ticket {
-	i := l.free
+func (q *Queue[T]) insert(v T, prev int32) Ticket {
+	i := q.free
 	if i == 0 {
-		l.nodes = append(l.nodes, queueNode[T]{})
-		i = int32(len(l.nodes) - 1)
+		q.nodes = append(q.nodes, queueNode[T]{})
+		i = int32(len(q.nodes) - 1)
 	} else {
-		l.free = l.nodes[i].next
+		q.free = q.nodes[i].next
 	}
-	s, before := &l.nodes[i], &l.nodes[prev]
+	s, before := &q.nodes[i], &q.nodes[prev]
 	s.value, s.prev, s.next = v, prev, before.next
-	l.nodes[s.next].prev, before.next = i, i
+	q.nodes[s.next].prev, before.next = i, i
 	s.generation++
-	l.n++
+	q.n++
 	return Ticket{node: i, generation: s.generation}
 }
 
 // Oldest removes and returns the oldest value.
-func (l *Queue[T]) Oldest() (v T, ok bool) { return l.take(l.oldest()) }
+func (q *Queue[T]) Oldest() (v T, ok bool) { return q.take(q.oldest()) }
 
 // Newest removes and returns the newest value. After an outage this is the better end. The
 // oldest clients have left or are about to, and a response to a client that has left wastes
 // work and delays the next one.
-func (l *Queue[T]) Newest() (v T, ok bool) { return l.take(l.newest()) }
+func (q *Queue[T]) Newest() (v T, ok bool) { return q.take(q.newest()) }
 
 // Last returns the newest value, which stays in the queue.
-func (l *Queue[T]) Last() (v T, ok bool) {
-	i := l.newest()
-	return l.nodes[i].value, i != 0
+func (q *Queue[T]) Last() (v T, ok bool) {
+	i := q.newest()
+	return q.nodes[i].value, i != 0
 }
 
 // NewestThat removes and returns the newest value for which fits returns true. It takes linear
 // time where few values fit.
-func (l *Queue[T]) NewestThat(fits func(T) bool) (v T, ok bool) {
-	for i := l.newest(); i != 0; i = l.nodes[i].prev {
-		if fits(l.nodes[i].value) {
-			return l.take(i)
+func (q *Queue[T]) NewestThat(fits func(T) bool) (v T, ok bool) {
+	for i := q.newest(); i != 0; i = q.nodes[i].prev {
+		if fits(q.nodes[i].value) {
+			return q.take(i)
 		}
 	}
 	return v, false
@@ -114,41 +114,41 @@ func (l *Queue[T]) NewestThat(fits func(T) bool) (v T, ok bool) {
 
 // OldestThat removes and returns the oldest value for which fits returns true. It takes linear
 // time where few values fit.
-func (l *Queue[T]) OldestThat(fits func(T) bool) (v T, ok bool) {
-	for i := l.oldest(); i != 0; i = l.nodes[i].next {
-		if fits(l.nodes[i].value) {
-			return l.take(i)
+func (q *Queue[T]) OldestThat(fits func(T) bool) (v T, ok bool) {
+	for i := q.oldest(); i != 0; i = q.nodes[i].next {
+		if fits(q.nodes[i].value) {
+			return q.take(i)
 		}
 	}
 	return v, false
 }
 
 // First returns the oldest value, which stays in the queue.
-func (l *Queue[T]) First() (v T, ok bool) {
-	i := l.oldest()
-	return l.nodes[i].value, i != 0
+func (q *Queue[T]) First() (v T, ok bool) {
+	i := q.oldest()
+	return q.nodes[i].value, i != 0
 }
 
 // Remove removes the value with ticket t and reports whether it was still in the queue.
-func (l *Queue[T]) Remove(t Ticket) bool {
-	if t.generation&1 == 0 || int(t.node) >= len(l.nodes) || l.nodes[t.node].generation != t.generation {
+func (q *Queue[T]) Remove(t Ticket) bool {
+	if t.generation&1 == 0 || int(t.node) >= len(q.nodes) || q.nodes[t.node].generation != t.generation {
 		return false
 	}
-	l.take(t.node)
+	q.take(t.node)
 	return true
 }
 
-func (l *Queue[T]) take(i int32) (v T, ok bool) {
+func (q *Queue[T]) take(i int32) (v T, ok bool) {
 	if i == 0 {
 		return v, false
 	}
-	s := &l.nodes[i]
-	l.nodes[s.prev].next, l.nodes[s.next].prev = s.next, s.prev
+	s := &q.nodes[i]
+	q.nodes[s.prev].next, q.nodes[s.next].prev = s.next, s.prev
 	var none T
 	v, s.value = s.value, none
 	s.generation++
-	s.next = l.free
-	l.free = i
-	l.n--
+	s.next = q.free
+	q.free = i
+	q.n--
 	return v, true
 }

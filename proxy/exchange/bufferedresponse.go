@@ -38,34 +38,34 @@ type bufferedResponse struct {
 }
 
 // holds reports whether there is a response for the client that no running attempt has.
-func (h *bufferedResponse) holds() bool { return h.full || h.rest != nil }
+func (b *bufferedResponse) holds() bool { return b.full || b.rest != nil }
 
 // keptOf reports whether that response is the one of the n-th attempt.
-func (h *bufferedResponse) keptOf(n int) bool { return h.holds() && h.attempt == int32(n) }
+func (b *bufferedResponse) keptOf(n int) bool { return b.holds() && b.attempt == int32(n) }
 
 // read buffers the response of the attempt that just ended, in place of an older one. A response
 // that does not end within bodyWait stays in its attempt, with what has come of it; see leave. If
 // read returns a reason, the response cannot be buffered. It can then still be relayed from its first
 // byte, as it can while it is in its attempt.
-func (h *bufferedResponse) read() policy.Reason {
-	h.drop()
-	h.received = h.request().Time.Clock
-	b := h.s.att.Body()
-	limit := h.request().Route.ResponseBufferBytes + int64(len(b.Held())) // what was held back is in memory already
-	if b.Exceeds(limit) {
+func (b *bufferedResponse) read() policy.Reason {
+	b.drop()
+	b.received = b.request().Time.Clock
+	body := b.s.att.Body()
+	limit := b.request().Route.ResponseBufferBytes + int64(len(body.Held())) // what was held back is in memory already
+	if body.Exceeds(limit) {
 		return policy.ReasonResponseTooLarge
 	}
-	if !b.HasRoom() {
+	if !body.HasRoom() {
 		return policy.ReasonResponseTooLarge // its headers alone fill the buffer
 	}
-	if !h.charge(h.s.att.ResponseMemory()) {
+	if !b.charge(b.s.att.ResponseMemory()) {
 		return policy.ReasonRetryBufferFull
 	}
-	switch why, err := h.readBody(b, limit); {
+	switch why, err := b.readBody(body, limit); {
 	case err == io.EOF, err == attempt.ErrCut:
-		h.keep(err == attempt.ErrCut)
+		b.keep(err == attempt.ErrCut)
 	case why != policy.ReasonNone:
-		h.releaseCharge()
+		b.releaseCharge()
 		return why
 	}
 	return policy.ReasonNone // if it has not ended, no time is left for it, or the client left
@@ -74,109 +74,109 @@ func (h *bufferedResponse) read() policy.Reason {
 // readLast buffers the response of the last attempt until the fallback has a better one. res is
 // the result of that attempt; nil means that there was none. It reports false if the response
 // cannot be buffered.
-func (h *bufferedResponse) readLast(res *policy.Result) bool {
-	if res == nil || res.Cause != policy.CauseStatus || h.keptOf(h.request().Attempts()) {
+func (b *bufferedResponse) readLast(res *policy.Result) bool {
+	if res == nil || res.Cause != policy.CauseStatus || b.keptOf(b.request().Attempts()) {
 		return true
 	}
-	return h.read() == policy.ReasonNone
+	return b.read() == policy.ReasonNone
 }
 
 // readBody reads the body ahead, at most limit bytes. It returns what ended it; a reason says that it
 // cannot be buffered.
-func (h *bufferedResponse) readBody(b *attempt.Body, limit int64) (policy.Reason, error) {
-	until := h.received.Add(bodyWait)
+func (b *bufferedResponse) readBody(body *attempt.Body, limit int64) (policy.Reason, error) {
+	until := b.received.Add(bodyWait)
 	for {
-		grew, err := b.ReadAhead(until)
+		grew, err := body.ReadAhead(until)
 		switch {
 		case err != nil:
 			return policy.ReasonNone, err
-		case !h.charge(grew):
+		case !b.charge(grew):
 			return policy.ReasonRetryBufferFull, nil
-		case int64(len(b.Held())) > limit:
+		case int64(len(body.Held())) > limit:
 			return policy.ReasonResponseTooLarge, nil
 		}
 	}
 }
 
-func (h *bufferedResponse) request() *request.Request { return h.s.r }
+func (b *bufferedResponse) request() *request.Request { return b.s.r }
 
 // memory returns what bytes are charged to.
-func (h *bufferedResponse) memory() *request.RetryBuffer { return h.request().Process.RetryBuffer }
+func (b *bufferedResponse) memory() *request.RetryBuffer { return b.request().Process.RetryBuffer }
 
-func (h *bufferedResponse) charge(n int) bool {
-	if n > 0 && !h.memory().Take(n) {
+func (b *bufferedResponse) charge(n int) bool {
+	if n > 0 && !b.memory().Take(n) {
 		return false
 	}
-	h.charged += n
+	b.charged += n
 	return true
 }
 
-func (h *bufferedResponse) releaseCharge() {
-	h.memory().Give(h.charged)
-	h.charged = 0
+func (b *bufferedResponse) releaseCharge() {
+	b.memory().Give(b.charged)
+	b.charged = 0
 }
 
 // keep takes the response from its attempt and returns the connection to the pool. If cut is set, the
 // response is cut off for the client too.
-func (h *bufferedResponse) keep(cut bool) {
-	h.full, h.attempt = true, int32(h.request().Attempts())
-	h.s.att.Keep(&h.kept, cut, h.request().Time.Tick)
+func (b *bufferedResponse) keep(cut bool) {
+	b.full, b.attempt = true, int32(b.request().Attempts())
+	b.s.att.Keep(&b.kept, cut, b.request().Time.Tick)
 }
 
 // leave ends the running attempt before the request is sent again. An attempt with a failed response
 // that has not ended is set aside until a later response replaces it. res is the result of the
 // attempt, or nil if there was none, and stream what is known of its event stream.
-func (h *bufferedResponse) leave(res *policy.Result, stream *heldStream) {
-	if res == nil || res.Cause != policy.CauseStatus || !h.s.att.InFlight() {
-		h.s.att.Abandon()
+func (b *bufferedResponse) leave(res *policy.Result, stream *heldStream) {
+	if res == nil || res.Cause != policy.CauseStatus || !b.s.att.InFlight() {
+		b.s.att.Abandon()
 		return
 	}
-	h.attempt, h.failed = int32(h.request().Attempts()), stream.failed
-	h.rest = h.s.setAside()
+	b.attempt, b.failed = int32(b.request().Attempts()), stream.failed
+	b.rest = b.s.setAside()
 }
 
 // resume makes the attempt that was set aside the running one, so that its response can be relayed.
-func (h *bufferedResponse) resume() heldStream {
-	h.s.resume(h.rest)
-	h.rest = nil
-	h.drop()
-	return heldStream{failed: h.failed}
+func (b *bufferedResponse) resume() heldStream {
+	b.s.resume(b.rest)
+	b.rest = nil
+	b.drop()
+	return heldStream{failed: b.failed}
 }
 
 // drop forgets the buffered response, if there is one, and returns its memory.
-func (h *bufferedResponse) drop() {
-	if h.charged > 0 { // everything that is held is charged
-		h.forget()
+func (b *bufferedResponse) drop() {
+	if b.charged > 0 { // everything that is held is charged
+		b.forget()
 	}
 }
 
-func (h *bufferedResponse) forget() {
-	h.releaseCharge()
-	h.kept.Release(h.request().Conn.Spans())
-	h.full = false
-	if h.rest != nil {
-		h.rest.Abandon()
-		h.rest = nil
+func (b *bufferedResponse) forget() {
+	b.releaseCharge()
+	b.kept.Release(b.request().Conn.Spans())
+	b.full = false
+	if b.rest != nil {
+		b.rest.Abandon()
+		b.rest = nil
 	}
 }
 
 // compact moves the response out of the buffers that it was read into.
-func (h *bufferedResponse) compact() {
-	if h.full {
-		saved := h.kept.Compact(h.request().Conn.Spans())
-		h.memory().Give(saved)
-		h.charged -= saved
+func (b *bufferedResponse) compact() {
+	if b.full {
+		saved := b.kept.Compact(b.request().Conn.Spans())
+		b.memory().Give(saved)
+		b.charged -= saved
 	}
 }
 
 // readError reads what the body of the response says about a retry: a wait, that an account is used
 // up, or that the request is too large. A wait counts if it is longer than that of the headers. a is the result of the attempt.
 // readError returns the reason if the request must not be retried.
-func (h *bufferedResponse) readError(res *policy.Result, began *heldStream) policy.Reason {
+func (b *bufferedResponse) readError(res *policy.Result, began *heldStream) policy.Reason {
 	if res.Cause != policy.CauseStatus || res.Status < 400 {
 		return policy.ReasonNone
 	}
-	v := h.errorVerdict(errorList(h.request().Route), began)
+	v := b.errorVerdict(errorList(b.request().Route), began)
 	switch {
 	case v.TooLarge:
 		return policy.ReasonRequestTooLarge
@@ -187,22 +187,22 @@ func (h *bufferedResponse) readError(res *policy.Result, began *heldStream) poli
 		return policy.ReasonNone
 	}
 	res.RetryAfter, res.HasRetryAfter = v.Wait, true
-	h.request().StartPause(res)
-	if h.request().PauseTooLong(res) {
+	b.request().StartPause(res)
+	if b.request().PauseTooLong(res) {
 		return policy.ReasonRetryAfterTooLong
 	}
 	return policy.ReasonNone
 }
 
 // errorVerdict reads the error in the body of the response, or at the beginning of an event stream.
-func (h *bufferedResponse) errorVerdict(list *apierror.List, began *heldStream) apierror.Verdict {
+func (b *bufferedResponse) errorVerdict(list *apierror.List, began *heldStream) apierror.Verdict {
 	switch {
-	case began.failed && !h.full:
-		return began.errorIn(list, h.s.att.Response(), h.s.att.Body().Held())
+	case began.failed && !b.full:
+		return began.errorIn(list, b.s.att.Response(), b.s.att.Body().Held())
 	case began.failed:
-		return began.errorIn(list, h.kept.Response(), h.kept.Body())
-	case h.full:
-		return bodyVerdict(list, h.kept.Response(), h.kept.Body())
+		return began.errorIn(list, b.kept.Response(), b.kept.Body())
+	case b.full:
+		return bodyVerdict(list, b.kept.Response(), b.kept.Body())
 	}
 	return apierror.Verdict{}
 }

@@ -11,26 +11,26 @@ type alarm struct {
 }
 
 // wakeBy wakes the streams that wait at by. It is called with mu held.
-func (c *link) wakeBy(by time.Time) {
-	a := &c.alarm
+func (l *link) wakeBy(by time.Time) {
+	a := &l.alarm
 	if !a.at.IsZero() && !by.Before(a.at) {
 		return
 	}
 	a.at = by
 	if d := time.Until(by); a.timer == nil {
-		a.timer = time.AfterFunc(d, c.ring)
+		a.timer = time.AfterFunc(d, l.ring)
 	} else {
 		a.timer.Reset(d)
 	}
 }
 
 // ring wakes the streams whose deadlines have passed, and sets the alarm for the others.
-func (c *link) ring() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.alarm.at = noTime
+func (l *link) ring() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.alarm.at = noTime
 	now := time.Now()
-	for _, s := range c.streams {
+	for _, s := range l.streams {
 		if s.waiting == 0 {
 			continue
 		}
@@ -38,7 +38,7 @@ func (c *link) ring() {
 			switch {
 			case by.IsZero():
 			case now.Before(by):
-				c.wakeBy(by)
+				l.wakeBy(by)
 			default:
 				s.wake()
 			}

@@ -42,16 +42,16 @@ func (d *directWrite) gather(waits []byte, id uint32, p []byte, ends bool) (part
 
 // writeDirect writes p, for which the windows have room, behind what waits. It is called with mu held, while
 // nobody writes.
-func (s *flow) writeDirect(p []byte, ends bool) {
-	c := s.c
-	s.spend(len(p))
+func (f *flow) writeDirect(p []byte, ends bool) {
+	c := f.c
+	f.spend(len(p))
 	if ends {
-		s.wroteAll()
+		f.wroteAll()
 	}
 	c.out.writing = true
 	c.nextOut()
 	d := directWrites.Get().(*directWrite)
-	parts, framed := d.gather(c.out.current.Bytes(), s.id, p, ends)
+	parts, framed := d.gather(c.out.current.Bytes(), f.id, p, ends)
 	c.out.beside = framed
 	c.mu.Unlock()
 	n, err := c.writev(parts)

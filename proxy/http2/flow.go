@@ -64,59 +64,59 @@ type stream interface {
 }
 
 // init prepares s for its first request.
-func (s *flow) init(c *link, self stream) {
-	s.c, s.self = c, self
-	s.cond.L = &c.mu
+func (f *flow) init(c *link, self stream) {
+	f.c, f.self = c, self
+	f.cond.L = &c.mu
 }
 
 // open makes s a stream that was just opened. It is called with mu held.
-func (s *flow) open(id uint32) {
-	s.in.Resize(0)
-	s.flowState = flowState{id: id, window: s.c.streamWindow, grant: s.c.peer.Window, readerBusy: !s.c.isUpstream}
+func (f *flow) open(id uint32) {
+	f.in.Resize(0)
+	f.flowState = flowState{id: id, window: f.c.streamWindow, grant: f.c.peer.Window, readerBusy: !f.c.isUpstream}
 }
 
 // wake wakes all who wait for the stream. It is called with mu held.
-func (s *flow) wake() {
-	if s.waiting > 0 {
-		s.cond.Broadcast()
+func (f *flow) wake() {
+	if f.waiting > 0 {
+		f.cond.Broadcast()
 	}
 }
 
 // wait releases mu until wake, or until by.
-func (s *flow) wait(by time.Time) {
+func (f *flow) wait(by time.Time) {
 	if !by.IsZero() {
-		s.c.wakeBy(by)
+		f.c.wakeBy(by)
 	}
-	s.waiting++
-	s.cond.Wait()
-	s.waiting--
+	f.waiting++
+	f.cond.Wait()
+	f.waiting--
 }
 
 func expired(t time.Time) bool { return !t.IsZero() && time.Until(t) <= 0 }
 
 // SetReadDeadline makes reads end at t.
-func (s *flow) SetReadDeadline(t time.Time) error {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.readBy = t
-	s.wake()
+func (f *flow) SetReadDeadline(t time.Time) error {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	f.readBy = t
+	f.wake()
 	return nil
 }
 
 // SetWriteDeadline makes writes end at t. A write that was blocked until then ends the stream.
-func (s *flow) SetWriteDeadline(t time.Time) error {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.writeBy = t
-	s.wake()
+func (f *flow) SetWriteDeadline(t time.Time) error {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	f.writeBy = t
+	f.wake()
 	return nil
 }
 
 // SetDeadline sets both deadlines.
-func (s *flow) SetDeadline(t time.Time) error {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.readBy, s.writeBy = t, t
-	s.wake()
+func (f *flow) SetDeadline(t time.Time) error {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	f.readBy, f.writeBy = t, t
+	f.wake()
 	return nil
 }

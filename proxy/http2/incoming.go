@@ -22,28 +22,28 @@ var (
 )
 
 // headersCame implements side.
-func (c *Upstream) headersCame() error {
-	id, ends := c.opening.stream, c.opening.has(FlagEndStream)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		return c.err
+func (u *Upstream) headersCame() error {
+	id, ends := u.opening.stream, u.opening.has(FlagEndStream)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.err != nil {
+		return u.err
 	}
-	f := c.streams[id]
+	f := u.streams[id]
 	if f == nil {
-		return c.closedStream(&c.opening)
+		return u.closedStream(&u.opening)
 	}
 	switch s := f.self.(*UpstreamStream); {
 	case s.remoteEnded:
-		c.reset(f, StreamClosed)
+		u.reset(f, StreamClosed)
 	case s.early:
-		s.takeHeaders(&c.fields, ends)
-	case c.fields.tooLarge:
+		s.takeHeaders(&u.fields, ends)
+	case u.fields.tooLarge:
 		s.refuse(errTrailersLarge)
-	case !ends || !s.validTrailers(&c.fields):
-		c.reset(f, ProtocolError)
+	case !ends || !s.validTrailers(&u.fields):
+		u.reset(f, ProtocolError)
 	default:
-		s.receiveTrailers(&c.fields)
+		s.receiveTrailers(&u.fields)
 	}
 	return nil
 }
@@ -200,27 +200,27 @@ func (r *responseFields) appendRecord(dst []byte, f *fields, mark http1.BodyMark
 }
 
 // closedStream implements side: what was on its way to a stream that has ended is ignored.
-func (c *Upstream) closedStream(f *frame) error {
-	if f.stream%2 == 0 || f.stream >= c.next {
+func (u *Upstream) closedStream(f *frame) error {
+	if f.stream%2 == 0 || f.stream >= u.next {
 		return refuse(ProtocolError, "a frame of a stream that was not opened")
 	}
 	return nil
 }
 
 // ofClosed implements side. Streams that have ended are forgotten.
-func (c *Upstream) ofClosed(*flow) bool { return false }
+func (u *Upstream) ofClosed(*flow) bool { return false }
 
 // sendReset implements side.
-func (c *Upstream) sendReset(id uint32, code Code) {
-	c.control(16, func(dst []byte) []byte { return appendReset(dst, id, code) })
+func (u *Upstream) sendReset(id uint32, code Code) {
+	u.control(16, func(dst []byte) []byte { return appendReset(dst, id, code) })
 }
 
 // rstStream implements side.
-func (c *Upstream) rstStream(f *frame, code Code) error {
-	if err := c.closedStream(f); err != nil {
+func (u *Upstream) rstStream(f *frame, code Code) error {
+	if err := u.closedStream(f); err != nil {
 		return err
 	}
-	if s := c.streams[f.stream]; s != nil {
+	if s := u.streams[f.stream]; s != nil {
 		why := errReset
 		if code == RefusedStream {
 			why = ErrRefused
@@ -231,31 +231,31 @@ func (c *Upstream) rstStream(f *frame, code Code) error {
 }
 
 // goAway implements side: streams beyond the last one that counts were not processed.
-func (c *Upstream) goAway(p []byte) error {
+func (u *Upstream) goAway(p []byte) error {
 	last := binary.BigEndian.Uint32(p) & maxStreamID
-	if !c.goneAway || last < c.lastTaken {
-		c.goneAway, c.lastTaken = true, last
+	if !u.goneAway || last < u.lastTaken {
+		u.goneAway, u.lastTaken = true, last
 	}
 	told := false
-	for id, s := range c.streams {
+	for id, s := range u.streams {
 		if id <= last {
 			continue
 		}
 		if !told { // before the requests are sent again
-			c.wentAway()
+			u.wentAway()
 			told = true
 		}
 		s.self.end(ErrUnprocessed)
 	}
-	c.retire()
+	u.retire()
 	return nil
 }
 
 // setting implements side.
-func (c *Upstream) setting(id uint16, value uint32) error {
+func (u *Upstream) setting(id uint16, value uint32) error {
 	switch {
 	case id == settingMaxConcurrentStreams:
-		c.said = int(min(value, 1<<20))
+		u.said = int(min(value, 1<<20))
 	case id == settingEnablePush && value != 0:
 		return refuse(ProtocolError, "a server cannot let us push")
 	}

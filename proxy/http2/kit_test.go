@@ -148,11 +148,11 @@ func (p *peer) want(what string) string {
 var getFields = []string{":method", "GET", ":scheme", "http", ":authority", "h.test", ":path", "/a?b"}
 
 // abandon ends a connection that nobody serves.
-func (c *link) abandon() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fail(nil)
-	c.releaseOut()
+func (l *link) abandon() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail(nil)
+	l.releaseOut()
 }
 
 // begin opens a stream.

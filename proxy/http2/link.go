@@ -107,38 +107,38 @@ type side interface {
 	mayEnd() bool
 }
 
-func (c *link) init(nc net.Conn, of side, with *setup) {
-	c.nc, c.side, c.setup, c.streams = nc, of, *with, map[uint32]*flow{}
-	c.began = time.Now()
-	c.window, c.streamWindow, c.idleSince = defaultWindow, defaultWindow, c.began
-	c.pace = floodguard.NewPace()
-	c.decoder = hpack.NewDecoder(defaultHeaderTable, c.fields.add)
-	c.decoder.SetMaxStringLength(2 * (c.peer.HeaderBytes + FrameSize)) // of a whole block with Huffman codes: what is too large is told from its sum
+func (l *link) init(nc net.Conn, of side, with *setup) {
+	l.nc, l.side, l.setup, l.streams = nc, of, *with, map[uint32]*flow{}
+	l.began = time.Now()
+	l.window, l.streamWindow, l.idleSince = defaultWindow, defaultWindow, l.began
+	l.pace = floodguard.NewPace()
+	l.decoder = hpack.NewDecoder(defaultHeaderTable, l.fields.add)
+	l.decoder.SetMaxStringLength(2 * (l.peer.HeaderBytes + FrameSize)) // of a whole block with Huffman codes: what is too large is told from its sum
 }
 
 // now returns the time. It reads one clock of the system, and time.Now two.
-func (c *link) now() time.Time { return c.began.Add(time.Since(c.began)) }
+func (l *link) now() time.Time { return l.began.Add(time.Since(l.began)) }
 
 // fail ends the connection because of err, once. It is called with mu held.
-func (c *link) fail(err error) {
-	if c.err != nil {
+func (l *link) fail(err error) {
+	if l.err != nil {
 		return
 	}
 	if err == nil {
 		err = io.EOF
 	}
-	c.err = err
-	for _, s := range c.streams {
+	l.err = err
+	for _, s := range l.streams {
 		s.self.end(errGone)
 	}
-	if c.alarm.timer != nil {
-		c.alarm.timer.Stop()
+	if l.alarm.timer != nil {
+		l.alarm.timer.Stop()
 	}
-	c.endReading()
+	l.endReading()
 }
 
 // sayGoodbye tells the peer which of its faults ended the connection, and after which of its streams.
-func (c *link) sayGoodbye(err error, last uint32, report func(error)) {
+func (l *link) sayGoodbye(err error, last uint32, report func(error)) {
 	var fault *connError
 	if !errors.As(err, &fault) {
 		return
@@ -146,13 +146,13 @@ func (c *link) sayGoodbye(err error, last uint32, report func(error)) {
 	if report != nil {
 		report(err)
 	}
-	c.mu.Lock()
-	c.control(32, func(dst []byte) []byte { return appendGoAway(dst, last, fault.code) })
-	c.leavesSoon = true
-	c.mu.Unlock()
-	_ = c.nc.SetWriteDeadline(time.Now().Add(goodbyeWithin))
-	for until := time.Now().Add(goodbyeWithin); c.isWriting() && time.Now().Before(until); {
-		c.flush()
+	l.mu.Lock()
+	l.control(32, func(dst []byte) []byte { return appendGoAway(dst, last, fault.code) })
+	l.leavesSoon = true
+	l.mu.Unlock()
+	_ = l.nc.SetWriteDeadline(time.Now().Add(goodbyeWithin))
+	for until := time.Now().Add(goodbyeWithin); l.isWriting() && time.Now().Before(until); {
+		l.flush()
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -161,14 +161,14 @@ func (c *link) sayGoodbye(err error, last uint32, report func(error)) {
 const goodbyeWithin = time.Second
 
 // isWriting reports whether something waits to be written.
-func (c *link) isWriting() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err == nil && (c.out.writing || c.out.waits() > 0)
+func (l *link) isWriting() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err == nil && (l.out.writing || l.out.waits() > 0)
 }
 
 // endReading makes the goroutine that reads return.
-func (c *link) endReading() { _ = c.nc.SetReadDeadline(past) }
+func (l *link) endReading() { _ = l.nc.SetReadDeadline(past) }
 
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
@@ -182,93 +182,93 @@ const smallRead = 512
 const connectionWindow = 1 << 30
 
 // frames handles the whole frames that were read.
-func (c *link) frames() error {
-	got := c.got()
-	for c.w-c.r >= frameHeader {
-		c.current = parseFrame(got[c.r:])
-		f := &c.current
+func (l *link) frames() error {
+	got := l.got()
+	for l.w-l.r >= frameHeader {
+		l.current = parseFrame(got[l.r:])
+		f := &l.current
 		if f.length > FrameSize {
 			return refuse(FrameSizeError, "a frame larger than allowed")
 		}
-		if c.w-c.r < frameHeader+f.length {
+		if l.w-l.r < frameHeader+f.length {
 			return nil
 		}
-		payload := got[c.r+frameHeader : c.r+frameHeader+f.length]
-		c.r += frameHeader + f.length
-		if err := c.handle(f, payload); err != nil {
+		payload := got[l.r+frameHeader : l.r+frameHeader+f.length]
+		l.r += frameHeader + f.length
+		if err := l.handle(f, payload); err != nil {
 			return err
 		}
-		if c.block == nil {
-			c.headersSince = noTime // if more have begun behind them, these are others
+		if l.block == nil {
+			l.headersSince = noTime // if more have begun behind them, these are others
 		}
 	}
 	return nil
 }
 
 // fill reads more. While nothing is buffered, there is no buffer either.
-func (c *link) fill() error {
-	if c.yields { // without it, PUTs of 16 MiB cost twice the CPU: bodies pile up to their windows
-		c.yields = false
+func (l *link) fill() error {
+	if l.yields { // without it, PUTs of 16 MiB cost twice the CPU: bodies pile up to their windows
+		l.yields = false
 		runtime.Gosched()
 	}
 	switch {
-	case c.r == c.w && c.busy:
-		c.r, c.w = 0, 0
-	case c.r == c.w:
-		c.r, c.w = 0, 0
-		c.in.Put()
-	case !c.in.Owns(): // it was not to be read in pieces
-		c.in = buffer.Get(buffer.Medium)
-		c.r, c.w = 0, copy(c.in.Bytes(), c.first[c.r:c.w])
-	case c.r > 0:
-		c.w = copy(c.in.Bytes(), c.in.Bytes()[c.r:c.w])
-		c.r = 0
+	case l.r == l.w && l.busy:
+		l.r, l.w = 0, 0
+	case l.r == l.w:
+		l.r, l.w = 0, 0
+		l.in.Put()
+	case !l.in.Owns(): // it was not to be read in pieces
+		l.in = buffer.Get(buffer.Medium)
+		l.r, l.w = 0, copy(l.in.Bytes(), l.first[l.r:l.w])
+	case l.r > 0:
+		l.w = copy(l.in.Bytes(), l.in.Bytes()[l.r:l.w])
+		l.r = 0
 	}
 	for {
-		why := c.setDeadline()
-		err := c.readMore()
+		why := l.setDeadline()
+		err := l.readMore()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		if err := c.timeUp(why); err != nil {
+		if err := l.timeUp(why); err != nil {
 			return err
 		}
 	}
 }
 
 // readMore reads once behind what is there.
-func (c *link) readMore() error {
-	if !c.in.Owns() {
-		n, err := c.nc.Read(c.first[c.w:]) // of a preface in pieces, some is there
+func (l *link) readMore() error {
+	if !l.in.Owns() {
+		n, err := l.nc.Read(l.first[l.w:]) // of a preface in pieces, some is there
 		if n > 0 {
-			if c.w += n; c.w == smallRead {
-				c.in = buffer.Get(buffer.Medium)
-				copy(c.in.Bytes(), c.first[:])
+			if l.w += n; l.w == smallRead {
+				l.in = buffer.Get(buffer.Medium)
+				copy(l.in.Bytes(), l.first[:])
 			}
-			c.busy = c.in.Owns()
+			l.busy = l.in.Owns()
 			return nil
 		}
 		return noProgress(err)
 	}
-	if c.w == c.in.Len() { // a frame with its header is larger than the buffer
-		c.in.Grow(frameHeader)
-		c.in.Expand()
+	if l.w == l.in.Len() { // a frame with its header is larger than the buffer
+		l.in.Grow(frameHeader)
+		l.in.Expand()
 	}
-	n, err := c.nc.Read(c.in.Bytes()[c.w:])
+	n, err := l.nc.Read(l.in.Bytes()[l.w:])
 	if n > 0 {
-		c.w += n
-		c.busy = n > smallRead
+		l.w += n
+		l.busy = n > smallRead
 		return nil
 	}
 	return noProgress(err)
 }
 
 // got returns what has what was read.
-func (c *link) got() []byte {
-	if c.in.Owns() {
-		return c.in.Bytes()
+func (l *link) got() []byte {
+	if l.in.Owns() {
+		return l.in.Bytes()
 	}
-	return c.first[:]
+	return l.first[:]
 }
 
 func noProgress(err error) error {
@@ -289,87 +289,87 @@ const (
 )
 
 // setDeadline sets when the next read has to have come, and returns what for.
-func (c *link) setDeadline() wait {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	at, why := c.nextDeadline(now)
+func (l *link) setDeadline() wait {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	at, why := l.nextDeadline(now)
 	// A deadline is seldom moved: a timer costs more than a look at the clock.
-	if late := c.readBy.Sub(at); why != forPing || c.readBy.IsZero() || late < 0 || late > c.peer.PingAfter/2 {
-		if c.readBy = at; why == forPing {
-			c.readBy = at.Add(c.peer.PingAfter / 2)
+	if late := l.readBy.Sub(at); why != forPing || l.readBy.IsZero() || late < 0 || late > l.peer.PingAfter/2 {
+		if l.readBy = at; why == forPing {
+			l.readBy = at.Add(l.peer.PingAfter / 2)
 		}
-		_ = c.nc.SetReadDeadline(c.readBy)
+		_ = l.nc.SetReadDeadline(l.readBy)
 	}
 	return why
 }
 
 // nextDeadline is called with mu held.
-func (c *link) nextDeadline(now time.Time) (at time.Time, why wait) {
-	if c.err != nil || c.isOver() {
+func (l *link) nextDeadline(now time.Time) (at time.Time, why wait) {
+	if l.err != nil || l.isOver() {
 		return past, forFrames
 	}
-	if c.unwritable != nil {
-		return c.unwritableAt.Add(readAfterwards), forFrames
+	if l.unwritable != nil {
+		return l.unwritableAt.Add(readAfterwards), forFrames
 	}
-	if !c.inHeaders() {
-		c.headersSince = noTime
-	} else if c.headersSince.IsZero() {
-		c.headersSince = now
+	if !l.inHeaders() {
+		l.headersSince = noTime
+	} else if l.headersSince.IsZero() {
+		l.headersSince = now
 	}
-	if !c.headersSince.IsZero() && c.peer.HeaderTimeout > 0 {
-		return c.headersSince.Add(c.peer.HeaderTimeout), forHeaders
+	if !l.headersSince.IsZero() && l.peer.HeaderTimeout > 0 {
+		return l.headersSince.Add(l.peer.HeaderTimeout), forHeaders
 	}
-	if c.peer.IdleTimeout > 0 && !c.idleSince.IsZero() {
-		at, why = c.idleSince.Add(c.peer.IdleTimeout), forIdleEnd
+	if l.peer.IdleTimeout > 0 && !l.idleSince.IsZero() {
+		at, why = l.idleSince.Add(l.peer.IdleTimeout), forIdleEnd
 	}
-	after := c.peer.PingAfter
-	if c.quiet && !c.pinged && c.isUpstream {
+	after := l.peer.PingAfter
+	if l.quiet && !l.pinged && l.isUpstream {
 		after = pingAgain
 	}
-	if ping := now.Add(after); c.peer.PingAfter > 0 && (at.IsZero() || ping.Before(at)) {
+	if ping := now.Add(after); l.peer.PingAfter > 0 && (at.IsZero() || ping.Before(at)) {
 		at, why = ping, forPing
 	}
 	return at, why
 }
 
 // inHeaders reports whether headers have begun that are not complete.
-func (c *link) inHeaders() bool {
-	if c.block != nil {
+func (l *link) inHeaders() bool {
+	if l.block != nil {
 		return true
 	}
-	if c.w-c.r < frameHeader {
-		return c.w > c.r
+	if l.w-l.r < frameHeader {
+		return l.w > l.r
 	}
-	kind := parseFrame(c.got()[c.r:]).kind
+	kind := parseFrame(l.got()[l.r:]).kind
 	return kind == FrameHeaders || kind == frameContinuation
 }
 
 // timeUp handles the end of a wait. It returns an error if the connection has ended.
-func (c *link) timeUp(why wait) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.readBy = noTime // somebody may have moved it
+func (l *link) timeUp(why wait) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.readBy = noTime // somebody may have moved it
 	switch now := time.Now(); {
-	case c.err != nil:
-		return c.err
-	case c.isOver():
+	case l.err != nil:
+		return l.err
+	case l.isOver():
 		return io.EOF
-	case c.unwritable != nil:
-		return c.unwritable
-	case why == forHeaders && now.Sub(c.headersSince) >= c.peer.HeaderTimeout:
+	case l.unwritable != nil:
+		return l.unwritable
+	case why == forHeaders && now.Sub(l.headersSince) >= l.peer.HeaderTimeout:
 		return errSlow
-	case why == forIdleEnd && !c.idleSince.IsZero() && now.Sub(c.idleSince) >= c.peer.IdleTimeout:
-		return c.side.idle(now)
-	case why == forPing && c.pinged:
+	case why == forIdleEnd && !l.idleSince.IsZero() && now.Sub(l.idleSince) >= l.peer.IdleTimeout:
+		return l.side.idle(now)
+	case why == forPing && l.pinged:
 		return errVanished
-	case why == forPing && c.isUpstream && len(c.streams) == 0:
+	case why == forPing && l.isUpstream && len(l.streams) == 0:
 	case why == forPing:
-		c.pinged, c.quiet = true, true
-		c.control(32, func(dst []byte) []byte {
+		l.pinged, l.quiet = true, true
+		l.control(32, func(dst []byte) []byte {
 			return append(appendFrame(dst, framePing, 0, 0, 8), pingData[:]...)
 		})
-		go c.flush()
+		go l.flush()
 	}
 	return nil
 }
@@ -379,15 +379,15 @@ func (c *link) timeUp(why wait) error {
 const pingAgain = 5 * time.Minute
 
 // isOver reports whether the connection was to end and has nothing more to do. It is called with mu held.
-func (c *link) isOver() bool {
-	return c.lingering && len(c.streams) == 0 && c.out.waits() == 0 && !c.out.writing && c.side.mayEnd()
+func (l *link) isOver() bool {
+	return l.lingering && len(l.streams) == 0 && l.out.waits() == 0 && !l.out.writing && l.side.mayEnd()
 }
 
 // emptied notes that the last stream has ended. It is called with mu held.
-func (c *link) emptied() {
-	c.idleSince = c.now()
-	if c.isOver() {
-		c.endReading()
+func (l *link) emptied() {
+	l.idleSince = l.now()
+	if l.isOver() {
+		l.endReading()
 	}
 }
 

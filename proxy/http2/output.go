@@ -66,173 +66,173 @@ func (o *output) wrote() {
 
 // beginWriting makes the caller the one who writes. It returns false if another goroutine is, or there is
 // nothing to write. It is called with mu held.
-func (c *link) beginWriting() bool {
-	if c.out.writing || c.out.waits() == 0 || c.err != nil {
+func (l *link) beginWriting() bool {
+	if l.out.writing || l.out.waits() == 0 || l.err != nil {
 		return false
 	}
-	c.out.writing = true
+	l.out.writing = true
 	return true
 }
 
 // flush writes what waits, unless another goroutine does. It yields once if there are other streams, so that what
 // they have to say goes with the same write. For an upstream it never waits, since what it writes may be of others.
-func (c *link) flush() {
-	if c.isUpstream && c.tryWrite == nil {
-		c.flushElsewhere()
+func (l *link) flush() {
+	if l.isUpstream && l.tryWrite == nil {
+		l.flushElsewhere()
 		return
 	}
-	c.mu.Lock()
-	ok, others := c.beginWriting(), len(c.streams) > 1
-	c.mu.Unlock()
+	l.mu.Lock()
+	ok, others := l.beginWriting(), len(l.streams) > 1
+	l.mu.Unlock()
 	if !ok {
 		return
 	}
 	if others {
 		runtime.Gosched()
 	}
-	if c.writeOut(rounds, c.tryWrite) {
-		go c.writeAll()
+	if l.writeOut(rounds, l.tryWrite) {
+		go l.writeAll()
 	}
 }
 
 // flushElsewhere is flush for the goroutine that reads: it never waits for the peer.
-func (c *link) flushElsewhere() {
-	c.mu.Lock()
-	ok := c.beginWriting()
-	c.mu.Unlock()
+func (l *link) flushElsewhere() {
+	l.mu.Lock()
+	ok := l.beginWriting()
+	l.mu.Unlock()
 	if ok {
-		go c.writeAll()
+		go l.writeAll()
 	}
 }
 
-func (c *link) writeAll() {
-	for c.writeOut(rounds, nil) {
+func (l *link) writeAll() {
+	for l.writeOut(rounds, nil) {
 	}
 }
 
 // writeOut writes up to n times what waits, by write if it is not nil. It reports whether there is more to
 // write.
-func (c *link) writeOut(n int, write func([]byte) (int, error)) (more bool) {
+func (l *link) writeOut(n int, write func([]byte) (int, error)) (more bool) {
 	if write == nil {
-		write = c.nc.Write
+		write = l.nc.Write
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for ; (c.out.waits() > 0 || c.out.current.Owns()) && c.err == nil; n-- {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ; (l.out.waits() > 0 || l.out.current.Owns()) && l.err == nil; n-- {
 		if n == 0 {
 			return true
 		}
-		c.nextOut()
-		p := c.out.left()
-		c.mu.Unlock()
+		l.nextOut()
+		p := l.out.left()
+		l.mu.Unlock()
 		wrote, err := write(p)
-		c.mu.Lock()
-		if c.out.sent += wrote; err == nil && wrote < len(p) {
+		l.mu.Lock()
+		if l.out.sent += wrote; err == nil && wrote < len(p) {
 			return true // the peer has no room now
 		}
 		if err != nil {
-			c.writeFailed(err)
+			l.writeFailed(err)
 			break
 		}
-		c.out.wrote()
-		c.wakeBlocked()
+		l.out.wrote()
+		l.wakeBlocked()
 	}
-	c.endWriting()
+	l.endWriting()
 	return false
 }
 
 // endWriting notes that the goroutine that wrote does not any more. It is called with mu held.
-func (c *link) endWriting() {
-	c.out.writing = false
-	if c.isOver() {
-		c.endReading()
+func (l *link) endWriting() {
+	l.out.writing = false
+	if l.isOver() {
+		l.endReading()
 	}
-	if len(c.streams) == 0 {
-		c.releaseOut()
+	if len(l.streams) == 0 {
+		l.releaseOut()
 	}
 }
 
 // writeFailed ends the connection because a write failed, and with it the writing. An upstream may have responded
 // before, so what has come from it is read first. It is called with mu held.
-func (c *link) writeFailed(err error) {
-	c.out.writing = false
-	if !c.isUpstream {
-		c.fail(err)
+func (l *link) writeFailed(err error) {
+	l.out.writing = false
+	if !l.isUpstream {
+		l.fail(err)
 	}
-	if c.err != nil || c.unwritable != nil {
+	if l.err != nil || l.unwritable != nil {
 		return
 	}
-	c.unwritable, c.unwritableAt, c.lingering = err, time.Now(), true
-	for _, s := range c.streams {
+	l.unwritable, l.unwritableAt, l.lingering = err, time.Now(), true
+	for _, s := range l.streams {
 		s.wake()
 	}
-	c.side.unsent(c.out.before + int64(c.out.sent))
-	c.releaseOut()
-	_ = c.nc.SetReadDeadline(c.unwritableAt.Add(readAfterwards))
+	l.side.unsent(l.out.before + int64(l.out.sent))
+	l.releaseOut()
+	_ = l.nc.SetReadDeadline(l.unwritableAt.Add(readAfterwards))
 }
 
 // readAfterwards is how long what an upstream has sent is read after a write to it failed.
 const readAfterwards = time.Second
 
 // nextOut makes what is pending the current piece, if there is none. It is called with mu held.
-func (c *link) nextOut() {
-	now := c.now()
-	if !c.out.current.Owns() {
-		c.out.begin(now)
+func (l *link) nextOut() {
+	now := l.now()
+	if !l.out.current.Owns() {
+		l.out.begin(now)
 	}
-	c.extendWrite(now)
+	l.extendWrite(now)
 }
 
 // releaseOut returns the buffers of a connection that is idle, or that writes nothing any more. It is called with mu
 // held, while nobody writes.
-func (c *link) releaseOut() {
-	if c.unwritable != nil || c.err != nil {
-		c.out.pending.Resize(0)
-		c.out.current.Put()
+func (l *link) releaseOut() {
+	if l.unwritable != nil || l.err != nil {
+		l.out.pending.Resize(0)
+		l.out.current.Put()
 	}
-	if c.out.waits() == 0 {
-		c.out.pending.Put()
+	if l.out.waits() == 0 {
+		l.out.pending.Put()
 	}
-	c.out.spare.Put()
+	l.out.spare.Put()
 }
 
 // room returns the output with room for n more bytes. It is called with mu held.
-func (c *link) room(n int) []byte {
-	if !c.out.pending.Owns() {
-		c.out.pending = buffer.GetEmpty(max(n, buffer.Small))
+func (l *link) room(n int) []byte {
+	if !l.out.pending.Owns() {
+		l.out.pending = buffer.GetEmpty(max(n, buffer.Small))
 	}
-	c.out.pending.Grow(n)
-	return c.out.pending.Bytes()
+	l.out.pending.Grow(n)
+	return l.out.pending.Bytes()
 }
 
 // control appends a frame that answers one of the peer's. It is called with mu held.
-func (c *link) control(n int, appendTo func([]byte) []byte) {
-	if c.err != nil || c.unwritable != nil {
+func (l *link) control(n int, appendTo func([]byte) []byte) {
+	if l.err != nil || l.unwritable != nil {
 		return
 	}
-	if c.out.waits() > mostUnwritten {
-		c.fail(refuse(EnhanceYourCalm, "the peer sends and does not read"))
+	if l.out.waits() > mostUnwritten {
+		l.fail(refuse(EnhanceYourCalm, "the peer sends and does not read"))
 		return
 	}
-	c.out.pending.Appended(appendTo(c.room(n)))
+	l.out.pending.Appended(appendTo(l.room(n)))
 }
 
 // extendWrite keeps the write deadline between one and two write timeouts away. Only the goroutine that
 // writes calls it, with mu held.
-func (c *link) extendWrite(now time.Time) {
-	if c.peer.WriteTimeout <= 0 || c.leavesSoon || c.writeBy.Sub(now) >= c.peer.WriteTimeout {
+func (l *link) extendWrite(now time.Time) {
+	if l.peer.WriteTimeout <= 0 || l.leavesSoon || l.writeBy.Sub(now) >= l.peer.WriteTimeout {
 		return
 	}
-	c.writeBy = now.Add(2 * c.peer.WriteTimeout)
-	_ = c.nc.SetWriteDeadline(c.writeBy)
+	l.writeBy = now.Add(2 * l.peer.WriteTimeout)
+	_ = l.nc.SetWriteDeadline(l.writeBy)
 }
 
 // wakeBlocked wakes the streams that wait for room. It is called with mu held.
-func (c *link) wakeBlocked() {
-	for i, s := range c.out.blocked {
+func (l *link) wakeBlocked() {
+	for i, s := range l.out.blocked {
 		s.blocked = false
 		s.wake()
-		c.out.blocked[i] = nil
+		l.out.blocked[i] = nil
 	}
-	c.out.blocked = c.out.blocked[:0]
+	l.out.blocked = l.out.blocked[:0]
 }

@@ -7,27 +7,27 @@ import (
 )
 
 // count counts a frame that carries nothing.
-func (c *link) count(f *frame) {
+func (l *link) count(f *frame) {
 	if f.isIdle() {
-		c.idleFrames++
+		l.idleFrames++
 	}
-	if f.kind == FrameRSTStream && !c.isUpstream { // one of an upstream ends a request of ours: there are no more than those
-		c.resetFrames++
+	if f.kind == FrameRSTStream && !l.isUpstream { // one of an upstream ends a request of ours: there are no more than those
+		l.resetFrames++
 	}
 }
 
 // keepPace waits until the peer may send more. flood is whether it does not stop.
-func (c *link) keepPace() (flood bool) {
-	c.mu.Lock()
-	came := floodguard.Traffic{Frames: c.idleFrames + c.provoked, Resets: c.resetFrames + c.provoked, Earned: c.earned}
-	c.provoked, c.earned = 0, 0
-	c.mu.Unlock()
-	c.idleFrames, c.resetFrames = 0, 0
-	pause, flood := c.pace.Due(came)
+func (l *link) keepPace() (flood bool) {
+	l.mu.Lock()
+	came := floodguard.Traffic{Frames: l.idleFrames + l.provoked, Resets: l.resetFrames + l.provoked, Earned: l.earned}
+	l.provoked, l.earned = 0, 0
+	l.mu.Unlock()
+	l.idleFrames, l.resetFrames = 0, 0
+	pause, flood := l.pace.Due(came)
 	if pause > 0 {
-		if c.slowed != nil {
-			c.slowed()
-			c.slowed = nil
+		if l.slowed != nil {
+			l.slowed()
+			l.slowed = nil
 		}
 		time.Sleep(pause)
 	}

@@ -9,212 +9,212 @@ import (
 )
 
 // dropBody drops what was not read. It is called with mu held.
-func (s *flow) dropBody(err error) {
-	if s.inEnd == nil {
-		s.inEnd = err
+func (f *flow) dropBody(err error) {
+	if f.inEnd == nil {
+		f.inEnd = err
 	}
-	s.whole = s.whole && s.r == s.in.Len() && s.head.Len() == 0
-	s.dropIn()
-	s.head.Resize(0)
-	s.wake()
+	f.whole = f.whole && f.r == f.in.Len() && f.head.Len() == 0
+	f.dropIn()
+	f.head.Resize(0)
+	f.wake()
 }
 
 // receive takes a piece of the body, of a frame of n bytes. It is called with mu held.
-func (s *flow) receive(p []byte, n int, ends bool) {
-	if s.grant -= n; s.grant < 0 {
-		s.c.reset(s, FlowControlError)
+func (f *flow) receive(p []byte, n int, ends bool) {
+	if f.grant -= n; f.grant < 0 {
+		f.c.reset(f, FlowControlError)
 		return
 	}
-	s.credit += n - len(p) // padding
-	s.move(len(p))
-	if s.left >= 0 {
-		if s.left -= int64(len(p)); s.left < 0 || ends && s.left > 0 {
-			s.c.reset(s, ProtocolError)
+	f.credit += n - len(p) // padding
+	f.move(len(p))
+	if f.left >= 0 {
+		if f.left -= int64(len(p)); f.left < 0 || ends && f.left > 0 {
+			f.c.reset(f, ProtocolError)
 			return
 		}
 	}
-	if s.inEnd != nil { // nobody reads it
-		s.credit += len(p)
-	} else if s.joinsHead(len(p)) {
-		s.credit += len(p)
-		s.head.Append(p)
+	if f.inEnd != nil { // nobody reads it
+		f.credit += len(p)
+	} else if f.joinsHead(len(p)) {
+		f.credit += len(p)
+		f.head.Append(p)
 	} else {
-		s.owed += len(p)
-		s.push(p)
+		f.owed += len(p)
+		f.push(p)
 	}
 	if ends {
-		s.ended(nil)
-	} else if n > len(p) && s.inEnd == nil {
-		s.took() // nobody reads padding
+		f.ended(nil)
+	} else if n > len(p) && f.inEnd == nil {
+		f.took() // nobody reads padding
 	}
-	s.wake()
+	f.wake()
 }
 
 // move counts n bytes of a body that came or was written. It is called with mu held.
-func (s *flow) move(n int) {
-	s.moved += uint64(n)
-	s.c.moved += uint64(n)
+func (f *flow) move(n int) {
+	f.moved += uint64(n)
+	f.c.moved += uint64(n)
 }
 
 // joinsHead reports whether n bytes of a response's body fit behind its headers, which nobody has read yet. One
 // read then takes both, and no other buffer is needed.
-func (s *flow) joinsHead(n int) bool {
-	return s.c.isUpstream && s.head.Len() > 0 && s.in.Len() == 0 && s.head.Room() >= n
+func (f *flow) joinsHead(n int) bool {
+	return f.c.isUpstream && f.head.Len() > 0 && f.in.Len() == 0 && f.head.Room() >= n
 }
 
 // push adds to what can be read. As much as fits goes to where a reader waits for it: by way of s.in, PUTs of
 // 16 MiB cost 1.6 times the CPU. A reader with all that it can take is to run soon, while the bytes are in the
 // cache.
-func (s *flow) push(p []byte) {
-	if s.head.Len() == 0 { // s.in is empty, then, until into is full
-		n := copy(s.into[s.filled:], p)
-		s.filled += n
-		if p = p[n:]; s.into != nil && s.filled == len(s.into) {
-			s.c.yields = true
+func (f *flow) push(p []byte) {
+	if f.head.Len() == 0 { // s.in is empty, then, until into is full
+		n := copy(f.into[f.filled:], p)
+		f.filled += n
+		if p = p[n:]; f.into != nil && f.filled == len(f.into) {
+			f.c.yields = true
 		}
 	}
 	if len(p) == 0 {
 		return
 	}
-	if s.r > 0 && len(p) > s.in.Room() {
-		s.in.Drop(s.r)
-		s.r = 0
+	if f.r > 0 && len(p) > f.in.Room() {
+		f.in.Drop(f.r)
+		f.r = 0
 	}
-	s.in.Append(p)
+	f.in.Append(p)
 }
 
 // dropIn empties s.in, and returns what is not needed for a small body.
-func (s *flow) dropIn() {
-	s.r = 0
-	if s.in.Resize(0); s.in.Cap() > buffer.Small {
-		s.in.Put()
+func (f *flow) dropIn() {
+	f.r = 0
+	if f.in.Resize(0); f.in.Cap() > buffer.Small {
+		f.in.Put()
 	}
 }
 
 // Read reads the peer's message: records of its headers (see http1.Request.Compose), and then its body.
 // Behind the body it waits for the end of the stream.
-func (s *flow) Read(p []byte) (int, error) { return s.readWithin(p, false) }
+func (f *flow) Read(p []byte) (int, error) { return f.readWithin(p, false) }
 
 // ReadBody is like Read, but returns io.EOF at the end of the body, with its last bytes if it has come with
 // them.
-func (s *flow) ReadBody(p []byte) (int, error) { return s.readWithin(p, true) }
+func (f *flow) ReadBody(p []byte) (int, error) { return f.readWithin(p, true) }
 
-func (s *flow) readWithin(p []byte, body bool) (int, error) {
-	s.c.mu.Lock()
-	s.readerBusy = false
-	n, stop, err := s.read(p, body)
-	s.readerBusy = true
-	s.c.mu.Unlock()
+func (f *flow) readWithin(p []byte, body bool) (int, error) {
+	f.c.mu.Lock()
+	f.readerBusy = false
+	n, stop, err := f.read(p, body)
+	f.readerBusy = true
+	f.c.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
 	if n > 0 {
-		s.c.flushElsewhere() // credit, without a wait for the peer
+		f.c.flushElsewhere() // credit, without a wait for the peer
 	}
 	return n, err
 }
 
 // read is Read with mu held. The caller calls stop, if it is not nil, without mu.
-func (s *flow) read(p []byte, body bool) (n int, stop func(), err error) {
+func (f *flow) read(p []byte, body bool) (n int, stop func(), err error) {
 	for {
 		switch {
-		case expired(s.readBy):
+		case expired(f.readBy):
 			return 0, nil, os.ErrDeadlineExceeded
-		case s.head.Len() > 0:
-			n := copy(p, s.head.Bytes())
-			if s.head.Drop(n); s.head.Len() == 0 {
-				s.head.Put()
+		case f.head.Len() > 0:
+			n := copy(p, f.head.Bytes())
+			if f.head.Drop(n); f.head.Len() == 0 {
+				f.head.Put()
 			}
-			return n, nil, s.endOf(body)
-		case s.r < s.in.Len():
-			n := copy(p, s.in.Bytes()[s.r:])
-			if s.r += n; s.r == s.in.Len() {
-				s.dropIn()
+			return n, nil, f.endOf(body)
+		case f.r < f.in.Len():
+			n := copy(p, f.in.Bytes()[f.r:])
+			if f.r += n; f.r == f.in.Len() {
+				f.dropIn()
 			}
-			s.took()
-			if s.behind && s.unread() <= s.c.behindFrom() {
-				stop, s.behind, s.caughtUp = s.caughtUp, false, nil
+			f.took()
+			if f.behind && f.unread() <= f.c.behindFrom() {
+				stop, f.behind, f.caughtUp = f.caughtUp, false, nil
 			}
-			return n, stop, s.endOf(body)
-		case body && s.whole:
+			return n, stop, f.endOf(body)
+		case body && f.whole:
 			return 0, nil, io.EOF
-		case s.inEnd != nil:
-			return 0, nil, s.inEnd
+		case f.inEnd != nil:
+			return 0, nil, f.inEnd
 		}
-		if n := s.waitFor(p); n > 0 {
-			s.took()
-			return n, nil, s.endOf(body)
+		if n := f.waitFor(p); n > 0 {
+			f.took()
+			return n, nil, f.endOf(body)
 		}
 	}
 }
 
 // waitFor waits until the stream may be read, and returns how many bytes have come to p meanwhile. It is called
 // with mu held.
-func (s *flow) waitFor(p []byte) (n int) {
-	if s.into != nil { // somebody else waits
-		s.wait(s.readBy)
+func (f *flow) waitFor(p []byte) (n int) {
+	if f.into != nil { // somebody else waits
+		f.wait(f.readBy)
 		return 0
 	}
-	s.into = p
-	s.wait(s.readBy)
-	n = s.filled
-	s.into, s.filled = nil, 0
+	f.into = p
+	f.wait(f.readBy)
+	n = f.filled
+	f.into, f.filled = nil, 0
 	return n
 }
 
 // BodyRead reports whether the body came whole and all of it was read.
-func (s *flow) BodyRead() bool {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return s.endOf(true) != nil
+func (f *flow) BodyRead() bool {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	return f.endOf(true) != nil
 }
 
 // endOf returns io.EOF if a reader of the body has read all of it.
-func (s *flow) endOf(body bool) error {
-	if body && s.whole && s.r == s.in.Len() && s.head.Len() == 0 {
+func (f *flow) endOf(body bool) error {
+	if body && f.whole && f.r == f.in.Len() && f.head.Len() == 0 {
 		return io.EOF
 	}
 	return nil
 }
 
 // took credits bytes that were read. It is called with mu held.
-func (s *flow) took() {
-	n := max(0, s.owed-s.unread())
-	s.owed -= n
-	if s.credit += n; s.remoteEnded || s.closed {
+func (f *flow) took() {
+	n := max(0, f.owed-f.unread())
+	f.owed -= n
+	if f.credit += n; f.remoteEnded || f.closed {
 		return
 	}
-	if credit := s.credit; credit >= s.c.peer.Window/4 || s.grant == 0 && credit > 0 {
-		s.credit = 0
-		s.grant += credit
-		s.c.control(16, func(dst []byte) []byte { return appendWindowUpdate(dst, s.id, credit) })
+	if credit := f.credit; credit >= f.c.peer.Window/4 || f.grant == 0 && credit > 0 {
+		f.credit = 0
+		f.grant += credit
+		f.c.control(16, func(dst []byte) []byte { return appendWindowUpdate(dst, f.id, credit) })
 	}
 }
 
 // unread returns how many bytes of the body came that were not read. It is called with mu held.
-func (s *flow) unread() int { return s.in.Len() - s.r }
+func (f *flow) unread() int { return f.in.Len() - f.r }
 
 // behindFrom is how many bytes a reader may be behind before the Backlog counts it.
-func (c *link) behindFrom() int { return c.peer.Window / 2 }
+func (l *link) behindFrom() int { return l.peer.Window / 2 }
 
 // count has the Backlog count the stream if its reader is behind. It is called without mu.
-func (s *flow) count() {
-	if s.c.peer.Backlog == nil {
+func (f *flow) count() {
+	if f.c.peer.Backlog == nil {
 		return
 	}
-	s.c.mu.Lock()
-	is := !s.behind && !s.closed && s.unread() > s.c.behindFrom()
-	s.behind = s.behind || is
-	s.c.mu.Unlock()
+	f.c.mu.Lock()
+	is := !f.behind && !f.closed && f.unread() > f.c.behindFrom()
+	f.behind = f.behind || is
+	f.c.mu.Unlock()
 	if !is {
 		return
 	}
-	stop := s.c.peer.Backlog.Wait(int64(s.c.peer.Window), s.giveUp)
-	s.c.mu.Lock()
-	if s.behind && s.caughtUp == nil {
-		s.caughtUp, stop = stop, nil
+	stop := f.c.peer.Backlog.Wait(int64(f.c.peer.Window), f.giveUp)
+	f.c.mu.Lock()
+	if f.behind && f.caughtUp == nil {
+		f.caughtUp, stop = stop, nil
 	}
-	s.c.mu.Unlock()
+	f.c.mu.Unlock()
 	if stop != nil {
 		stop() // it caught up meanwhile
 	}
@@ -224,44 +224,44 @@ func (s *flow) count() {
 // as before the headers of a response were read: that is the proxy's delay, and the Backlog asks again when the next
 // body waits. Until then memory exceeds the bound of the Backlog, by at most one window for each stream whose reader had
 // not run. The slots of clients and of their streams bound how many those are. It is called with mu held.
-func (s *flow) isBehind() bool { return s.readerBusy && s.unread() > s.c.behindFrom() }
+func (f *flow) isBehind() bool { return f.readerBusy && f.unread() > f.c.behindFrom() }
 
 // giveUp drops the body because its reader is behind and memory is short.
-func (s *flow) giveUp() bool {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	if !s.isBehind() {
+func (f *flow) giveUp() bool {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	if !f.isBehind() {
 		return false
 	}
-	s.dropBody(ErrNotRead)
+	f.dropBody(ErrNotRead)
 	return true
 }
 
 // ended takes the end of the body, with its trailers if there are any. It is called with mu held.
-func (s *flow) ended(trailers *fields) {
-	s.remoteEnded, s.whole = true, s.inEnd == nil
-	if s.tunnel && s.inEnd == nil {
-		s.inEnd = io.EOF
+func (f *flow) ended(trailers *fields) {
+	f.remoteEnded, f.whole = true, f.inEnd == nil
+	if f.tunnel && f.inEnd == nil {
+		f.inEnd = io.EOF
 	}
-	if trailers != nil && s.whole {
-		s.trailers = trailers.trailers()
+	if trailers != nil && f.whole {
+		f.trailers = trailers.trailers()
 	}
-	s.wake()
-	s.self.peerEnded()
+	f.wake()
+	f.self.peerEnded()
 }
 
 // Trailers returns the trailers of the body, after its end. Those that are not allowed in a trailer section
 // are left out, see http1.HeaderName.TrailerForbidden.
-func (s *flow) Trailers() []http1.Header {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return s.trailers
+func (f *flow) Trailers() []http1.Header {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	return f.trailers
 }
 
-func (s *flow) receiveTrailers(f *fields) {
-	if s.left > 0 {
-		s.c.reset(s, ProtocolError)
+func (f *flow) receiveTrailers(trailers *fields) {
+	if f.left > 0 {
+		f.c.reset(f, ProtocolError)
 		return
 	}
-	s.ended(f)
+	f.ended(trailers)
 }

@@ -49,7 +49,7 @@ func (f *freeStreams[S]) drop(n int) {
 }
 
 // release gives back what a stream keeps for its next request.
-func (s *flow) release() { s.in.Put() }
+func (f *flow) release() { f.in.Put() }
 
 // trimLater drops, after a while, the streams that were not needed until then, and so on while there are some.
 func (f *freeStreams[S]) trimLater(c *link) {
@@ -108,11 +108,11 @@ func (c *Conn) keep(s *Stream) {
 
 // newStream returns a stream for a request: one whose request has ended in order, with what its owner made for it,
 // or a new one. Its deadlines stay. It is called with mu held.
-func (c *Upstream) newStream() *UpstreamStream {
-	s := c.unused.take()
+func (u *Upstream) newStream() *UpstreamStream {
+	s := u.unused.take()
 	if s == nil {
-		s = &UpstreamStream{conn: c}
-		s.init(&c.link, s)
+		s = &UpstreamStream{conn: u}
+		s.init(&u.link, s)
 		return s
 	}
 	s.upstreamState = upstreamState{}
@@ -120,9 +120,9 @@ func (c *Upstream) newStream() *UpstreamStream {
 }
 
 // keep keeps a stream that has ended for another request. It is called with mu held.
-func (c *Upstream) keep(s *UpstreamStream) {
+func (u *Upstream) keep(s *UpstreamStream) {
 	s.in.Wipe()
-	c.unused.put(&c.link, s)
+	u.unused.put(&u.link, s)
 }
 
 // dropFirst removes the first n of list.

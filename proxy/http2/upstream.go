@@ -82,112 +82,112 @@ func NewUpstream(nc net.Conn, o *UpstreamOptions) *Upstream {
 }
 
 // appendPreface appends the first bytes that a client sends (RFC 9113 section 3.4).
-func (c *Upstream) appendPreface(dst []byte) []byte {
+func (u *Upstream) appendPreface(dst []byte) []byte {
 	dst = append(dst, Preface...)
 	dst = appendFrame(dst, frameSettings, 0, 0, 3*6)
 	dst = appendSetting(dst, settingEnablePush, 0)
-	dst = appendSetting(dst, settingInitialWindowSize, uint32(c.o.Window))
-	dst = appendSetting(dst, settingMaxHeaderListSize, uint32(c.o.HeaderBytes))
+	dst = appendSetting(dst, settingInitialWindowSize, uint32(u.o.Window))
+	dst = appendSetting(dst, settingMaxHeaderListSize, uint32(u.o.HeaderBytes))
 	return appendWindowUpdate(dst, 0, connectionWindow-defaultWindow)
 }
 
 // Run serves the connection until it has ended, and closes nc.
-func (c *Upstream) Run() {
-	c.flushElsewhere()
-	err := c.read()
-	c.endStreams()
-	c.sayGoodbye(err, 0, nil)
-	c.mu.Lock()
-	c.fail(err)
-	c.mu.Unlock()
-	_ = c.nc.Close()
-	c.in.Put()
-	c.tell()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.out.writing {
-		c.releaseOut()
+func (u *Upstream) Run() {
+	u.flushElsewhere()
+	err := u.read()
+	u.endStreams()
+	u.sayGoodbye(err, 0, nil)
+	u.mu.Lock()
+	u.fail(err)
+	u.mu.Unlock()
+	_ = u.nc.Close()
+	u.in.Put()
+	u.tell()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.out.writing {
+		u.releaseOut()
 	}
 }
 
-func (c *Upstream) read() error {
+func (u *Upstream) read() error {
 	for {
-		if err := c.fill(); err != nil {
+		if err := u.fill(); err != nil {
 			return err
 		}
-		c.lastRead.Store(c.elapsed())
-		c.isSilent.Store(false)
-		if err := c.frames(); err != nil {
+		u.lastRead.Store(u.elapsed())
+		u.isSilent.Store(false)
+		if err := u.frames(); err != nil {
 			return err
 		}
-		c.flushElsewhere()
-		c.tell()
-		if c.keepPace() {
+		u.flushElsewhere()
+		u.tell()
+		if u.keepPace() {
 			return refuse(EnhanceYourCalm, "the upstream sends frames that carry nothing")
 		}
 	}
 }
 
 // endStreams ends all streams, since nothing more is read.
-func (c *Upstream) endStreams() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lingering, c.ending = true, true
-	for _, s := range c.streams {
+func (u *Upstream) endStreams() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.lingering, u.ending = true, true
+	for _, s := range u.streams {
 		s.self.end(errGone)
 	}
 }
 
 // tell calls the functions of the owner that are due.
-func (c *Upstream) tell() {
-	c.mu.Lock()
-	ready := c.settled && !c.toldReady
-	leaves := (c.lingering || c.err != nil) && !c.toldLeave
-	c.toldReady, c.toldLeave = c.toldReady || ready, c.toldLeave || leaves
-	streams := c.most
-	c.mu.Unlock()
-	if ready && c.o.Settled != nil {
-		c.o.Settled(streams)
+func (u *Upstream) tell() {
+	u.mu.Lock()
+	ready := u.settled && !u.toldReady
+	leaves := (u.lingering || u.err != nil) && !u.toldLeave
+	u.toldReady, u.toldLeave = u.toldReady || ready, u.toldLeave || leaves
+	streams := u.most
+	u.mu.Unlock()
+	if ready && u.o.Settled != nil {
+		u.o.Settled(streams)
 	}
-	if leaves && c.o.Leaving != nil {
-		c.o.Leaving()
+	if leaves && u.o.Leaving != nil {
+		u.o.Leaving()
 	}
 }
 
 // AssumeSettings allows as many streams as an upstream should, if its SETTINGS have not come yet.
-func (c *Upstream) AssumeSettings() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.settled {
-		c.most = UnsaidStreams
+func (u *Upstream) AssumeSettings() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.settled {
+		u.most = UnsaidStreams
 	}
 }
 
 // Open reserves a stream. It returns nil if the connection takes none now.
-func (c *Upstream) Open() *UpstreamStream {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.hasRoom() {
+func (u *Upstream) Open() *UpstreamStream {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.hasRoom() {
 		return nil
 	}
-	c.inFlight++
-	c.idleSince = noTime
-	s := c.newStream()
+	u.inFlight++
+	u.idleSince = noTime
+	s := u.newStream()
 	s.open(0)
 	s.early = true
 	return s
 }
 
 // HasRoom reports whether Open would return a stream.
-func (c *Upstream) HasRoom() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hasRoom()
+func (u *Upstream) HasRoom() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.hasRoom()
 }
 
 // hasRoom is HasRoom with mu held.
-func (c *Upstream) hasRoom() bool {
-	return c.err == nil && !c.lingering && c.inFlight < c.most && c.next <= maxStreamID-2*uint32(c.inFlight) && !c.isStuck() && !c.silent()
+func (u *Upstream) hasRoom() bool {
+	return u.err == nil && !u.lingering && u.inFlight < u.most && u.next <= maxStreamID-2*uint32(u.inFlight) && !u.isStuck() && !u.silent()
 }
 
 // stuckAfter is how long an upstream may accept nothing more before its connection takes no more streams:
@@ -197,12 +197,12 @@ const stuckAfter = 100 * time.Millisecond
 // isStuck reports whether nothing more could be sent for so long that other requests need another
 // connection: bodies that the upstream does not read hold its window, or it reads nothing at all. It is
 // called with mu held.
-func (c *Upstream) isStuck() bool {
-	if c.window > 0 && !c.out.current.Owns() {
+func (u *Upstream) isStuck() bool {
+	if u.window > 0 && !u.out.current.Owns() {
 		return false
 	}
 	now := time.Now()
-	return c.window <= 0 && now.Sub(c.usedUpAt) >= stuckAfter || c.out.current.Owns() && now.Sub(c.out.since) >= stuckAfter
+	return u.window <= 0 && now.Sub(u.usedUpAt) >= stuckAfter || u.out.current.Owns() && now.Sub(u.out.since) >= stuckAfter
 }
 
 // An upstream that has streams and sends nothing for silentAfter may be gone: its system is asked then, and
@@ -213,63 +213,63 @@ const (
 )
 
 // elapsed returns the nanoseconds since the connection began.
-func (c *Upstream) elapsed() int64 { return int64(time.Since(c.began)) }
+func (u *Upstream) elapsed() int64 { return int64(time.Since(u.began)) }
 
 // silent reports whether the upstream seems to be gone. It is called with mu held.
-func (c *Upstream) silent() bool {
-	if c.o.Silent == nil || c.inFlight == 0 {
+func (u *Upstream) silent() bool {
+	if u.o.Silent == nil || u.inFlight == 0 {
 		return false
 	}
-	now := c.elapsed()
-	if now-c.lastRead.Load() < int64(silentAfter) {
+	now := u.elapsed()
+	if now-u.lastRead.Load() < int64(silentAfter) {
 		return false
 	}
-	if now-c.asked.Load() >= int64(askAgain) {
-		c.asked.Store(now)
-		c.isSilent.Store(c.o.Silent())
+	if now-u.asked.Load() >= int64(askAgain) {
+		u.asked.Store(now)
+		u.isSilent.Store(u.o.Silent())
 	}
-	return c.isSilent.Load()
+	return u.isSilent.Load()
 }
 
 // InFlight returns how many streams are reserved or open.
-func (c *Upstream) InFlight() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.inFlight
+func (u *Upstream) InFlight() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.inFlight
 }
 
 // IsLeaving reports whether the connection takes no more requests.
-func (c *Upstream) IsLeaving() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err != nil || c.lingering
+func (u *Upstream) IsLeaving() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.err != nil || u.lingering
 }
 
 // Retire lets the streams finish and opens no more; then the connection ends.
-func (c *Upstream) Retire() {
-	c.mu.Lock()
-	c.retire()
-	c.mu.Unlock()
+func (u *Upstream) Retire() {
+	u.mu.Lock()
+	u.retire()
+	u.mu.Unlock()
 }
 
 // retire is Retire with mu held.
-func (c *Upstream) retire() {
-	c.lingering = true
-	if c.isOver() {
-		c.endReading()
+func (u *Upstream) retire() {
+	u.lingering = true
+	if u.isOver() {
+		u.endReading()
 	}
 }
 
 // mayEnd implements side.
-func (c *Upstream) mayEnd() bool { return c.inFlight == 0 }
+func (u *Upstream) mayEnd() bool { return u.inFlight == 0 }
 
 // idle implements side.
-func (c *Upstream) idle(time.Time) error { return io.EOF }
+func (u *Upstream) idle(time.Time) error { return io.EOF }
 
 // settingsCame implements side.
-func (c *Upstream) settingsCame() {
-	if c.most = c.said; c.said < 0 {
-		c.most = unlimitedStreams
+func (u *Upstream) settingsCame() {
+	if u.most = u.said; u.said < 0 {
+		u.most = unlimitedStreams
 	}
 }
 

@@ -63,20 +63,20 @@ func (s *UpstreamStream) end(err error) {
 }
 
 // lost returns why a stream ended that the connection did not end in order. It is called with mu held.
-func (c *Upstream) lost(s *UpstreamStream) error {
-	handed := c.out.before + int64(c.out.sent)
-	if c.out.writing {
-		handed = c.out.handed()
+func (u *Upstream) lost(s *UpstreamStream) error {
+	handed := u.out.before + int64(u.out.sent)
+	if u.out.writing {
+		handed = u.out.handed()
 	}
-	if c.err == nil && !c.ending || !s.begun || s.at < handed {
+	if u.err == nil && !u.ending || !s.begun || s.at < handed {
 		return errReset
 	}
 	return ErrUnprocessed // nothing of it was sent
 }
 
 // unsent implements side.
-func (c *Upstream) unsent(written int64) {
-	for _, f := range c.streams {
+func (u *Upstream) unsent(written int64) {
+	for _, f := range u.streams {
 		if s := f.self.(*UpstreamStream); s.at >= written {
 			s.end(ErrUnprocessed)
 		}
@@ -85,27 +85,27 @@ func (c *Upstream) unsent(written int64) {
 
 // wentAway reports how many streams the upstream took before its GOAWAY, if there was one. It is called with mu
 // held.
-func (c *Upstream) wentAway() {
-	if c.goneAway && c.o.WentAway != nil {
-		c.o.WentAway(int(c.lastTaken+1) / 2)
+func (u *Upstream) wentAway() {
+	if u.goneAway && u.o.WentAway != nil {
+		u.o.WentAway(int(u.lastTaken+1) / 2)
 	}
 }
 
 // forget gives the place of a stream back. It is called with mu held.
-func (c *Upstream) forget(s *UpstreamStream) {
+func (u *Upstream) forget(s *UpstreamStream) {
 	if s.begun {
-		delete(c.streams, s.id)
+		delete(u.streams, s.id)
 	}
 	if s.free {
 		return
 	}
 	s.free = true
-	if c.inFlight--; c.inFlight == 0 {
-		c.unused.clear()
-		c.emptied()
+	if u.inFlight--; u.inFlight == 0 {
+		u.unused.clear()
+		u.emptied()
 	}
-	if c.o.Freed != nil {
-		c.o.Freed()
+	if u.o.Freed != nil {
+		u.o.Freed()
 	}
 }
 

@@ -18,15 +18,15 @@ import (
 
 // logDone writes one line for the request: in the access log, or for a request that was given up.
 // The number of the latter is limited per minute.
-func (p *Report) logDone(e request.End, took time.Duration, sent int64) {
-	log := p.Request.Settings.Log
+func (r *Report) logDone(e request.End, took time.Duration, sent int64) {
+	log := r.Request.Settings.Log
 	switch failed := worthALine(e.Outcome); {
-	case p.Request.Settings.AccessLog && failed:
-		p.logRequest(log.Warn, "request", e, took, sent)
-	case p.Request.Settings.AccessLog:
-		p.logRequest(log.Info, "request", e, took, sent)
-	case failed && p.Request.Route.LogsGivenUp():
-		p.logRequest(log.Warn, "request given up", e, took, sent)
+	case r.Request.Settings.AccessLog && failed:
+		r.logRequest(log.Warn, "request", e, took, sent)
+	case r.Request.Settings.AccessLog:
+		r.logRequest(log.Info, "request", e, took, sent)
+	case failed && r.Request.Route.LogsGivenUp():
+		r.logRequest(log.Warn, "request given up", e, took, sent)
 	}
 }
 
@@ -47,45 +47,45 @@ const (
 )
 
 // logRequest writes a line without secrets: the query is left out.
-func (p *Report) logRequest(write func(string, ...zap.Field), msg string, e request.End, took time.Duration, sent int64) {
-	target := printable.Bytes(p.Request.HTTP.Path, loggedPath)
-	if p.Request.HTTP.HasQuery {
+func (r *Report) logRequest(write func(string, ...zap.Field), msg string, e request.End, took time.Duration, sent int64) {
+	target := printable.Bytes(r.Request.HTTP.Path, loggedPath)
+	if r.Request.HTTP.HasQuery {
 		target = append(bytes.Clone(target), "?..."...)
 	}
 	write(msg,
-		zap.String("route", p.Request.Route.Name),
-		zap.ByteString("method", printable.Bytes(p.Request.HTTP.Method, loggedField)),
-		zap.ByteString("host", printable.Bytes(p.Request.HTTP.Authority, loggedField)),
+		zap.String("route", r.Request.Route.Name),
+		zap.ByteString("method", printable.Bytes(r.Request.HTTP.Method, loggedField)),
+		zap.ByteString("host", printable.Bytes(r.Request.HTTP.Authority, loggedField)),
 		zap.ByteString("path", target),
 		zap.Int("status", e.Status),
 		zap.Stringer("outcome", e.Outcome),
-		zap.String("outcome_words", p.outcomeWords(e.Outcome)),
-		zap.Int64("request_bytes", p.Request.Body.Total()),
+		zap.String("outcome_words", r.outcomeWords(e.Outcome)),
+		zap.Int64("request_bytes", r.Request.Body.Total()),
 		zap.Int64("response_bytes", sent),
 		zap.Duration("duration_seconds", took),
-		zap.Array("attempts", &p.AttemptLog),
-		zap.String("peer", p.Request.Conn.Peer().Text),
-		zap.ByteString("user_agent", printable.Bytes(p.Request.HTTP.Get(http1.UserAgent), loggedField)),
-		zap.ByteString("request_id", p.Request.Out.ID),
-		zap.String("trace_id", p.traceID()),
+		zap.Array("attempts", &r.AttemptLog),
+		zap.String("peer", r.Request.Conn.Peer().Text),
+		zap.ByteString("user_agent", printable.Bytes(r.Request.HTTP.Get(http1.UserAgent), loggedField)),
+		zap.ByteString("request_id", r.Request.Out.ID),
+		zap.String("trace_id", r.traceID()),
 		zap.String("reason", e.Reason),
 	)
 }
 
 // outcomeWords returns the outcome in words, for people; "" if the first attempt was good.
-func (p *Report) outcomeWords(o policy.Outcome) string {
+func (r *Report) outcomeWords(o policy.Outcome) string {
 	if o == policy.OutcomeSuccess {
 		return ""
 	}
-	return o.WordsFor(string(printable.Bytes(p.Request.HTTP.Method, loggedField)))
+	return o.WordsFor(string(printable.Bytes(r.Request.HTTP.Method, loggedField)))
 }
 
 // traceID returns the trace id of the request's span, or the client's, or "".
-func (p *Report) traceID() string {
-	if p.Trace.Request != nil {
-		return p.Trace.Request.TraceID()
+func (r *Report) traceID() string {
+	if r.Trace.Request != nil {
+		return r.Trace.Request.TraceID()
 	}
-	parent, _ := forward.TraceContext(p.Request.HTTP)
+	parent, _ := forward.TraceContext(r.Request.HTTP)
 	return forward.TraceID(parent)
 }
 

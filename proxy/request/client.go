@@ -9,16 +9,16 @@ import (
 var _ attempt.Client = (*Request)(nil)
 
 // Method returns the method of the request.
-func (cr *Request) Method() []byte { return cr.HTTP.Method }
+func (r *Request) Method() []byte { return r.HTTP.Method }
 
 // LeavesAt returns when the client leaves, as it announced; zero means that it is unknown.
-func (cr *Request) LeavesAt() clock.Instant { return cr.Time.ClientLeavesAt }
+func (r *Request) LeavesAt() clock.Instant { return r.Time.ClientLeavesAt }
 
 // Source returns the body of the request.
-func (cr *Request) Source() attempt.Source { return &cr.Body }
+func (r *Request) Source() attempt.Source { return &r.Body }
 
 // Tick reads the clock for the request.
-func (cr *Request) Tick() clock.Instant { return cr.Time.Tick() }
+func (r *Request) Tick() clock.Instant { return r.Time.Tick() }
 
 // LastTick returns when the clock was last read for the request.
-func (cr *Request) LastTick() clock.Instant { return cr.Time.Clock }
+func (r *Request) LastTick() clock.Instant { return r.Time.Clock }

@@ -24,32 +24,32 @@ type lending struct {
 }
 
 // LendClient lets another goroutine read from the client until ReturnClient.
-func (cr *Request) LendClient() {
-	cr.lending.lent, cr.lending.stopped = true, make(chan struct{})
-	cr.lending.interrupted.Store(false)
+func (r *Request) LendClient() {
+	r.lending.lent, r.lending.stopped = true, make(chan struct{})
+	r.lending.interrupted.Store(false)
 }
 
 // InterruptClient ends at once what that goroutine waits for. It is called once.
-func (cr *Request) InterruptClient() {
-	cr.lending.interrupted.Store(true)
-	close(cr.lending.stopped)
-	_ = cr.Conn.NC.SetReadDeadline(downstream.Past)
+func (r *Request) InterruptClient() {
+	r.lending.interrupted.Store(true)
+	close(r.lending.stopped)
+	_ = r.Conn.NC.SetReadDeadline(downstream.Past)
 }
 
 // ReturnClient ends the loan after the other goroutine has ended.
-func (cr *Request) ReturnClient() {
-	cr.lending.lent = false
-	cr.lending.interrupted.Store(false)
-	cr.Conn.ReadMoved()
+func (r *Request) ReturnClient() {
+	r.lending.lent = false
+	r.lending.interrupted.Store(false)
+	r.Conn.ReadMoved()
 }
 
 // WatchClient reads what the client sends early, until it leaves or InterruptClient is called. It
 // reports whether the client left.
-func (cr *Request) WatchClient() bool {
-	c := cr.Conn
+func (r *Request) WatchClient() bool {
+	c := r.Conn
 	_ = c.NC.SetReadDeadline(time.Time{})
-	for !cr.lending.interrupted.Load() {
-		switch err := cr.watchOnce(); {
+	for !r.lending.interrupted.Load() {
+		switch err := r.watchOnce(); {
 		case err == nil:
 		case rawsocket.IsTimeout(err):
 			_ = c.NC.SetReadDeadline(time.Time{}) // a late wake-up for an earlier wait
@@ -60,13 +60,13 @@ func (cr *Request) WatchClient() bool {
 	return false
 }
 
-func (cr *Request) watchOnce() error {
-	c := cr.Conn
+func (r *Request) watchOnce() error {
+	c := r.Conn
 	if c.HasRoom() {
 		return c.Fill()
 	}
 	select {
-	case <-cr.lending.stopped:
+	case <-r.lending.stopped:
 		return nil
 	case <-time.After(downstream.PollEvery):
 	}
@@ -77,23 +77,23 @@ func (cr *Request) watchOnce() error {
 }
 
 // ClientHungUp reports whether the client has closed its side, even if bytes of it are unread.
-func (cr *Request) ClientHungUp() bool { return cr.Conn.HungUp() }
+func (r *Request) ClientHungUp() bool { return r.Conn.HungUp() }
 
 // FetchBody reads the client's whole body, even if none of it was read yet.
-func (cr *Request) FetchBody() {
-	if cr.Body.beginToFinish() {
-		cr.FinishBody(cr.Time.RespondBy(cr.Route.RequestTimeout))
+func (r *Request) FetchBody() {
+	if r.Body.beginToFinish() {
+		r.FinishBody(r.Time.RespondBy(r.Route.RequestTimeout))
 	}
 }
 
 // FinishBody reads the rest of the request body and keeps it, as far as it arrives before until;
 // zero means no limit.
-func (cr *Request) FinishBody(until clock.Instant) {
-	cr.ContinueClient()
-	if err := cr.Body.finish(until); err != nil {
-		cr.ClientFailed(err)
+func (r *Request) FinishBody(until clock.Instant) {
+	r.ContinueClient()
+	if err := r.Body.finish(until); err != nil {
+		r.ClientFailed(err)
 	}
-	if cr.Body.ended {
-		cr.Body.Arrived()
+	if r.Body.ended {
+		r.Body.Arrived()
 	}
 }

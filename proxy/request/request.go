@@ -67,111 +67,111 @@ const (
 )
 
 // Init prepares the request of a connection for its first use.
-func (cr *Request) Init(c *downstream.Conn, p *Process) {
-	cr.Conn, cr.HTTP, cr.Process = c, c.Request(), p
-	cr.Time.of, cr.Out.of, cr.Body.of = cr, cr, cr
+func (r *Request) Init(c *downstream.Conn, p *Process) {
+	r.Conn, r.HTTP, r.Process = c, c.Request(), p
+	r.Time.of, r.Out.of, r.Body.of = r, r, r
 }
 
 // Begin prepares for the request that was just parsed. now is when its headers began to arrive.
-func (cr *Request) Begin(set *settings.Settings, now clock.Instant) {
-	cr.Time = Time{of: cr, Began: now, Clock: now}
-	cr.Out.ID, cr.Out.GeneratedKey = nil, nil
-	cr.Tokens.begin()
-	cr.Settings, cr.Route, cr.Dest = set, set.DefaultRoute, set.DefaultRoute
-	cr.headerNames = http1.HeaderNamesOf(cr.HTTP.Headers)
-	cr.GRPC = cr.Conn.Stream != nil && forward.IsGRPC(cr.Get(http1.ContentType)) // gRPC needs HTTP/2
-	cr.safe, cr.layered, cr.expectsContinue, cr.continued = false, false, false, false
-	cr.maxRetries, cr.earlierAttempts, cr.attempts, cr.retries = 0, 0, 0, 0
-	if cr.clientEnd.Load() != ClientPresent { // a load is cheaper than a store
-		cr.clientEnd.Store(ClientPresent)
+func (r *Request) Begin(set *settings.Settings, now clock.Instant) {
+	r.Time = Time{of: r, Began: now, Clock: now}
+	r.Out.ID, r.Out.GeneratedKey = nil, nil
+	r.Tokens.begin()
+	r.Settings, r.Route, r.Dest = set, set.DefaultRoute, set.DefaultRoute
+	r.headerNames = http1.HeaderNamesOf(r.HTTP.Headers)
+	r.GRPC = r.Conn.Stream != nil && forward.IsGRPC(r.Get(http1.ContentType)) // gRPC needs HTTP/2
+	r.safe, r.layered, r.expectsContinue, r.continued = false, false, false, false
+	r.maxRetries, r.earlierAttempts, r.attempts, r.retries = 0, 0, 0, 0
+	if r.clientEnd.Load() != ClientPresent { // a load is cheaper than a store
+		r.clientEnd.Store(ClientPresent)
 	}
 }
 
 // Prepare fixes what the retry rules need to know about the request, and counts it for the retry budget.
-func (cr *Request) Prepare() {
-	r := cr.Route
-	r.UpstreamState.RetryBudget.Request(cr.Process.Clock.Since(cr.Time.Began))
-	cr.Body.Reset(cr.HTTP.Body)
-	cr.Conn.SizeNextRead(cr.HTTP.Body)
-	cr.expectsContinue = cr.HTTP.ExpectContinue && !cr.continued && !cr.Body.ended
-	if r.GenerateKey {
-		cr.Out.GeneratedKey = cr.Out.generateKey()
+func (r *Request) Prepare() {
+	route := r.Route
+	route.UpstreamState.RetryBudget.Request(r.Process.Clock.Since(r.Time.Began))
+	r.Body.Reset(r.HTTP.Body)
+	r.Conn.SizeNextRead(r.HTTP.Body)
+	r.expectsContinue = r.HTTP.ExpectContinue && !r.continued && !r.Body.ended
+	if route.GenerateKey {
+		r.Out.GeneratedKey = r.Out.generateKey()
 	}
-	cr.safe = r.Policy.Retryable(cr.HTTP.Method, r.GenerateKey || cr.Get(http1.IdempotencyKey) != nil)
-	cr.maxRetries, cr.earlierAttempts = int32(r.Policy.MaxRetries), 0
-	if cr.headerNames.HasAny(attemptCountHeaders) {
-		cr.readEarlierAttempts()
+	r.safe = route.Policy.Retryable(r.HTTP.Method, route.GenerateKey || r.Get(http1.IdempotencyKey) != nil)
+	r.maxRetries, r.earlierAttempts = int32(route.Policy.MaxRetries), 0
+	if r.headerNames.HasAny(attemptCountHeaders) {
+		r.readEarlierAttempts()
 	}
-	if cr.headerNames.HasAny(forward.DeadlineHeaderNames) {
-		cr.Time.ReadClients()
+	if r.headerNames.HasAny(forward.DeadlineHeaderNames) {
+		r.Time.ReadClients()
 	}
-	if cr.Body.framing.Kind == http1.BodyChunked {
-		cr.DetachHeaders(buffer.Medium)
+	if r.Body.framing.Kind == http1.BodyChunked {
+		r.DetachHeaders(buffer.Medium)
 	}
-	if cr.Body.ended {
-		cr.Time.StartClock(cr.Time.Began)
+	if r.Body.ended {
+		r.Time.StartClock(r.Time.Began)
 	}
 }
 
 // DetachHeaders moves what was read beyond the headers to a new read buffer of at least
 // n bytes, so that the spans of the headers stay valid while the body is read.
-func (cr *Request) DetachHeaders(n int) {
-	if !cr.headers.Owns() {
-		cr.Conn.DetachHeaders(n, &cr.headers)
+func (r *Request) DetachHeaders(n int) {
+	if !r.headers.Owns() {
+		r.Conn.DetachHeaders(n, &r.headers)
 	}
 }
 
 // HasDetachedHeaders reports whether the headers are in a buffer of their own.
-func (cr *Request) HasDetachedHeaders() bool { return cr.headers.Owns() }
+func (r *Request) HasDetachedHeaders() bool { return r.headers.Owns() }
 
 // DropHeaders detaches the spans of the request, and gives back the buffer of DetachHeaders.
-func (cr *Request) DropHeaders() { cr.headers.Put(nil, cr.Conn.Spans()) }
+func (r *Request) DropHeaders() { r.headers.Put(nil, r.Conn.Spans()) }
 
 // CheckDetached panics if the request, or its detached headers, still point into b.
-func (cr *Request) CheckDetached(b []byte) {
-	buffer.MustNotPointInto(b, "the detached headers", cr.headers.Bytes())
-	cr.HTTP.Spans(func(span []byte) { buffer.MustNotPointInto(b, "the request", span) })
+func (r *Request) CheckDetached(b []byte) {
+	buffer.MustNotPointInto(b, "the detached headers", r.headers.Bytes())
+	r.HTTP.Spans(func(span []byte) { buffer.MustNotPointInto(b, "the request", span) })
 }
 
 // BeginAttempt counts an attempt and returns its number, from 1.
-func (cr *Request) BeginAttempt() int {
-	cr.attempts++
-	return int(cr.attempts)
+func (r *Request) BeginAttempt() int {
+	r.attempts++
+	return int(r.attempts)
 }
 
 // BeginRetry counts a retry. Its attempt is counted by BeginAttempt.
-func (cr *Request) BeginRetry() { cr.retries++ }
+func (r *Request) BeginRetry() { r.retries++ }
 
 // Attempts returns how many attempts were made so far.
-func (cr *Request) Attempts() int { return int(cr.attempts) }
+func (r *Request) Attempts() int { return int(r.attempts) }
 
 // Retries returns how many retries were made so far.
-func (cr *Request) Retries() int { return int(cr.retries) }
+func (r *Request) Retries() int { return int(r.retries) }
 
 // IsSafe reports whether the request may run twice: it is idempotent by its method, or has an Idempotency-Key.
-func (cr *Request) IsSafe() bool { return cr.safe }
+func (r *Request) IsSafe() bool { return r.safe }
 
 // ExpectsContinue reports whether the client waits for a 100 that nobody sent yet.
-func (cr *Request) ExpectsContinue() bool { return cr.expectsContinue }
+func (r *Request) ExpectsContinue() bool { return r.expectsContinue }
 
 // Continued says that the client was sent a 100.
-func (cr *Request) Continued() { cr.expectsContinue = false }
+func (r *Request) Continued() { r.expectsContinue = false }
 
 // ClientEnd returns why the client's side ended early. It is safe for concurrent use.
-func (cr *Request) ClientEnd() int32 { return cr.clientEnd.Load() }
+func (r *Request) ClientEnd() int32 { return r.clientEnd.Load() }
 
 // ClientLeft says that the client is gone. It is safe for concurrent use.
-func (cr *Request) ClientLeft() { cr.clientEnd.Store(ClientGone) }
+func (r *Request) ClientLeft() { r.clientEnd.Store(ClientGone) }
 
 // ClientFailed says that the client's side ended with err, an error of [Body]. Only the goroutine that
 // reads the body may call it.
-func (cr *Request) ClientFailed(err error) {
+func (r *Request) ClientFailed(err error) {
 	end := ClientGone
-	cr.bodyRefusal = http1.RefusalNone
+	r.bodyRefusal = http1.RefusalNone
 	var refused *http1.Error
 	switch {
 	case errors.As(err, &refused):
-		end, cr.bodyRefusal = ClientBodyBroken, refused.Reason
+		end, r.bodyRefusal = ClientBodyBroken, refused.Reason
 	case errors.Is(err, ErrBodyCut):
 		end = ClientBodyBroken
 	case errors.Is(err, ErrBodyTooSlow):
@@ -179,69 +179,69 @@ func (cr *Request) ClientFailed(err error) {
 	case errors.Is(err, ErrTurnedAway):
 		end = ClientTurnedAway
 	}
-	cr.clientEnd.Store(end)
+	r.clientEnd.Store(end)
 }
 
 // BodyRefusal returns the rule that the body broke, after ClientFailed.
-func (cr *Request) BodyRefusal() http1.Refusal { return cr.bodyRefusal }
+func (r *Request) BodyRefusal() http1.Refusal { return r.bodyRefusal }
 
 // ClientStaysOn reports whether the client is still there and its side is in order.
-func (cr *Request) ClientStaysOn() bool { return cr.clientEnd.Load() == ClientPresent }
+func (r *Request) ClientStaysOn() bool { return r.clientEnd.Load() == ClientPresent }
 
 // EndedByClient reports whether the client ended the request, in whatever way, after it reached an
 // upstream or was on its way there.
-func (cr *Request) EndedByClient() bool {
-	end := cr.clientEnd.Load()
+func (r *Request) EndedByClient() bool {
+	end := r.clientEnd.Load()
 	switch {
-	case cr.attempts == 0:
+	case r.attempts == 0:
 		return false
-	case cr.Conn.Stream.ResponseComplete():
+	case r.Conn.Stream.ResponseComplete():
 		return end == ClientBodyBroken
 	}
-	return end == ClientBodyBroken || cr.Conn.Stream.ClientGone()
+	return end == ClientBodyBroken || r.Conn.Stream.ClientGone()
 }
 
 // Has reports whether the request has a header with that name.
-func (cr *Request) Has(id http1.HeaderName) bool { return cr.headerNames.Has(id) }
+func (r *Request) Has(id http1.HeaderName) bool { return r.headerNames.Has(id) }
 
 // Get returns the value of the request's first header with that name, or nil. Most names are
 // absent, which Has shows without a look at each header.
-func (cr *Request) Get(id http1.HeaderName) []byte {
-	if !cr.Has(id) {
+func (r *Request) Get(id http1.HeaderName) []byte {
+	if !r.Has(id) {
 		return nil
 	}
-	return cr.HTTP.Get(id)
+	return r.HTTP.Get(id)
 }
 
 // WouldDropTLS reports whether a request for an https target would go to another upstream without
 // TLS.
-func (cr *Request) WouldDropTLS(to upstream.Target) bool {
-	return cr.Settings.ForwardProxy && cr.HTTP.Form == http1.Absolute && http1.EqualFold(cr.HTTP.Scheme, "https") && to.TLS == nil
+func (r *Request) WouldDropTLS(to upstream.Target) bool {
+	return r.Settings.ForwardProxy && r.HTTP.Form == http1.Absolute && http1.EqualFold(r.HTTP.Scheme, "https") && to.TLS == nil
 }
 
 // Hedgeable reports whether it is useful to hedge the request. An upgrade or an event stream is a
 // stream, and a gRPC call may be one.
-func (cr *Request) Hedgeable() bool {
-	return cr.safe && !cr.GRPC && cr.HTTP.Upgrade == nil && !bytes.Contains(cr.HTTP.Get(http1.Accept), eventStream)
+func (r *Request) Hedgeable() bool {
+	return r.safe && !r.GRPC && r.HTTP.Upgrade == nil && !bytes.Contains(r.HTTP.Get(http1.Accept), eventStream)
 }
 
 // ClientIsProxy reports whether the client is another retryproxy. Its responses always carry the
 // reason for giving up, so that it does not retry what we retried.
-func (cr *Request) ClientIsProxy() bool {
-	return cr.Has(http1.XRetryproxyAttempt) && cr.Conn.Peer().IsBelieved()
+func (r *Request) ClientIsProxy() bool {
+	return r.Has(http1.XRetryproxyAttempt) && r.Conn.Peer().IsBelieved()
 }
 
 // Refusal returns why a well-formed request is not forwarded, or RefusalNone.
-func (cr *Request) Refusal() http1.Refusal {
-	r, q := cr.Route, cr.HTTP
-	if cr.Settings.ForwardProxy && q.Form == http1.Absolute && !r.Accepts(q) {
+func (r *Request) Refusal() http1.Refusal {
+	q := r.HTTP
+	if r.Settings.ForwardProxy && q.Form == http1.Absolute && !r.Route.Accepts(q) {
 		return http1.RefusalOtherHost
 	}
-	if (r.Forward.StripPrefix != "" || cr.Settings.Table.HasPaths()) &&
-		cr.Settings.Table.Ambiguous(cr.Conn.Listener, q.Authority, q.Path, q.Method, q, r.Forward.StripPrefix) {
+	if (r.Route.Forward.StripPrefix != "" || r.Settings.Table.HasPaths()) &&
+		r.Settings.Table.Ambiguous(r.Conn.Listener, q.Authority, q.Path, q.Method, q, r.Route.Forward.StripPrefix) {
 		return http1.RefusalAmbiguousPath
 	}
-	if r.HasBasePath() && route.Climbs(q.Path) {
+	if r.Route.HasBasePath() && route.Climbs(q.Path) {
 		return http1.RefusalAmbiguousPath
 	}
 	return http1.RefusalNone
@@ -249,54 +249,54 @@ func (cr *Request) Refusal() http1.Refusal {
 
 // FindRoute finds the route of the request. If a route or its rate limit depends on the body, it looks
 // at that first.
-func (cr *Request) FindRoute() {
-	if len(cr.Settings.Routes) > 0 && cr.Settings.Table.HasModels() {
-		cr.lookAtBody(tokens.WantModel)
-		cr.Route = cr.Settings.Find(cr.Conn.Listener, cr.HTTP, withModel{cr})
+func (r *Request) FindRoute() {
+	if len(r.Settings.Routes) > 0 && r.Settings.Table.HasModels() {
+		r.lookAtBody(tokens.WantModel)
+		r.Route = r.Settings.Find(r.Conn.Listener, r.HTTP, withModel{r})
 	} else {
-		cr.Route = cr.Settings.Find(cr.Conn.Listener, cr.HTTP, cr.HTTP)
+		r.Route = r.Settings.Find(r.Conn.Listener, r.HTTP, r.HTTP)
 	}
-	cr.Dest = cr.Route
-	if want := cr.Route.LookFor; want != 0 {
-		cr.lookAtBody(want)
+	r.Dest = r.Route
+	if want := r.Route.LookFor; want != 0 {
+		r.lookAtBody(want)
 	}
 }
 
 // withModel finds the headers of a request, and the model in its body.
-type withModel struct{ cr *Request }
+type withModel struct{ r *Request }
 
 // Lookup implements route.HeaderLookup.
 func (w withModel) Lookup(name string) ([]byte, bool) {
 	if name == route.ModelKey {
-		model := w.cr.Tokens.Model()
+		model := w.r.Tokens.Model()
 		return model, model != nil
 	}
-	return w.cr.HTTP.Lookup(name)
+	return w.r.HTTP.Lookup(name)
 }
 
 // IsDraining reports whether the process ends when its requests have.
-func (cr *Request) IsDraining() bool { return cr.Process.IsDraining() }
+func (r *Request) IsDraining() bool { return r.Process.IsDraining() }
 
 // Redirect sends the next attempts to the upstream of another route. Their headers are rendered anew.
-func (cr *Request) Redirect(to *settings.RouteState) {
-	cr.Dest = to
-	cr.Out.Drop()
+func (r *Request) Redirect(to *settings.RouteState) {
+	r.Dest = to
+	r.Out.Drop()
 }
 
 // IsAnsweredLocally reports whether the request is an OPTIONS or TRACE that must not be forwarded
 // (RFC 9110 section 7.6.2).
-func (cr *Request) IsAnsweredLocally() bool {
-	n, ok := forward.MaxForwards(cr.HTTP)
+func (r *Request) IsAnsweredLocally() bool {
+	n, ok := forward.MaxForwards(r.HTTP)
 	return ok && n == 0
 }
 
 // ContinueClient sends 100 Continue to a client that still waits for it, because a retry carries
 // no expectation.
-func (cr *Request) ContinueClient() {
-	if cr.expectsContinue {
-		cr.expectsContinue = false
-		if cr.Conn.Continue(cr.Time.Now()) != nil {
-			cr.ClientLeft()
+func (r *Request) ContinueClient() {
+	if r.expectsContinue {
+		r.expectsContinue = false
+		if r.Conn.Continue(r.Time.Now()) != nil {
+			r.ClientLeft()
 		}
 	}
 }
@@ -313,21 +313,21 @@ const attemptCountHeaders = 1<<http1.XRetryproxyAttempt | 1<<http1.XEnvoyAttempt
 	1<<http1.XStainlessRetryCount
 
 // readEarlierAttempts reads how often proxies before us sent the request.
-func (cr *Request) readEarlierAttempts() {
-	cr.earlierAttempts = int32(min(max(cr.attemptFromHeader()-1, 0), maxEarlierAttempts))
-	if IsRetry(cr, cr.Conn.Peer().IsBelieved()) {
-		cr.maxRetries = int32(cr.Route.LayeredRetries.MaxRetries(int(cr.maxRetries)))
-		cr.layered = cr.maxRetries < 1
+func (r *Request) readEarlierAttempts() {
+	r.earlierAttempts = int32(min(max(r.attemptFromHeader()-1, 0), maxEarlierAttempts))
+	if IsRetry(r, r.Conn.Peer().IsBelieved()) {
+		r.maxRetries = int32(r.Route.LayeredRetries.MaxRetries(int(r.maxRetries)))
+		r.layered = r.maxRetries < 1
 	}
 }
 
 // attemptFromHeader returns which attempt of another retryproxy this request is, or 0 if no
 // trusted header states it. Our own header replaces the header in either case.
-func (cr *Request) attemptFromHeader() int64 {
-	if !cr.Conn.Peer().IsBelieved() {
+func (r *Request) attemptFromHeader() int64 {
+	if !r.Conn.Peer().IsBelieved() {
 		return 0
 	}
-	return countIn(cr, http1.XRetryproxyAttempt)
+	return countIn(r, http1.XRetryproxyAttempt)
 }
 
 // headers returns the value of the first header with that name, or nil.

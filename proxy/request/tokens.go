@@ -27,11 +27,11 @@ type Tokens struct {
 }
 
 // NeedTokens returns the request's Tokens, and makes them if there are none.
-func (cr *Request) NeedTokens() *Tokens {
-	if cr.Tokens == nil {
-		cr.Tokens = &Tokens{of: cr}
+func (r *Request) NeedTokens() *Tokens {
+	if r.Tokens == nil {
+		r.Tokens = &Tokens{of: r}
 	}
-	return cr.Tokens
+	return r.Tokens
 }
 
 // begin prepares for another request. t may be nil, as for the methods below that say so.
@@ -153,42 +153,42 @@ const lookTime = BodyGrace
 // wanted, and leaves it there. At most tokens.MaxLook bytes are read.
 //
 // A model that the path names is not looked for in the body.
-func (cr *Request) lookAtBody(want tokens.Want) {
-	look := &cr.NeedTokens().look
+func (r *Request) lookAtBody(want tokens.Want) {
+	look := &r.NeedTokens().look
 	look.Reset(want)
 	if want&tokens.WantModel != 0 {
-		look.ReadPath(cr.HTTP.Path)
+		look.ReadPath(r.HTTP.Path)
 	}
-	if look.Done() || cr.HTTP.Body.Empty() || cr.HTTP.Upgrade != nil || cr.GRPC {
+	if look.Done() || r.HTTP.Body.Empty() || r.HTTP.Upgrade != nil || r.GRPC {
 		return
 	}
-	b := bodyLook{left: cr.HTTP.Body.Length, chunked: cr.HTTP.Body.Kind == http1.BodyChunked}
-	if cr.HTTP.Body.Kind == http1.BodyStream {
+	b := bodyLook{left: r.HTTP.Body.Length, chunked: r.HTTP.Body.Kind == http1.BodyChunked}
+	if r.HTTP.Body.Kind == http1.BodyStream {
 		b.left = math.MaxInt64
 	}
-	c := cr.Conn
+	c := r.Conn
 	b.read(look, c.Peek())
-	for until := cr.Time.Began.Add(lookTime); !look.Done() && !b.ended && cr.readAhead(until); {
+	for until := r.Time.Began.Add(lookTime); !look.Done() && !b.ended && r.readAhead(until); {
 		b.read(look, c.Peek()[b.taken:])
 	}
 }
 
 // readAhead reads once behind what the client's buffer has, without taking anything from it.
-func (cr *Request) readAhead(until clock.Instant) bool {
-	c := cr.Conn
-	if cr.HTTP.ExpectContinue && !cr.continued {
-		cr.continued, cr.expectsContinue = true, true
-		cr.ContinueClient()
+func (r *Request) readAhead(until clock.Instant) bool {
+	c := r.Conn
+	if r.HTTP.ExpectContinue && !r.continued {
+		r.continued, r.expectsContinue = true, true
+		r.ContinueClient()
 	}
-	cr.DetachHeaders(buffer.Large)
+	r.DetachHeaders(buffer.Large)
 	for c.HasRoom() && !c.BodyEnded() {
 		c.SetRead(until, 0)
 		err := c.FillBody()
 		if err == nil {
-			cr.Time.Tick()
+			r.Time.Tick()
 			return true
 		}
-		if !rawsocket.IsTimeout(err) || !cr.Time.Now().Before(until) {
+		if !rawsocket.IsTimeout(err) || !r.Time.Now().Before(until) {
 			return false // whoever reads the body finds out
 		}
 		c.ReadMoved() // somebody woke us

@@ -16,38 +16,38 @@ const Crowd = 64
 // What follows implements most of admission.Requester.
 
 // RateLimitKey returns the key by which the request shares the rate limit s.
-func (cr *Request) RateLimitKey(s *admission.RateLimits) uint64 {
-	return s.KeyOf(cr.HTTP, cr.Tokens.Model())
+func (r *Request) RateLimitKey(s *admission.RateLimits) uint64 {
+	return s.KeyOf(r.HTTP, r.Tokens.Model())
 }
 
 // NextUse returns what the next attempt takes of a rate limit that counts tokens.
-func (cr *Request) NextUse() *admission.Use { return cr.NeedTokens().Expect() }
+func (r *Request) NextUse() *admission.Use { return r.NeedTokens().Expect() }
 
 // IsUnfinished reports whether the client has not sent all of the request.
-func (cr *Request) IsUnfinished() bool { return !cr.Body.IsComplete() }
+func (r *Request) IsUnfinished() bool { return !r.Body.IsComplete() }
 
 // MaxWait is like Time.MaxWait.
-func (cr *Request) MaxWait(now clock.Instant) time.Duration { return cr.Time.MaxWait(now) }
+func (r *Request) MaxWait(now clock.Instant) time.Duration { return r.Time.MaxWait(now) }
 
 // AwaitPause waits until t and counts the request as paused, even if the wait ends in a panic.
-func (cr *Request) AwaitPause(t clock.Instant) admission.WaitEnd {
-	cr.Process.Paused.Add(1)
-	defer cr.Process.Paused.Add(-1)
-	return cr.Await(t, nil)
+func (r *Request) AwaitPause(t clock.Instant) admission.WaitEnd {
+	r.Process.Paused.Add(1)
+	defer r.Process.Paused.Add(-1)
+	return r.Await(t, nil)
 }
 
 // Await waits until t on the client's own connection, with its read deadline as the timer. The
 // wait ends at once if the client leaves or the process drains. Bytes that arrive during the wait
 // belong to the next request and are kept. If w is not nil, its queue ends the wait too, and a
 // drain ends it only if DrainEnds reports true.
-func (cr *Request) Await(t clock.Instant, w *admission.Waiter) admission.WaitEnd {
-	c := cr.Conn
-	if cr.Process.Waiting.Add(1) > Crowd {
+func (r *Request) Await(t clock.Instant, w *admission.Waiter) admission.WaitEnd {
+	c := r.Conn
+	if r.Process.Waiting.Add(1) > Crowd {
 		c.CompactSpans()
 	}
 	c.Enter(downstream.PhaseBackoff)
 	defer func() {
-		cr.Process.Waiting.Add(-1)
+		r.Process.Waiting.Add(-1)
 		c.Enter(downstream.PhaseBusy)
 		c.ReadMoved() // whoever woke this goroutine may have moved the deadline to that value
 	}()
@@ -56,19 +56,19 @@ func (cr *Request) Await(t clock.Instant, w *admission.Waiter) admission.WaitEnd
 		if w != nil && w.Decision.Load() != admission.Wait {
 			return admission.Notified
 		}
-		if cr.DrainEnds(w) {
+		if r.DrainEnds(w) {
 			return admission.DrainBegan
 		}
-		err := cr.awaitRead(t)
+		err := r.awaitRead(t)
 		switch {
 		case err != nil && !rawsocket.IsTimeout(err):
 			return admission.ClientLeft
 		case w != nil && w.Decision.Load() != admission.Wait:
 			return admission.Notified
-		case cr.DrainEnds(w):
+		case r.DrainEnds(w):
 			return admission.DrainBegan
 		}
-		if !cr.Time.Now().Before(t) {
+		if !r.Time.Now().Before(t) {
 			return admission.WaitedOut
 		}
 	}
@@ -76,12 +76,12 @@ func (cr *Request) Await(t clock.Instant, w *admission.Waiter) admission.WaitEnd
 
 // awaitRead reads what arrives before t. If the buffer is full, it only polls whether the client
 // is still there.
-func (cr *Request) awaitRead(t clock.Instant) error {
-	c := cr.Conn
+func (r *Request) awaitRead(t clock.Instant) error {
+	c := r.Conn
 	if c.HasRoom() {
 		return c.Fill()
 	}
-	time.Sleep(min(downstream.PollEvery, t.Sub(cr.Process.Clock.Now())))
+	time.Sleep(min(downstream.PollEvery, t.Sub(r.Process.Clock.Now())))
 	if c.HungUp() {
 		return attempt.ErrClientGone
 	}
@@ -91,12 +91,12 @@ func (cr *Request) awaitRead(t clock.Instant) error {
 // DrainEnds reports whether a drain ends the wait of w. A nil w waits for something other than a
 // queue. A queued request was accepted before the drain. It continues to wait while a permit may
 // come in time for a response and its upstream is up. No retry waits during a drain.
-func (cr *Request) DrainEnds(w *admission.Waiter) bool {
-	s := cr.Process
-	if !cr.IsDraining() {
+func (r *Request) DrainEnds(w *admission.Waiter) bool {
+	s := r.Process
+	if !r.IsDraining() {
 		return false
 	}
-	if w == nil || cr.retries > 0 || cr.Route.UpstreamState.Admission.AdmitsOnlyProbes() {
+	if w == nil || r.retries > 0 || r.Route.UpstreamState.Admission.AdmitsOnlyProbes() {
 		return true
 	}
 	end := time.Duration(s.waitsEnd.Load())

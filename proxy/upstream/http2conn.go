@@ -109,8 +109,8 @@ func (c *http2Conn) wentAway(taken int) { c.pool.usesLimit.Store(int64(taken)) }
 // mayOpen reports whether c has room for a stream. Streams beyond usesLimit are opened one at a
 // time. If the upstream processes one, it has no such limit: it ended an earlier connection for
 // another reason, as when it restarted.
-func (s *http2Pool) mayOpen(c *http2Conn) bool {
-	limit := s.usesLimit.Load()
+func (p *http2Pool) mayOpen(c *http2Conn) bool {
+	limit := p.usesLimit.Load()
 	if limit == 0 || c.uses.Load() < limit {
 		return true
 	}
@@ -118,7 +118,7 @@ func (s *http2Pool) mayOpen(c *http2Conn) bool {
 		return false
 	}
 	if c.uses.Load() > limit {
-		s.usesLimit.CompareAndSwap(limit, 0)
+		p.usesLimit.CompareAndSwap(limit, 0)
 	}
 	return true
 }

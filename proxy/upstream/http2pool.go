@@ -91,62 +91,62 @@ func newHTTP2Pool(p *Pool, ahead http2.ReadAhead) *http2Pool {
 }
 
 // noteStreams records how many streams a connection allows.
-func (s *http2Pool) noteStreams(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (p *http2Pool) noteStreams(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if n > 0 {
-		s.streams = n
+		p.streams = n
 	}
 }
 
 // requestLookup asks for a lookup of the upstream's name, since its endpoints may have changed.
-func (s *http2Pool) requestLookup() { s.pool.endpoint.requestLookup() }
+func (p *http2Pool) requestLookup() { p.pool.endpoint.requestLookup() }
 
 // openStream returns a stream on a connection with capacity, or nil. A connection on which the
 // upstream does not read a request's body has none: its window may be used up.
-func (s *http2Pool) openStream(o *GetOptions) *Conn {
-	if s.queued.Load() > 0 && o.first == nil {
+func (p *http2Pool) openStream(o *GetOptions) *Conn {
+	if p.queued.Load() > 0 && o.first == nil {
 		return nil // others came before
 	}
-	for _, c := range *s.conns.Load() {
+	for _, c := range *p.conns.Load() {
 		if o.Fresh && time.Since(c.createdAt) > freshFor {
 			continue
 		}
-		if !s.mayOpen(c) {
+		if !p.mayOpen(c) {
 			continue
 		}
 		if stream := c.Open(); stream != nil {
-			return s.stream(c, stream)
+			return p.stream(c, stream)
 		}
 	}
 	return nil
 }
 
 // stream wraps a stream on c.
-func (s *http2Pool) stream(c *http2Conn, stream *http2.UpstreamStream) *Conn {
+func (p *http2Pool) stream(c *http2Conn, stream *http2.UpstreamStream) *Conn {
 	uses := int(c.uses.Add(1))
-	s.active.Add(1)
+	p.active.Add(1)
 	if uses > 1 {
-		s.reuses.Add(1)
+		p.reuses.Add(1)
 	}
 	conn := stream.Kept().(*Conn)
-	s.pool.use(conn)
+	p.pool.use(conn)
 	conn.Uses, conn.Reused = uses, uses > 1
 	return conn
 }
 
 // release ends a stream whose response was read completely.
-func (s *http2Pool) release(c *Conn) {
-	if s.ending.Add(1) > maxEnding || !c.deadlinesKnown() {
-		s.ended()
+func (p *http2Pool) release(c *Conn) {
+	if p.ending.Add(1) > maxEnding || !c.deadlinesKnown() {
+		p.ended()
 		_ = c.Close()
 		return
 	}
-	if !s.pool.endUse(c) {
-		s.ended()
+	if !p.pool.endUse(c) {
+		p.ended()
 		return
 	}
-	c.stream.Finish(endGrace, s.ended)
+	c.stream.Finish(endGrace, p.ended)
 }
 
 // get is Pool.Get for HTTP/2. Once the upstream is known to use it, one dial serves as many
@@ -154,18 +154,18 @@ func (s *http2Pool) release(c *Conn) {
 // own: that dials again.
 //
 // If no more connections may be made, the request waits for a stream of another one as long as ctx.
-func (s *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
-	if s.queued.Load() == 0 {
-		if c, err := s.openOrDial(ctx, o); err != errFull {
+func (p *http2Pool) get(ctx context.Context, o GetOptions) (*Conn, error) {
+	if p.queued.Load() == 0 {
+		if c, err := p.openOrDial(ctx, o); err != errFull {
 			return c, err
 		}
 	}
-	return s.awaitStream(ctx, o)
+	return p.awaitStream(ctx, o)
 }
 
 // openOrDial is get without waiting for a stream of another request. It returns errFull if no more connections may
 // be made.
-func (s *http2Pool) openOrDial(ctx context.Context, o GetOptions) (*Conn, error) {
+func (p *http2Pool) openOrDial(ctx context.Context, o GetOptions) (*Conn, error) {
 	total := o.dialTimeout()
 	if at, bounded := ctx.Deadline(); bounded {
 		total = min(total, time.Until(at))
@@ -174,18 +174,18 @@ func (s *http2Pool) openOrDial(ctx context.Context, o GetOptions) (*Conn, error)
 	defer cancel()
 	left := total
 	for {
-		if c := s.openStream(&o); c != nil {
+		if c := p.openStream(&o); c != nil {
 			return c, nil
 		}
-		d, mine := s.joinDial()
+		d, mine := p.joinDial()
 		if d == nil {
 			return nil, errFull
 		}
 		if o.first != nil {
-			s.leave(o.first)
+			p.leave(o.first)
 		}
 		if mine {
-			return s.performDial(ctx, d, left)
+			return p.performDial(ctx, d, left)
 		}
 		select {
 		case <-d.done:
@@ -193,7 +193,7 @@ func (s *http2Pool) openOrDial(ctx context.Context, o GetOptions) (*Conn, error)
 				return nil, d.err
 			}
 		case <-ctx.Done():
-			return nil, &DialError{Kind: classify(ctx.Err()), Addr: s.pool.target.Address, Err: ctx.Err()}
+			return nil, &DialError{Kind: classify(ctx.Err()), Addr: p.pool.target.Address, Err: ctx.Err()}
 		}
 		at, _ := ctx.Deadline()
 		left = time.Until(at)
@@ -202,52 +202,52 @@ func (s *http2Pool) openOrDial(ctx context.Context, o GetOptions) (*Conn, error)
 
 // joinDial returns the dial to wait for. If mine is true, the caller must perform it. It returns nil if there are as
 // many connections as there may be.
-func (s *http2Pool) joinDial() (d *sharedDial, mine bool) {
+func (p *http2Pool) joinDial() (d *sharedDial, mine bool) {
 	taking := 0 // connections that take requests, now or later
-	for _, c := range *s.conns.Load() {
+	for _, c := range *p.conns.Load() {
 		if !c.IsLeaving() {
 			taking++
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, d := range s.dialing {
-		if d.waiting < s.room() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, d := range p.dialing {
+		if d.waiting < p.room() {
 			d.waiting++
 			return d, false
 		}
 	}
-	if taking+len(s.dialing) >= s.mostConns {
+	if taking+len(p.dialing) >= p.mostConns {
 		return nil, false
 	}
 	d = &sharedDial{done: make(chan struct{}), waiting: 1} // whoever dials takes the first stream
-	if s.seen || s.pool.target.Protocol == HTTP2 {
-		s.dialing = append(s.dialing, d)
+	if p.seen || p.pool.target.Protocol == HTTP2 {
+		p.dialing = append(p.dialing, d)
 	}
 	return d, true
 }
 
 // room returns how many streams a new connection is expected to have. It requires mu.
-func (s *http2Pool) room() int {
-	if limit := int(s.usesLimit.Load()); limit > 0 {
-		return min(s.streams, limit)
+func (p *http2Pool) room() int {
+	if limit := int(p.usesLimit.Load()); limit > 0 {
+		return min(p.streams, limit)
 	}
-	return s.streams
+	return p.streams
 }
 
 // performDial dials for all requests that wait for d. If the dial panics, they dial again. They
 // wait on until the connection says how many streams it allows.
-func (s *http2Pool) performDial(ctx context.Context, d *sharedDial, left time.Duration) (c *Conn, err error) {
+func (p *http2Pool) performDial(ctx context.Context, d *sharedDial, left time.Duration) (c *Conn, err error) {
 	var two *http2Conn
 	defer func() {
 		if two == nil {
-			s.finishDial(d, err)
+			p.finishDial(d, err)
 			return
 		}
-		two.whenSettled(func() { s.finishDial(d, nil) })
+		two.whenSettled(func() { p.finishDial(d, nil) })
 	}()
 	d.time = left
-	c, err = s.pool.dial(ctx, left, &GetOptions{})
+	c, err = p.pool.dial(ctx, left, &GetOptions{})
 	if err == nil {
 		two = c.shared
 	}
@@ -255,11 +255,11 @@ func (s *http2Pool) performDial(ctx context.Context, d *sharedDial, left time.Du
 }
 
 // finishDial wakes the waiting requests. A canceled dial is no error for them.
-func (s *http2Pool) finishDial(d *sharedDial, err error) {
-	s.mu.Lock()
-	s.dialing = slices.DeleteFunc(s.dialing, func(o *sharedDial) bool { return o == d })
-	s.wakeFirst()
-	s.mu.Unlock()
+func (p *http2Pool) finishDial(d *sharedDial, err error) {
+	p.mu.Lock()
+	p.dialing = slices.DeleteFunc(p.dialing, func(o *sharedDial) bool { return o == d })
+	p.wakeFirst()
+	p.mu.Unlock()
 	var dial *DialError
 	if errors.As(err, &dial) && dial.Kind != KindCanceled {
 		d.err = dial
@@ -268,7 +268,7 @@ func (s *http2Pool) finishDial(d *sharedDial, err error) {
 }
 
 // usesHTTP2 reports whether c uses HTTP/2. It returns an error if c does not but must.
-func (s *http2Pool) usesHTTP2(c net.Conn) (bool, error) {
+func (p *http2Pool) usesHTTP2(c net.Conn) (bool, error) {
 	t, secure := c.(*tls.Conn)
 	if !secure {
 		return true, nil
@@ -276,7 +276,7 @@ func (s *http2Pool) usesHTTP2(c net.Conn) (bool, error) {
 	if t.ConnectionState().NegotiatedProtocol == "h2" {
 		return true, nil
 	}
-	if s.pool.target.Protocol == HTTP2 {
+	if p.pool.target.Protocol == HTTP2 {
 		return false, errors.New("the upstream does not offer HTTP/2 by ALPN")
 	}
 	return false, nil
@@ -284,48 +284,48 @@ func (s *http2Pool) usesHTTP2(c net.Conn) (bool, error) {
 
 // firstStream starts HTTP/2 on a new connection and returns its first stream. It owns nc; below is the
 // connection below TLS, or nc itself.
-func (s *http2Pool) firstStream(addr string, nc, below net.Conn) *Conn {
-	c := newHTTP2Conn(s, addr, nc, below)
-	conn := s.stream(c, c.Open())
-	s.mu.Lock()
-	s.seen = true
-	all := append(slices.Clone(*s.conns.Load()), c)
-	s.conns.Store(&all)
-	closed := s.closed
-	s.mu.Unlock()
+func (p *http2Pool) firstStream(addr string, nc, below net.Conn) *Conn {
+	c := newHTTP2Conn(p, addr, nc, below)
+	conn := p.stream(c, c.Open())
+	p.mu.Lock()
+	p.seen = true
+	all := append(slices.Clone(*p.conns.Load()), c)
+	p.conns.Store(&all)
+	closed := p.closed
+	p.mu.Unlock()
 	if closed {
 		c.Retire()
 	}
-	go s.run(c)
+	go p.run(c)
 	return conn
 }
 
 // run serves c until it has ended.
-func (s *http2Pool) run(c *http2Conn) {
+func (p *http2Pool) run(c *http2Conn) {
 	c.Run()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rest := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(o *http2Conn) bool { return o == c })
-	s.conns.Store(&rest)
-	s.wakeFirst()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rest := slices.DeleteFunc(slices.Clone(*p.conns.Load()), func(o *http2Conn) bool { return o == c })
+	p.conns.Store(&rest)
+	p.wakeFirst()
 }
 
 // close closes the idle connections; the others end with their last stream.
-func (s *http2Pool) close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	for _, c := range *s.conns.Load() {
+func (p *http2Pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	for _, c := range *p.conns.Load() {
 		c.Retire()
 	}
 }
 
 // addStats adds the connections to st, and replaces the count of their streams.
-func (s *http2Pool) addStats(st *Stats) {
-	st.Streams = int(s.active.Load())
+func (p *http2Pool) addStats(st *Stats) {
+	st.Streams = int(p.active.Load())
 	st.Active = max(st.Active-st.Streams, 0)
-	st.Reuses += s.reuses.Load()
-	for _, c := range *s.conns.Load() {
+	st.Reuses += p.reuses.Load()
+	for _, c := range *p.conns.Load() {
 		if c.InFlight() > 0 {
 			st.Active++
 		} else {
