@@ -66,6 +66,11 @@ func TestAStreamIsUsedAgainUnlessOthersMayHaveIt(t *testing.T) {
 				s.connected.each(func(c *conn) {
 					if c.client.Stream != nil {
 						served[i] = c
+						if i == 0 {
+							c.evicted.Store(true)
+						} else if c.evicted.Load() {
+							t.Error("the next request can never be evicted")
+						}
 					}
 				})
 				looked <- struct{}{}

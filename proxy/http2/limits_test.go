@@ -99,6 +99,23 @@ func TestHeadersThatExpandAreTooLarge(t *testing.T) {
 	}
 }
 
+// The next block after a client made its table smaller says so, once: no table is used (RFC 7541 section 4.2).
+func TestASmallerTableIsAcknowledged(t *testing.T) {
+	for value, want := range map[uint32]string{0: "\x20\x88\x88", defaultHeaderTable: "\x88\x88"} {
+		c := NewConn(nil, options(echo))
+		if err := c.takeSetting(settingHeaderTableSize, value); err != nil {
+			t.Fatal(err)
+		}
+		var blocks []byte
+		for range 2 {
+			blocks = append(blocks, c.encode(func(dst []byte) []byte { return append(dst, 0x88) })...) // :status 200
+		}
+		if string(blocks) != want {
+			t.Errorf("with a table of %d: %x, want %x", value, blocks, want)
+		}
+	}
+}
+
 // Each crumb of a cookie counts with its 32 bytes before it is stored. What fits is joined.
 func TestCrumbsOfACookieAreBounded(t *testing.T) {
 	const limit, crumb = 16 << 10, "a=b"

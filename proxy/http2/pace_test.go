@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"fmt"
 	"io"
 	"sync/atomic"
 	"testing"
@@ -76,6 +77,57 @@ func TestAFloodOfAClientIsSlowedAndToldToGoAway(t *testing.T) {
 				}
 				if tc.counted {
 					p.want("away 2147483647 NO_ERROR")
+				}
+			})
+		})
+	}
+}
+
+// A client that gets something may send a frame for each piece of a body and for each response, as gRPC's client does,
+// and is not read more slowly.
+func TestWhatAClientGetsEarnsItFrames(t *testing.T) {
+	const n = floodguard.IdleFrames + 100
+	for name, tc := range map[string]struct {
+		serve func(s *textStream, next <-chan struct{})
+		next  func(p *peer, i int)
+	}{
+		"pieces": {func(s *textStream, next <-chan struct{}) {
+			_, _ = io.WriteString(s, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			for range next {
+				_, _ = io.WriteString(s, "1\r\nx\r\n")
+			}
+		}, func(p *peer, i int) {
+			if i == 0 {
+				p.begin(true, getFields...)
+			}
+			p.want(`1: "x"`)
+		}},
+		"responses": {func(s *textStream, next <-chan struct{}) {
+			<-next
+			_, _ = io.WriteString(s, "HTTP/1.1 204 No Content\r\n\r\n")
+		}, func(p *peer, i int) {
+			p.want(fmt.Sprintf("%d: :status=204", p.begin(true, getFields...)))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				next := make(chan struct{}, 1)
+				o := options(func(s *textStream) {
+					_, _ = readHead(s)
+					tc.serve(s, next)
+				})
+				o.Slowed = func() { t.Error("it was read more slowly") }
+				p := dialFrames(t, o)
+				began := time.Now()
+				for i := range n {
+					next <- struct{}{}
+					tc.next(p, i)
+					_ = p.WritePing(false, [8]byte{})
+					p.want("pong")
+				}
+				close(next)
+				if took := time.Since(began); took > 0 {
+					t.Errorf("it took %v", took)
 				}
 			})
 		})

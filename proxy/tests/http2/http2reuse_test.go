@@ -6,7 +6,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/retryproxy/retryproxy/proxy"
 	"github.com/retryproxy/retryproxy/proxy/internal/peers"
@@ -104,6 +107,56 @@ func TestNothingOfARequestReachesTheNextOnItsStream(t *testing.T) {
 				if got := ask(client); got != want {
 					t.Errorf("%s\nthe first request of a connection:\n%s", got, want)
 				}
+			}
+		})
+	}
+}
+
+// A client that does not read a response is waited for as long as ever, whatever its stream served before.
+func TestAStreamThatIsUsedAgainIsWaitedForAsLong(t *testing.T) {
+	const timeout, window = 5 * time.Second, 10
+	for _, before := range []uint32{0, 1} { // requests
+		proxytest.InMemory(t, func(c *peers.Conn) {
+			for headers := c.Head(); headers != ""; headers = c.Head() {
+				c.Say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", window, strings.Repeat("x", window))
+			}
+		}, func(c *proxy.Config) { peers.SpeakHTTP2(c); c.WriteTimeout = timeout }, func(t *testing.T, m *proxytest.Memory) {
+			c := m.Client()
+			f := http2.NewFramer(c.Conn, c.Reader)
+			ended, reset := make(chan struct{}), make(chan http2.ErrCode)
+			go func() {
+				for {
+					frame, err := f.ReadFrame()
+					if err != nil {
+						return
+					}
+					switch frame := frame.(type) {
+					case *http2.DataFrame:
+						if frame.StreamEnded() {
+							ended <- struct{}{}
+						}
+					case *http2.RSTStreamFrame:
+						reset <- frame.ErrCode
+					}
+				}
+			}()
+			c.Send(http2.ClientPreface)
+			_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window})
+			for n := range before {
+				peers.WriteHeaders(t, f, 2*n+1, "GET", true)
+				<-ended
+				synctest.Wait()
+			}
+			began := time.Now()
+			_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window / 2})
+			peers.WriteHeaders(t, f, 2*before+1, "GET", true)
+			select {
+			case <-reset:
+				if took := time.Since(began); took < timeout || took > 2*timeout {
+					t.Errorf("%d before: reset after %v", before, took)
+				}
+			case <-time.After(time.Minute):
+				t.Errorf("%d before: it is waited for without end", before)
 			}
 		})
 	}
