@@ -143,7 +143,7 @@ func (c *core) soft(p Permit, now time.Duration, e AttemptEnd) {
 	if c.options.After > 0 { // only failures count in a row
 		return
 	}
-	if c.evidence.bad(now, e, true); c.evidence.only500(now) {
+	if c.evidence.bad(p.at, now, e, true); c.evidence.only500(now) {
 		c.shut(now, OpenedByFailing)
 	}
 }
@@ -162,7 +162,7 @@ func (c *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 		c.refresh(now) // counts the good responses before it
 	}
 	if !dial || c.options.After > 0 || c.contradicted(p.at, now, e) {
-		c.evidence.bad(now, e, false)
+		c.evidence.bad(p.at, now, e, false)
 	}
 	if c.window.limits() {
 		c.window.ended(p.at, now, false, c.counters, &c.baseline)
@@ -173,7 +173,7 @@ func (c *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 			return
 		}
 	case dial && !c.contradicted(p.at, now, e), c.unproven(p, e):
-	case c.evidence.lostAll(p.at, now, e, c.counters.inFlight()):
+	case c.evidence.lostAll(now, c.counters.inFlight()):
 		c.shut(now, OpenedByLost)
 		return
 	case (one || c.window.phase == open && c.evidence.rarelyGood()) && c.urls.otherAnswers(now, key):
@@ -268,7 +268,7 @@ func (c *core) shut(now time.Duration, why OpenedBy) {
 	c.pace.shut(now, why, c.options)
 	c.pace.impatient = c.silence.leftLate >= manyClients
 	c.window.enter(shut, now, c.counters)
-	c.evidence.row = run{}
+	c.evidence.row = row{}
 }
 
 // bind makes the window bind at a size.
@@ -501,7 +501,7 @@ func (c *core) expire(now time.Duration) {
 	w := &c.window
 	w.uploads = min(w.uploads, c.counters.sending.Load())
 	if w.phase == shut {
-		c.pace.expire(now, c.options)
+		c.pace.expire(now)
 	}
 	w.growBlindly(now, c.counters, &c.baseline)
 	if w.limits() {

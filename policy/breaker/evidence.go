@@ -37,7 +37,7 @@ type trouble struct {
 	clients uint64        // hashes of the clients that saw them, as bits
 	until   time.Duration // when these are forgotten; 0: there are none
 
-	row run // failures since the last good response
+	row row // failures since the last good response
 }
 
 type evidenceSlot struct{ good, bad int64 }
@@ -48,18 +48,11 @@ type failures struct {
 	key uint32 // of the latest
 }
 
-// run is a number of events of one kind, and since when they are counted.
-type run struct {
+// row is failures without a good response between them.
+type row struct {
 	n     int
+	lost  int // lost connections among them, of requests sent before the row
 	began time.Duration
-}
-
-// add counts an event.
-func (r *run) add(now time.Duration) {
-	if r.n == 0 {
-		r.began = now
-	}
-	r.n++
 }
 
 const (
@@ -108,35 +101,41 @@ func (e *evidence) expectFailures(now time.Duration) {
 func (e *evidence) good(now time.Duration, n int64) {
 	e.advance(now)
 	e.slots[e.slot%evidenceSlots].good += n
-	e.row = run{}
+	e.row = row{}
 }
 
-// bad counts a failed attempt. With soft it is a 500 that is a failure only if
+// bad counts a failed attempt, sent at sent. With soft it is a 500 that is a failure only if
 // nothing else comes.
-func (e *evidence) bad(now time.Duration, end AttemptEnd, soft bool) {
+func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
 	e.expectFailures(now)
 	if end.Key != 0 {
 		f := &e.byURL[urlHash(end.Key)]
 		f.n, f.key = min(f.n, 1<<15)+1, end.Key
 	}
 	e.clients |= 1 << (end.Client % 64)
-	e.row.add(now)
+	if e.row.n == 0 {
+		e.row.began = now
+	}
+	e.row.n++
+	if end.Kind == Reset && sent < e.row.began {
+		e.row.lost++
+	}
 	if soft {
 		return
 	}
 	e.slots[e.slot%evidenceSlots].bad++
 }
 
-// lostAll reports whether nearly all attempts in flight were lost at once, after bad; others is the number
-// of those that were not. A good response shows that some were not.
-func (e *evidence) lostAll(sent, now time.Duration, end AttemptEnd, others int64) bool {
-	return end.Kind == Reset && sent < e.row.began && now <= e.row.began+overdueMin && e.row.n >= max(several, min(many, e.row.n+int(others)))
+// lostAll reports whether nearly all attempts in flight were lost at once; others is the number of those
+// that were not. A good response shows that some were not.
+func (e *evidence) lostAll(now time.Duration, others int64) bool {
+	return now <= e.row.began+overdueMin && e.row.lost >= max(several, min(many, e.row.lost+int(others)))
 }
 
 // losing reports whether the upstream may be losing everything, in flight or in a row, which turns
 // out within overdueMin.
 func (e *evidence) losing(now time.Duration) bool {
-	return e.row.n > 0 && now < e.row.began+overdueMin || e.row.n >= several && now < e.until-evidenceWindow+overdueMin
+	return e.row.lost > 0 && now < e.row.began+overdueMin || e.row.n >= several && now < e.until-evidenceWindow+overdueMin
 }
 
 // shows reports whether the upstream as a whole fails, after bad, by share or in a row.

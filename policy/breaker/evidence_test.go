@@ -16,7 +16,7 @@ func feed(e *evidence, from, d time.Duration, good, bad int) (after time.Duratio
 		}
 		for i := int(t / (10 * time.Millisecond) % 100); i < bad; i += 100 {
 			key += 2
-			e.bad(now, AttemptEnd{Kind: Reset, Key: key | 1}, false)
+			e.bad(now, now, AttemptEnd{Kind: Reset, Key: key | 1}, false)
 			if e.shows(now) {
 				return t, true
 			}
@@ -80,7 +80,7 @@ func TestOneURL(t *testing.T) {
 		var e evidence
 		for i, n := range tc.keys {
 			for range n {
-				e.bad(0, AttemptEnd{Kind: Reset, Key: uint32(1 + i%2)}, false)
+				e.bad(0, 0, AttemptEnd{Kind: Reset, Key: uint32(1 + i%2)}, false)
 			}
 		}
 		if _, one := e.oneURL(); one != tc.want {
@@ -89,7 +89,7 @@ func TestOneURL(t *testing.T) {
 	}
 	var e evidence
 	for i := range 20 {
-		e.bad(0, AttemptEnd{Kind: Reset, Key: uint32(1 + i)}, false)
+		e.bad(0, 0, AttemptEnd{Kind: Reset, Key: uint32(1 + i)}, false)
 	}
 	if _, one := e.oneURL(); one {
 		t.Error("twenty keys are one")

@@ -40,6 +40,18 @@ func TestTheBreakerOpensWhenAllInFlightIsLostAtOnce(t *testing.T) {
 	}
 }
 
+// One client whose requests fail quickly does not make a single lost connection the loss of all.
+func TestFailuresOfOtherKindsAreNoLosses(t *testing.T) {
+	g, permits, now := guardInFlight(many)
+	for _, p := range permits[1:] {
+		g.Release(p, now, AttemptEnd{Kind: Responded, Status: 502, Key: 2})
+	}
+	g.Release(permits[0], now, AttemptEnd{Kind: Reset, Key: 1})
+	if s := g.State(); s.Breaker != Closed {
+		t.Errorf("%v by %v after %d times 502 and one lost connection", s.Breaker, s.OpenedBy, many-1)
+	}
+}
+
 func TestLosingSomeOfWhatIsInFlightOpensNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -83,7 +95,7 @@ func TestRequestsThatAreLostOneAfterAnotherAreNoBurst(t *testing.T) {
 	}
 }
 
-// What is lost after the breaker opened belongs to the burst that opened it. In slow start the upstream
+// What is lost after the breaker opened belongs to the loss that opened it. In slow start the upstream
 // is another process, which one late loss does not blame.
 func TestALateLossOfABurstDoesNotOpenTheBreakerAgain(t *testing.T) {
 	g, permits, now := guardInFlight(30)

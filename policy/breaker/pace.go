@@ -12,11 +12,12 @@ type pace struct {
 	impatient bool          // clients left late in the silence that shut it
 	why       OpenedBy      // the evidence that shut the window last
 	next      time.Duration // when another probe is due: after a wait, or once the one in flight counts as hung; 0: now
-	wait      time.Duration // the last time between two probes: a wait, or twice as long as the last one that hung
+	wait      time.Duration // the wait before it
 
 	probe  uint16        // number of the latest probe; it is odd while it is in flight
 	failed int           // probes that failed since the last proof
 	since  time.Duration // when the first wait after it began
+	hung   int           // probes that hung since then
 
 	opened                     [numOpenedBy]uint64
 	slowStarts, probes, resets uint64
@@ -92,12 +93,12 @@ func (p *pace) waitFor(now time.Duration, o *Options) {
 func equalJitter(d time.Duration, r backoff.Rand) time.Duration { return d/2 + backoff.UpTo(r, d/2) }
 
 // expire makes the probe due when its time has come, and gives up a hung one.
-func (p *pace) expire(now time.Duration, o *Options) {
+func (p *pace) expire(now time.Duration) {
 	if p.next == 0 || now < p.next {
 		return
 	}
 	if p.probing() {
-		p.wait = 2 * p.hangs(o)
+		p.hung++
 	}
 	p.discard()
 }
@@ -109,10 +110,7 @@ func (p *pace) begin(now time.Duration, o *Options) uint16 {
 }
 
 // patience returns how long a probe may be in flight before another one is due.
-func (p *pace) patience(o *Options) time.Duration { return equalJitter(p.hangs(o), o.Rand) }
-
-// hangs returns the longest patience: twice as long after each probe that hung.
-func (p *pace) hangs(o *Options) time.Duration {
+func (p *pace) patience(o *Options) time.Duration {
 	r := rhythms[p.why]
 	switch {
 	case o.ActiveProbe: // no client waits for it, and a late response to it counts
@@ -120,7 +118,7 @@ func (p *pace) hangs(o *Options) time.Duration {
 	case o.Backoff != nil: // its waits set the pace, and not how long a response takes
 		r.hang = max(r.hang, rhythms[OpenedByRefused].hangMax)
 	}
-	return max(r.hang, min(p.wait, r.hangMax))
+	return equalJitter(backoff.Grow(r.hang, r.hangMax, 2, p.hung), o.Rand)
 }
 
 // fail ends the probe in flight as a failure of the upstream.
@@ -135,7 +133,7 @@ func (p *pace) discard() { p.probe, p.next = p.probe+p.probe%2, 0 }
 
 // proved records that the upstream works.
 func (p *pace) proved() {
-	p.failed, p.wait = 0, 0
+	p.failed, p.hung, p.wait = 0, 0, 0
 	p.resets++
 }
 

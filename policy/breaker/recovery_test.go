@@ -109,7 +109,8 @@ func TestSlowStartEndsAtABusyUpstream(t *testing.T) {
 	}
 }
 
-// One fast response among the first shows that the upstream is as fast as before.
+// For a second after an outage, slow responses beside a fast one change nothing: what is usual is judged when the window
+// reaches its top.
 func TestSlowResponsesBesideAFastOneChangeNothing(t *testing.T) {
 	d := newGuardHarness(t, Options{})
 	d.serve(15*time.Second, 80, 10*time.Millisecond)

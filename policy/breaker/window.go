@@ -27,8 +27,8 @@ type window struct {
 	phase  phase
 	size   float64       // >= 1 from blind on; its integer part applies
 	top    float64       // the end of start
-	began  time.Duration // when the phase began, or its start for seek
-	outage time.Duration // when the first slow start after the outage began, until seek has lasted for a while; 0: there was none
+	began  time.Duration // when the phase began; seek after start keeps that of start
+	outage time.Duration // when the first slow start after the outage began, until 5 s after the start before seek; 0: there was none
 	proof  time.Duration // when the request was sent whose response ended the outage; 0: a connection did
 
 	passed  time.Duration // attempts sent until then hold no place
@@ -349,7 +349,7 @@ func (w *window) next(u *latency.Baseline) (size float64, shifted bool) {
 
 // seek moves the size before a slow upstream: down as long as goodput does not follow, but not
 // below the usual concurrency. If responses are slow even there, or goodput follows the size
-// down, load is not the reason. Then the window goes back to the last good size, and what is
+// down, load is not the reason. Then the window goes back to the size of the round before, and what is
 // usual is learnt anew.
 func (w *window) seek(u *latency.Baseline, more float64) (size float64, shifted bool) {
 	r := &w.round

@@ -36,7 +36,7 @@ func SlowAttempt() After { return After{Percent: 99, minDelay: SlowAfter} }
 // SlowAfter is the minimum delay of SlowAttempt.
 const SlowAfter = 10 * time.Second
 
-// Slow reports whether h is SlowAttempt, which only applies to upstreams with several
+// Slow reports whether a is SlowAttempt, which only applies to upstreams with several
 // endpoints.
 func (a After) Slow() bool { return a.minDelay > 0 }
 
@@ -62,7 +62,7 @@ func Parse(s string) (After, error) {
 	return After{Fixed: d}, nil
 }
 
-// String returns h in the syntax of Parse; for SlowAttempt, a text that Parse does not
+// String returns a in the syntax of Parse; for SlowAttempt, a text that Parse does not
 // accept.
 func (a After) String() string {
 	switch {
