@@ -72,7 +72,7 @@ func TestAResponseBehindAnInterimOneThatIsNotReadIsTheClientsFault(t *testing.T)
 	var served atomic.Int32
 	p := startProxyTo(t, "h2c://"+peers.HTTP2Server(t, nil, false, func(w http.ResponseWriter, r *http.Request) {
 		if served.Add(1) > 1 {
-			return // it was repeated
+			return // it was retried
 		}
 		w.WriteHeader(http.StatusEarlyHints)
 		<-informed

@@ -90,7 +90,7 @@ func (a *app) end(why string, delay time.Duration, signals <-chan os.Signal, fir
 	return nil
 }
 
-// sameSignal is how soon after a signal the same one is no second wish to end: timeout(1) signals its
+// sameSignal is how long the same signal again does not count as a second one: timeout(1) signals its
 // child, and then the group to which the child belongs.
 const sameSignal = 100 * time.Millisecond
 

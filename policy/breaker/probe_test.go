@@ -239,9 +239,9 @@ func TestHowLongAProbeHangs(t *testing.T) {
 		o           Options
 		least, most time.Duration
 	}{
-		"a request":    {Options{After: 1}, 125 * time.Millisecond, 250 * time.Millisecond},
-		"the proxy's":  {Options{After: 1, ActiveProbe: true}, 30 * time.Second, time.Minute},
-		"by a backoff": {Options{After: 1, Backoff: noWait{}}, 2500 * time.Millisecond, 5 * time.Second},
+		"a request":     {Options{After: 1}, 125 * time.Millisecond, 250 * time.Millisecond},
+		"the proxy's":   {Options{After: 1, ActiveProbe: true}, 30 * time.Second, time.Minute},
+		"by a backoff":  {Options{After: 1, Backoff: noWait{}}, 2500 * time.Millisecond, 5 * time.Second},
 		"by a long one": {Options{After: 1, Backoff: backoff.Fixed{Base: 20 * time.Second}}, 2500 * time.Millisecond, 5 * time.Second},
 	} {
 		d := newGuardHarness(t, tc.o)

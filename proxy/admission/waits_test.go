@@ -193,22 +193,25 @@ func TestHowAWaitForTheBreakerEnds(t *testing.T) {
 		"in a drain":             {func(s *town, _ *request) { s.draining.Store(true) }, 0, policy.ReasonDraining.String()},
 		"the upstream comes back": {func(s *town, _ *request) {
 			time.AfterFunc(500*time.Millisecond, func() { s.down.Store(false) })
-		}, 545 * time.Millisecond, ""},
+		}, 500 * time.Millisecond, ""},
 	} {
 		inFakeTime(t, nil, func(s *town) {
 			s.fail()
 			r := s.request()
 			tc.change(s, r)
 			waited, why := r.admit()
-			if tc.reason == "" { // with the next probe
-				waited = min(max(waited, 545*time.Millisecond), 545*time.Millisecond+max(0, waited-time.Second))
+			if name != "the upstream comes back" && r.queued != waited {
+				t.Errorf("%s: %v is recorded of a wait of %v", name, r.queued, waited)
+			}
+			if tc.reason == "" { // by the next probe: after at most 150 ms, and 25 ms for its connection
+				if waited < tc.waited || waited > tc.waited+200*time.Millisecond {
+					t.Errorf("%s: after %v", name, waited)
+				}
+				waited = tc.waited
 			}
 			s.wants(name, r, waited, why, tc.waited, tc.reason)
 			if n := s.inFlight(); n != 0 {
 				t.Errorf("%s: %d in flight", name, n)
-			}
-			if name != "the upstream comes back" && r.queued != waited {
-				t.Errorf("%s: %v is recorded of a wait of %v", name, r.queued, waited)
 			}
 		})
 	}

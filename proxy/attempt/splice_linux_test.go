@@ -13,27 +13,8 @@ import (
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/internal/clock"
 	"github.com/retryproxy/retryproxy/proxy/internal/rawsocket"
+	"github.com/retryproxy/retryproxy/proxy/internal/tcptest"
 )
-
-// tcpPair returns both sides of a connection.
-func tcpPair(t *testing.T) (a, b *net.TCPConn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	x, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	y, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = x.Close(), y.Close() })
-	return x.(*net.TCPConn), y.(*net.TCPConn)
-}
 
 // A large body moves inside the kernel, in pieces, and is whole.
 func TestABodyThatTheKernelMovesIsWhole(t *testing.T) {
@@ -46,7 +27,7 @@ func TestABodyThatTheKernelMovesIsWhole(t *testing.T) {
 		t.Fatalf("%v, unread %v, can be spliced %v", err, a.HasUnread(), a.Body().CanSplice())
 	}
 	got := string(first)
-	dst, client := tcpPair(t)
+	dst, client := tcptest.Pair(t)
 	rest := make(chan string, 1)
 	go func() {
 		all, _ := io.ReadAll(client)
@@ -140,7 +121,7 @@ func TestWhyAPieceEndedEarly(t *testing.T) {
 	}
 	r := newRequest(t, serve(t, says("HTTP/1.1 200 OK\r\nContent-Length: 655360\r\n\r\nbegin")))
 	a := r.wants(Options{Limits: usual})
-	dst, _ := tcpPair(t)
+	dst, _ := tcptest.Pair(t)
 	r.ClientFailed(ErrClientGone)
 	if n, whole, err := a.Body().SpliceTo(dst, r.clock.Now().Add(time.Hour), r.clock.Now()); n != 0 || whole || err != ErrClientGone {
 		t.Errorf("%d bytes, whole %v, %v to a client that left", n, whole, err)

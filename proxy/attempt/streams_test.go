@@ -241,7 +241,7 @@ func TestTheEndOfAStreamBehindItsLengthIsAwaitedBriefly(t *testing.T) {
 }
 
 // A response that is given up while its client takes an interim one is the client's fault. It is no failure of the
-// upstream that could be repeated.
+// upstream that could be retried.
 func TestAResponseGivenUpBehindAnInterimOneIsTheClientsFault(t *testing.T) {
 	informed := make(chan struct{})
 	ahead := http2.ReadAhead{Backlog: http2.NewBacklog(1)}

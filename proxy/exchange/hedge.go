@@ -250,7 +250,7 @@ func (ra *race) count() {
 	}
 }
 
-// finish ends the race. abort does not end the hedge any more: it holds nothing, or is adopted next.
+// finish ends the race. From then on abort leaves the hedge alone: it holds nothing, or adopt takes it next.
 func (ra *race) finish() {
 	ra.running = nil
 	ra.at.running().EndHedge()

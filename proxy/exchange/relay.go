@@ -97,7 +97,7 @@ func (re *relay) endIfUnread() {
 	}
 }
 
-// copyBody sends the headers, which are in w, and then the body.
+// copyBody sends the headers, which are in re.at.w, and then the body.
 func (re *relay) copyBody(f http1.Framing) error {
 	b := re.at.running().Body()
 	if b.Ended() {

@@ -68,7 +68,6 @@ func (r *reading) mayEnd() bool              { return false }
 type readStream struct{ flow }
 
 func (*readStream) end(error)  {}
-func (*readStream) faulty()    {}
 func (*readStream) peerEnded() {}
 func (*readStream) completed() {}
 

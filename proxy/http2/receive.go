@@ -62,11 +62,11 @@ func (f *flow) joinsHead(n int) bool {
 	return f.c.isUpstream && f.head.Len() > 0 && f.in.Len() == 0 && f.head.Room() >= n
 }
 
-// push adds to what can be read. As much as fits goes to where a reader waits for it: by way of s.in, PUTs of
+// push adds to what can be read. As much as fits goes to where a reader waits for it: by way of f.in, PUTs of
 // 16 MiB cost 1.6 times the CPU. A reader with all that it can take is to run soon, while the bytes are in the
 // cache.
 func (f *flow) push(p []byte) {
-	if f.head.Len() == 0 { // s.in is empty, then, until into is full
+	if f.head.Len() == 0 { // f.in is empty, then, until into is full
 		n := copy(f.into[f.filled:], p)
 		f.filled += n
 		if p = p[n:]; f.into != nil && f.filled == len(f.into) {
@@ -83,7 +83,7 @@ func (f *flow) push(p []byte) {
 	f.in.Append(p)
 }
 
-// dropIn empties s.in, and returns what is not needed for a small body.
+// dropIn empties f.in, and returns what is not needed for a small body.
 func (f *flow) dropIn() {
 	f.r = 0
 	if f.in.Resize(0); f.in.Cap() > buffer.Small {
@@ -220,10 +220,10 @@ func (f *flow) count() {
 	}
 }
 
-// isBehind reports whether the reader leaves much unread. It is not behind if it has just not run since the bytes came,
-// as before the headers of a response were read: that is the proxy's delay, and the Backlog asks again when the next
-// body waits. Until then memory exceeds the bound of the Backlog, by at most one window for each stream whose reader had
-// not run. The slots of clients and of their streams bound how many those are. It is called with mu held.
+// isBehind reports whether the reader leaves much unread, although it has run since the bytes came. Otherwise the delay
+// is the proxy's, and the Backlog asks again when the next body waits. Until then memory may exceed the bound of the
+// Backlog, by at most one window for each such stream. The slots of clients and of their streams bound how many there
+// are. It is called with mu held.
 func (f *flow) isBehind() bool { return f.readerBusy && f.unread() > f.c.behindFrom() }
 
 // giveUp drops the body because its reader is behind and memory is short.

@@ -31,7 +31,7 @@ type streamState struct {
 	grpc          bool        // a gRPC call
 	hasBody       bool        // the request has one, which may turn out to be empty
 	websocket     bool        // the request opens a WebSocket
-	opened        bool        // it was opened; used by the worker
+	opened        bool        // its response opened a WebSocket; set by the worker before that is written
 	resetByClient bool        // the client has reset it
 	vain          *time.Timer // with mustEnd
 	queued        bool        // it waits for a worker

@@ -86,7 +86,7 @@ func (e *Endpoint) load() int64 { return e.pool.load.Load() + e.pool.dialing.Loa
 
 func (e *Endpoint) ejected() bool { return e.ejectedNow.Load() }
 
-// isUnavailable reports whether m is ejected or unhealthy, so that requests prefer other endpoints.
+// isUnavailable reports whether e is ejected or unhealthy, so that requests prefer other endpoints.
 func (e *Endpoint) isUnavailable() bool { return e.ejectedNow.Load() || e.unhealthy.Load() }
 
 // ReportSuccess records that the upstream did its work. It is cheap while there was no
@@ -184,7 +184,7 @@ func (g *Group) eject(m *Endpoint, now time.Time) {
 // nth ejection. A connection costs little, and a restart takes seconds.
 const reconnectEvery = time.Second
 
-// reconnect ends the ejection of m when it accepts a connection: what ejected it is what brings it back.
+// reconnect ends the ejection of e when it accepts a connection: what ejected it is what brings it back.
 // After that, one failure is enough to eject it again.
 func (e *Endpoint) reconnect(pause time.Duration) {
 	for e.ejected() {
