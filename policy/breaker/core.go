@@ -115,6 +115,7 @@ func (c *core) succeeded(p Permit, now time.Duration, e AttemptEnd) {
 	}
 	c.connections.servedAt = max(c.connections.servedAt, p.at)
 	c.evidence.good(now, 1)
+	c.evidence.goodSent(p.at)
 	c.counters.fresh.Add(now - p.at)
 	if c.merelySlow(p.at, now) {
 		c.wasSlow(now-p.at, now)
@@ -173,7 +174,7 @@ func (c *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 			return
 		}
 	case dial && !c.contradicted(p.at, now, e), c.unproven(p, e):
-	case c.evidence.lostAll(now, c.counters.inFlight()):
+	case c.evidence.lostAll(c.counters.inFlight()):
 		c.shut(now, OpenedByLost)
 		return
 	case (one || c.window.phase == open && c.evidence.rarelyGood()) && c.urls.otherAnswers(now, key):
@@ -191,7 +192,7 @@ func (c *core) failed(p Permit, now time.Duration, e AttemptEnd) {
 // later than clients wait, and far more is in flight than ever went well.
 func (c *core) overloaded(e AttemptEnd) bool {
 	return (e.Kind == TimedOut || e.Kind == Abandoned) && c.window.phase == open && c.mayBind() && c.silence.leftLate < manyClients &&
-		c.evidence.failures() >= several && c.crowded(c.counters.awaiting())
+		c.evidence.unanswered >= several && c.crowded(c.counters.awaiting())
 }
 
 // judgeOverdue lets the window grow from what is in flight if more attempts are overdue than were answered
@@ -241,7 +242,7 @@ func (c *core) reason(e AttemptEnd) OpenedBy {
 	case e.Kind == DialFailed:
 		return OpenedByDial
 	case c.window.phase == shut && e.Kind != Responded && c.pace.why == OpenedByStall,
-		c.window.phase != shut && (e.Kind == TimedOut || e.Kind == Abandoned):
+		c.window.phase != shut && c.evidence.mostlyUnanswered():
 		return OpenedByStall
 	case e.Kind == Reset:
 		return OpenedByLost
@@ -268,7 +269,7 @@ func (c *core) shut(now time.Duration, why OpenedBy) {
 	c.pace.shut(now, why, c.options)
 	c.pace.impatient = c.silence.leftLate >= manyClients
 	c.window.enter(shut, now, c.counters)
-	c.evidence.row = row{}
+	c.evidence.burst, c.evidence.row = run{}, run{}
 }
 
 // bind makes the window bind at a size.

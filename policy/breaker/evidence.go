@@ -20,7 +20,7 @@ import (
 //   - Nothing but 500: for a second, of at least five URLs and three clients. A 500 by itself
 //     concerns one request.
 //
-// None of them applies if nearly all failures have one URL and another one was answered
+// Of these, share and row do not apply if nearly all failures have one URL and another one was answered
 // lately; see oneURL. So a client that sends nothing but failing requests stops nobody else.
 type evidence struct {
 	slots    [evidenceSlots]evidenceSlot
@@ -33,11 +33,13 @@ type evidence struct {
 // trouble is what is known of failures, since the first one after a pause of evidenceWindow. It is forgotten
 // in place: a copy of it would be in the stack of each request that waits.
 type trouble struct {
-	byURL   [64]failures  // by hash of the URL
-	clients uint64        // hashes of the clients that saw them, as bits
-	until   time.Duration // when these are forgotten; 0: there are none
+	byURL      [64]failures  // by hash of the URL
+	clients    uint64        // hashes of the clients that saw them, as bits
+	unanswered int           // failures without a response in time, less other ones
+	until      time.Duration // when these are forgotten; 0: there are none
 
-	row row // failures since the last good response
+	row   run // failures since the last good response
+	burst run // attempts that were lost at once
 }
 
 type evidenceSlot struct{ good, bad int64 }
@@ -48,11 +50,18 @@ type failures struct {
 	key uint32 // of the latest
 }
 
-// row is failures without a good response between them.
-type row struct {
+// run is a number of events of one kind, and since when they are counted.
+type run struct {
 	n     int
-	lost  int // lost connections among them, of requests sent before the row
 	began time.Duration
+}
+
+// add counts an event.
+func (r *run) add(now time.Duration) {
+	if r.n == 0 {
+		r.began = now
+	}
+	r.n++
 }
 
 const (
@@ -101,7 +110,15 @@ func (e *evidence) expectFailures(now time.Duration) {
 func (e *evidence) good(now time.Duration, n int64) {
 	e.advance(now)
 	e.slots[e.slot%evidenceSlots].good += n
-	e.row = row{}
+	e.row = run{}
+}
+
+// goodSent records when the request of a good response was sent. Of a loss, those sent
+// before it are the survivors.
+func (e *evidence) goodSent(sent time.Duration) {
+	if sent < e.burst.began {
+		e.burst.n -= int(1 / (1 - evidenceShare))
+	}
 }
 
 // bad counts a failed attempt, sent at sent. With soft it is a 500 that is a failure only if
@@ -113,29 +130,41 @@ func (e *evidence) bad(sent, now time.Duration, end AttemptEnd, soft bool) {
 		f.n, f.key = min(f.n, 1<<15)+1, end.Key
 	}
 	e.clients |= 1 << (end.Client % 64)
-	if e.row.n == 0 {
-		e.row.began = now
-	}
-	e.row.n++
-	if end.Kind == Reset && sent < e.row.began {
-		e.row.lost++
-	}
+	e.row.add(now)
 	if soft {
 		return
 	}
 	e.slots[e.slot%evidenceSlots].bad++
+	e.unanswered--
+	if end.Kind == TimedOut || end.Kind == Abandoned {
+		e.unanswered += 2
+	}
+	if end.Kind == Reset {
+		e.lose(sent, now)
+	}
 }
 
-// lostAll reports whether nearly all attempts in flight were lost at once; others is the number of those
-// that were not. A good response shows that some were not.
-func (e *evidence) lostAll(now time.Duration, others int64) bool {
-	return now <= e.row.began+overdueMin && e.row.lost >= max(several, min(many, e.row.lost+int(others)))
+// lose counts a lost connection.
+func (e *evidence) lose(sent, now time.Duration) {
+	b := &e.burst
+	if b.n == 0 || now-b.began > overdueMin {
+		*b = run{began: now}
+	}
+	if sent < b.began {
+		b.n++
+	}
+}
+
+// lostAll reports whether nearly all attempts in flight were lost at once; others is the
+// number of those that were not.
+func (e *evidence) lostAll(others int64) bool {
+	return e.burst.n >= max(several, min(many, e.burst.n+int(others)))
 }
 
 // losing reports whether the upstream may be losing everything, in flight or in a row, which turns
 // out within overdueMin.
 func (e *evidence) losing(now time.Duration) bool {
-	return e.row.lost > 0 && now < e.row.began+overdueMin || e.row.n >= several && now < e.until-evidenceWindow+overdueMin
+	return e.burst.n > 0 && now < e.burst.began+overdueMin || e.row.n >= several && now < e.until-evidenceWindow+overdueMin
 }
 
 // shows reports whether the upstream as a whole fails, after bad, by share or in a row.
@@ -153,14 +182,6 @@ func (e *evidence) shows(now time.Duration) bool {
 		}
 	}
 	return e.inRow(now)
-}
-
-// failures returns the number of failures in the window.
-func (e *evidence) failures() (n int64) {
-	for _, s := range &e.slots {
-		n += s.bad
-	}
-	return n
 }
 
 // inRow reports whether enough failures came in a row.
@@ -194,6 +215,9 @@ func (e *evidence) urls() (n int) {
 
 // rarelyGood reports whether too few good responses are usual to judge by their number.
 func (e *evidence) rarelyGood() bool { return e.meanGood*float64(evidenceSlots) < few }
+
+// mostlyUnanswered reports whether most failures are missing responses.
+func (e *evidence) mostlyUnanswered() bool { return e.unanswered > 0 }
 
 // oneURL reports whether nearly all failures have the same URL, and returns its key; otherwise 0.
 func (e *evidence) oneURL() (key uint32, one bool) {

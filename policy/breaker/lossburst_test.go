@@ -52,6 +52,35 @@ func TestFailuresOfOtherKindsAreNoLosses(t *testing.T) {
 	}
 }
 
+// A failure shortly before a loss does not hide it, where few responses come.
+func TestALossIsFoundAfterAnotherFailure(t *testing.T) {
+	for name, end := range map[string]AttemptEnd{
+		"a lost connection": {Kind: Reset, Key: 2},
+		"503":               {Kind: Responded, Status: 503, Key: 2},
+		"500":               {Kind: Responded, Status: 500, Key: 2},
+	} {
+		g, now := New(Options{Rand: seeded(1)}), time.Duration(0)
+		for range 30 {
+			p, _ := g.Acquire(now, Request{})
+			now += 300 * time.Millisecond
+			g.Release(p, now, AttemptEnd{Kind: Responded, Status: 200, Key: 1})
+		}
+		permits := make([]Permit, 50)
+		for i := range permits {
+			permits[i], _ = g.Acquire(now, Request{})
+		}
+		now += 50 * time.Millisecond
+		g.Release(permits[0], now, end)
+		now += 2 * overdueMin
+		for _, p := range permits[1:] {
+			g.Release(p, now, AttemptEnd{Kind: Reset, Key: 1})
+		}
+		if s := g.State(); s.Breaker == Closed || s.OpenedBy != OpenedByLost {
+			t.Errorf("%s: %v by %v", name, s.Breaker, s.OpenedBy)
+		}
+	}
+}
+
 func TestLosingSomeOfWhatIsInFlightOpensNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -64,10 +93,10 @@ func TestLosingSomeOfWhatIsInFlightOpensNothing(t *testing.T) {
 	} {
 		g, permits, now := guardInFlight(tc.n)
 		for i := range tc.lost {
-			g.Release(permits[i], now, AttemptEnd{Kind: Reset, Key: 1})
 			if tc.answered {
 				g.Release(permits[tc.n-1-i], now, AttemptEnd{Kind: Responded, Status: 200, Key: 1})
 			}
+			g.Release(permits[i], now, AttemptEnd{Kind: Reset, Key: 1})
 		}
 		if s := g.State(); s.Breaker != Closed {
 			t.Errorf("%s: %v by %v", tc.name, s.Breaker, s.OpenedBy)
@@ -95,7 +124,7 @@ func TestRequestsThatAreLostOneAfterAnotherAreNoBurst(t *testing.T) {
 	}
 }
 
-// What is lost after the breaker opened belongs to the loss that opened it. In slow start the upstream
+// What is lost after the breaker opened belongs to the burst that opened it. In slow start the upstream
 // is another process, which one late loss does not blame.
 func TestALateLossOfABurstDoesNotOpenTheBreakerAgain(t *testing.T) {
 	g, permits, now := guardInFlight(30)
