@@ -103,11 +103,10 @@ func watchForce(signals <-chan os.Signal, last os.Signal, seen int, force func()
 			if !isEnd(s) {
 				continue
 			}
-			again := s == last && time.Since(at) < sameSignal
-			last, at = s, time.Now()
-			if again {
+			if s == last && time.Since(at) < sameSignal {
 				continue
 			}
+			last, at = s, time.Now()
 			if seen++; seen > 1 {
 				force()
 				return

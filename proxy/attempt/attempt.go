@@ -118,8 +118,8 @@ func (a *Attempt) Begin(n int, at clock.Instant, span trace.AttemptSpan, o Optio
 }
 
 // Make sends the request once and waits for the response headers. After CauseStatus, Response has them,
-// and Body can be read. After CauseAttemptTimeout, and if the client has left, the connection stays open
-// for Resume. A connection that the upstream had closed before anything was sent is replaced. If fresh is
+// and Body can be read. After CauseAttemptTimeout, and if the client left while it was in flight, the
+// connection stays open for Resume. A connection that the upstream had closed before anything was sent is replaced. If fresh is
 // set, the connection is dialled now.
 func (a *Attempt) Make(fresh bool) policy.Cause {
 	for {

@@ -199,7 +199,7 @@ func (s *Stream) Done() <-chan struct{} {
 	return s.done
 }
 
-// ClientGone reports whether the client has left. s may be nil.
+// ClientGone reports whether the client has left.
 func (s *Stream) ClientGone() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
