@@ -225,6 +225,9 @@ func TestAHedgeOnAStaleConnectionIsSentAgain(t *testing.T) {
 	first, hedge := r.env.New(), r.env.New()
 	t.Cleanup(first.Abandon)
 	r.onHedge = func() {
+		for n.Load() < 2 { // that of the first attempt
+			time.Sleep(time.Millisecond)
+		}
 		stale.Release(0)
 		hedge.Begin(2, r.clock.Now(), nil, Options{})
 		t.Cleanup(hedge.Drop)
