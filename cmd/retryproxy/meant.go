@@ -54,7 +54,7 @@ func meantByArgument(arg, command string) string {
 	_, notNumber := strconv.Atoi(arg)
 	switch {
 	case command == "health" || command == "drain":
-		return addressFlag(arg)
+		return config.SuggestAddressFlag(arg)
 	case command == "demo" && notDuration == nil:
 		return "did you mean --for " + arg + "?"
 	case command == "explain" && notNumber == nil:
@@ -78,18 +78,6 @@ func readsSettings(command string) bool {
 	return command == "serve" || command == "check" || command == "explain"
 }
 
-// addressFlag returns the flag for the address of an admin listener, which may be the port or URL of one;
-// "" for another argument.
-func addressFlag(arg string) string {
-	if !strings.ContainsAny(arg, ":/.0123456789") {
-		return ""
-	}
-	if address := config.Suggest("ADMIN_LISTEN", arg); address != "" {
-		return "did you mean --address " + address + "?"
-	}
-	return ""
-}
-
 // isConfigFile reports whether an argument is a file that exists, or has the name of a configuration file.
 func isConfigFile(arg string) bool {
 	if info, err := os.Stat(arg); err == nil && info.Mode().IsRegular() {
@@ -108,7 +96,7 @@ func meantByFlag(args []string, flag, command string) string {
 	value := valueOf(args, name)
 	switch {
 	case command == "health" || command == "drain":
-		return addressFlag(value)
+		return config.SuggestAddressFlag(value)
 	case command == "explain" && (name == "method" || name == "X"):
 		return "the method is the first argument"
 	case command == "explain" && (name == "d" || strings.HasPrefix(name, "data")):

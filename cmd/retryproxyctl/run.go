@@ -133,10 +133,8 @@ func meantByArgument(c *cobra.Command, arg string) string {
 		return "; did you mean RETRYPROXY_CONFIG_FILE=" + arg + " retryproxyctl convert?"
 	case c.Flags().Lookup("file") != nil:
 		return "; did you mean -f " + arg + "?"
-	case c.Flags().Lookup("address") != nil && strings.ContainsAny(arg, ":/.0123456789"):
-		if address := config.Suggest("ADMIN_LISTEN", arg); address != "" {
-			return "; did you mean --address " + address + "?"
-		}
+	case c.Flags().Lookup("address") != nil && config.SuggestAddressFlag(arg) != "":
+		return "; " + config.SuggestAddressFlag(arg)
 	}
 	return ""
 }

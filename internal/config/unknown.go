@@ -166,6 +166,18 @@ func Suggest(key, value string) string {
 	return fixed
 }
 
+// SuggestAddressFlag returns the question for the flag --address of a command that was given arg instead, the address,
+// port or URL of an admin listener; "" for another argument.
+func SuggestAddressFlag(arg string) string {
+	if !strings.ContainsAny(arg, ":/.0123456789") {
+		return ""
+	}
+	if address := Suggest("ADMIN_LISTEN", arg); address != "" {
+		return "did you mean --address " + address + "?"
+	}
+	return ""
+}
+
 // nearestKey returns the name that may have been meant by key: the nearest one, or else the longest one
 // of which key has all words, such as TLS_CERT for TLS_CERT_FILE.
 func nearestKey(key string, keys map[string]*Setting) string {
