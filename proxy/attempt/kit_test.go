@@ -150,8 +150,14 @@ func newRequest(t *testing.T, pool *upstream.Group) *request {
 // fake time.
 func inMemory(t *testing.T, handle func(net.Conn), test func(r *request)) {
 	t.Helper()
+	inMemoryTo(t, "http://a.example", upstream.Options{}, handle, test)
+}
+
+// inMemoryTo is inMemory with an upstream of that address.
+func inMemoryTo(t *testing.T, address string, o upstream.Options, handle func(net.Conn), test func(r *request)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		target, err := upstream.ParseTarget("http://a.example")
+		target, err := upstream.ParseTarget(address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +177,8 @@ func inMemory(t *testing.T, handle func(net.Conn), test func(r *request)) {
 		r := newRequest(t, nil)
 		r.clock = clock.New()
 		r.env.Host.Clock = r.clock
-		r.pool = upstream.NewGroup(target, upstream.Options{Start: r.clock.Epoch()})
+		o.Start = r.clock.Epoch()
+		r.pool = upstream.NewGroup(target, o)
 		t.Cleanup(r.pool.Close)
 		test(r)
 	})

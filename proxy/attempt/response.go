@@ -108,9 +108,10 @@ func (a *Attempt) causeOf(err error) policy.Cause {
 	return policy.CauseReset
 }
 
-// noteUnread ends the client's side if headers were given up because the client took an interim response too slowly.
+// noteUnread ends the client's side if headers were given up because the client took an interim response too slowly. If
+// there was none, the client had nothing to take.
 func (a *Attempt) noteUnread(err error) {
-	if a.background != nil || !errors.Is(err, http2.ErrNotRead) {
+	if a.background != nil || !a.Begun() || !errors.Is(err, http2.ErrNotRead) {
 		return
 	}
 	if a.upload.stop(); a.client().ClientStaysOn() { // the pump may record why the client's side ended

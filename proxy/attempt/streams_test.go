@@ -3,11 +3,14 @@ package attempt
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	frames "golang.org/x/net/http2"
 
 	"github.com/retryproxy/retryproxy/policy"
 	"github.com/retryproxy/retryproxy/proxy/http1"
@@ -270,4 +273,40 @@ func TestAResponseGivenUpBehindAnInterimOneIsTheClientsFault(t *testing.T) {
 	if !a.InFlight() || !a.Progress().Begun {
 		t.Error("it does not end as if the client had left behind the beginning of the response")
 	}
+}
+
+// A response that is given up while its upstream takes nothing of the request's body is not the client's fault: it had
+// nothing to take.
+func TestAResponseGivenUpWhileItsRequestIsNotTakenIsTheUpstreamsFault(t *testing.T) {
+	ahead := http2.ReadAhead{Window: 64 << 10, Backlog: http2.NewBacklog(1)}
+	inMemoryTo(t, "h2c://a.example", upstream.Options{ReadAhead: ahead}, func(c net.Conn) {
+		_, _ = io.ReadFull(c, make([]byte, len(frames.ClientPreface)))
+		w := frames.NewFramer(c, c)
+		_ = w.WriteSettings(frames.Setting{ID: frames.SettingInitialWindowSize, Val: 0})
+		for {
+			f, err := w.ReadFrame()
+			if err != nil {
+				return
+			}
+			if h, is := f.(*frames.HeadersFrame); is {
+				_ = w.WriteHeaders(frames.HeadersFrameParam{StreamID: h.StreamID, BlockFragment: []byte{0x88}, EndHeaders: true}) // 200
+				for range 3 {
+					_ = w.WriteData(h.StreamID, false, make([]byte, 15<<10))
+				}
+			}
+		}
+	}, func(r *request) {
+		go func() {
+			time.Sleep(2 * time.Second)
+			ahead.Backlog.Wait(1, func() bool { return false })() // another body
+		}()
+		began := time.Now()
+		_, cause := r.withBody(100_000, strings.Repeat("a", 100_000)).send(Options{Limits: usual})
+		if ahead.Backlog.Ended() != 1 || time.Since(began) < testTimeout {
+			r.t.Fatalf("%d were given up, and the request was written for %v", ahead.Backlog.Ended(), time.Since(began))
+		}
+		if cause != policy.CauseReset || !r.ClientStaysOn() {
+			r.t.Errorf("%v, the client stays: %v", cause, r.ClientStaysOn())
+		}
+	})
 }

@@ -44,9 +44,9 @@ type flowState struct {
 	credit      int   // to be sent with the next WINDOW_UPDATE
 	grant       int   // what the peer may still send
 	remoteEnded bool  // the peer's message came whole
-	behind      bool  // the Backlog counts it
-	readerBusy  bool  // the reader neither waits for bytes nor is about to
+	readerBusy  bool  // the reader does something else; otherwise it waits for bytes, or is expected to
 	caughtUp    func()
+	behindSince time.Time // the Backlog counts it since then; zero: not
 
 	window   int64  // what may be sent
 	complete bool   // our message was written whole

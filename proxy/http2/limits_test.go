@@ -342,6 +342,48 @@ func TestAResponseThatNobodyCouldReadYetIsNotGivenUp(t *testing.T) {
 	}
 }
 
+// The excuse of a reader that is expected to read does not last: an upstream may hold it up.
+func TestAReaderThatDoesNotReadIsExcusedBriefly(t *testing.T) {
+	for _, informs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			o := upstreamOptions()
+			o.Backlog = NewBacklog(1)
+			p, c := toUpstream(t, o)
+			s := ask(t, c, getRequest)
+			p.want("1: ")
+			if informs { // the wait for the final headers times out
+				p.headers(1, false, ":status", "103")
+				head, err := s.UpstreamStream.ReadHead()
+				if head.Put(); err != nil {
+					t.Fatal(err)
+				}
+				_ = s.UpstreamStream.SetReadDeadline(time.Now().Add(-1))
+				if _, err := s.UpstreamStream.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Fatal(err)
+				}
+				_ = s.UpstreamStream.SetReadDeadline(time.Time{})
+			}
+			p.headers(1, false, ":status", "200")
+			for range 3 {
+				_ = p.WriteData(1, false, make([]byte, 15<<10))
+			}
+			p.sync()
+			time.Sleep(readerDelay)
+			another := func() { o.Backlog.Wait(1, func() bool { return false })() }
+			if another(); o.Backlog.Ended() != 0 {
+				t.Fatalf("informs %v: it was given up within %v", informs, readerDelay)
+			}
+			time.Sleep(time.Millisecond)
+			if another(); o.Backlog.Ended() != 1 {
+				t.Errorf("informs %v: it was not given up after %v", informs, readerDelay)
+			}
+			if _, err := s.UpstreamStream.Read(make([]byte, 1)); err != ErrNotRead {
+				t.Errorf("informs %v: its reader got %v", informs, err)
+			}
+		})
+	}
+}
+
 // A reader that waits is not behind, although it has not run since more came than it waits for.
 func TestABodyWhoseReaderWaitsIsNotGivenUp(t *testing.T) {
 	p, c := toUpstream(t, upstreamOptions())

@@ -3,6 +3,7 @@ package http2
 import (
 	"io"
 	"os"
+	"time"
 
 	"github.com/retryproxy/retryproxy/proxy/http1"
 	"github.com/retryproxy/retryproxy/proxy/internal/buffer"
@@ -103,7 +104,7 @@ func (f *flow) readWithin(p []byte, body bool) (int, error) {
 	f.c.mu.Lock()
 	f.readerBusy = false
 	n, stop, err := f.read(p, body)
-	f.readerBusy = true
+	f.readerBusy = !f.c.isUpstream || err != os.ErrDeadlineExceeded // after a timeout, a response is read again
 	f.c.mu.Unlock()
 	if stop != nil {
 		stop()
@@ -132,8 +133,8 @@ func (f *flow) read(p []byte, body bool) (n int, stop func(), err error) {
 				f.dropIn()
 			}
 			f.took()
-			if f.behind && f.unread() <= f.c.behindFrom() {
-				stop, f.behind, f.caughtUp = f.caughtUp, false, nil
+			if !f.behindSince.IsZero() && f.unread() <= f.c.behindFrom() {
+				stop, f.behindSince, f.caughtUp = f.caughtUp, noTime, nil
 			}
 			return n, stop, f.endOf(body)
 		case body && f.whole:
@@ -203,15 +204,17 @@ func (f *flow) count() {
 		return
 	}
 	f.c.mu.Lock()
-	is := !f.behind && !f.closed && f.unread() > f.c.behindFrom()
-	f.behind = f.behind || is
+	is := f.behindSince.IsZero() && !f.closed && f.unread() > f.c.behindFrom()
+	if is {
+		f.behindSince = f.c.now()
+	}
 	f.c.mu.Unlock()
 	if !is {
 		return
 	}
 	stop := f.c.peer.Backlog.Wait(int64(f.c.peer.Window), f.giveUp)
 	f.c.mu.Lock()
-	if f.behind && f.caughtUp == nil {
+	if !f.behindSince.IsZero() && f.caughtUp == nil {
 		f.caughtUp, stop = stop, nil
 	}
 	f.c.mu.Unlock()
@@ -220,11 +223,16 @@ func (f *flow) count() {
 	}
 }
 
-// isBehind reports whether the reader leaves much unread, although it has run since the bytes came. Otherwise the delay
-// is the proxy's, and the Backlog asks again when the next body waits. Until then memory may exceed the bound of the
-// Backlog, by at most one window for each such stream. The slots of clients and of their streams bound how many there
-// are. It is called with mu held.
-func (f *flow) isBehind() bool { return f.readerBusy && f.unread() > f.c.behindFrom() }
+// readerDelay is for how long a reader that is expected to read is not behind: longer than the proxy delays it.
+const readerDelay = time.Second
+
+// isBehind reports whether the reader leaves much unread. If it is not busy, the delay is the proxy's own, unless it
+// exceeds readerDelay: then an upstream may hold the reader up, by taking nothing of the request. The Backlog asks
+// again when the next body waits. Until then memory may exceed the bound of the Backlog, by at most one window for each
+// such stream. The slots of clients and of their streams bound how many there are. It is called with mu held.
+func (f *flow) isBehind() bool {
+	return f.unread() > f.c.behindFrom() && (f.readerBusy || !f.behindSince.IsZero() && time.Since(f.behindSince) > readerDelay)
+}
 
 // giveUp drops the body because its reader is behind and memory is short.
 func (f *flow) giveUp() bool {

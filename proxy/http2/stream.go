@@ -153,7 +153,7 @@ func (c *Conn) finished(s *Stream) {
 	}
 	s.end(nil)
 	stop := s.caughtUp
-	s.caughtUp, s.behind = nil, false
+	s.caughtUp, s.behindSince = nil, noTime
 	c.running--
 	c.forget(s)
 	c.startQueued()

@@ -191,7 +191,7 @@ func (s *UpstreamStream) drop(again bool) {
 	s.dropBody(net.ErrClosed)
 	s.head.Put()
 	stop := s.caughtUp
-	s.caughtUp, s.behind = nil, false
+	s.caughtUp, s.behindSince = nil, noTime
 	if again {
 		s.conn.keep(s)
 	} else {
