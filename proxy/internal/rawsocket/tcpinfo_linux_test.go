@@ -236,9 +236,12 @@ func spliceWorks(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	defer closeAll(pipe[:]...)
-	var n int64
-	_ = rawOf(t, c).Control(func(fd uintptr) { n, _ = unix.Splice(int(fd), nil, pipe[1], nil, 1, unix.SPLICE_F_NONBLOCK) })
-	return n == 1
+	works := false
+	_ = rawOf(t, c).Control(func(fd uintptr) {
+		n, err := unix.Splice(int(fd), nil, pipe[1], nil, 1, unix.SPLICE_F_NONBLOCK)
+		works = n == 1 && err == nil
+	})
+	return works
 }
 
 // Splice is used if the system has it, until the system refuses one.
